@@ -84,7 +84,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use mainstay::config::{Overrides, Source};
+    use mainstay::config::{ConfigSource, Overrides};
     use mainstay::manager::{Manager, ManagerOptions};
 
     use super::*;
@@ -143,7 +143,7 @@ mod tests {
         let save = |shop: &str| std::fs::write(&file, format!("{HEAD}shop: {shop}\n")).unwrap();
         save("{maxItems: 3}");
         let program = shop();
-        let source = Source::new(&file, Overrides::default(), program.schema().clone());
+        let source = ConfigSource::new(&file, Overrides::default(), program.schema().clone());
         let loaded = program.schema().load(&file, &Overrides::default()).unwrap();
         let options =
             ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("shop") };
@@ -152,7 +152,7 @@ mod tests {
         let manager = Manager::new(options, loaded, nowhere).unwrap();
         let mut config = manager.section::<ShopConfig>("shop").unwrap();
         assert_eq!(config.borrow_and_update().max_items, 3);
-        let (running, mut standing) = (manager.clone(), manager.standing());
+        let (running, mut status) = (manager.clone(), manager.reload_status());
         let running = tokio::task::JoinSet::from_iter([async move { running.run().await.is_ok() }]);
 
         save("{maxItems: 4, orderLabel: parcel}");
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!((now.max_items, &*now.order_label), (4, "order"), "the label waits for the next start");
 
         save("{maxItems: 5, period: 0s}");
-        let refused = standing.wait_for(|standing| standing.refused.is_some()).await.unwrap().clone();
+        let refused = status.wait_for(|status| status.refused.is_some()).await.unwrap().clone();
         let problem = format!("{}: shop.period: \"0s\"; expected a duration from 1s to 24h", file.display());
         assert_eq!(refused.refused.unwrap().problems, [problem]);
         assert!(!config.has_changed().unwrap());

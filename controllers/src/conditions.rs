@@ -3,17 +3,18 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay_api::{Condition, WaitDeployment};
 
-/// Longest message in bytes; a refusal of the API server may quote the whole template.
+/// Longest message of a condition in bytes; a refusal by the API server may quote the whole template.
 const MAX_MESSAGE: usize = 1024;
 
-/// Status, reason and message of a condition.
-pub(crate) type Saying = (&'static str, &'static str, String);
+/// The status, reason and message of a condition.
+pub(crate) type ConditionFields = (&'static str, &'static str, String);
 
-/// Returns a condition of an object's current generation. It took its status before, if it had it already.
+/// Returns a condition for the current generation of an object. `lastTransitionTime` is kept while the status
+/// is the same.
 pub(crate) fn condition_of(
     object: &WaitDeployment,
     type_: &str,
-    (status, reason, message): &Saying,
+    (status, reason, message): &ConditionFields,
     now: &Time,
 ) -> Condition {
     let kept = object.condition(type_).filter(|previous| previous.status == *status);
@@ -29,7 +30,17 @@ pub(crate) fn condition_of(
     }
 }
 
-/// Cuts a message to the longest that a condition has, at a character boundary.
+/// Cuts a message to the longest that a condition may have, at a character boundary.
 pub(crate) fn shorten(message: &str) -> &str {
     &message[..message.floor_char_boundary(MAX_MESSAGE)]
+}
+
+/// Returns whether the condition exists and is True.
+pub(crate) fn is_true(condition: Option<&Condition>) -> bool {
+    condition.is_some_and(|condition| condition.status == "True")
+}
+
+/// Returns whether the condition exists and has this reason.
+pub(crate) fn has_reason(condition: Option<&Condition>, reason: &str) -> bool {
+    condition.is_some_and(|condition| condition.reason.as_deref() == Some(reason))
 }

@@ -1,31 +1,30 @@
-//! What is known at this moment of everything an object waits for.
+//! Observes the dependencies of WaitDeployments.
 //!
-//! The one place where the three ways to know meet: Services and objects as the cache has them, and what the probe
-//! engine has found out. A reconcile asks ([`Dependencies::observe`]) and gets an answer at once, without a request; it
-//! runs again when an answer changes.
+//! Three sources meet here: Services in the cache, other objects in the cache, and the results of the probe
+//! engine. A reconcile calls [`Dependencies::observe`], which returns at once and sends no request. The
+//! WaitDeployment is enqueued when an observation changes.
 //!
-//! What the cache knows is looked up anew each time; who waits for it is kept beside, so that an event wakes those
-//! and nobody else ([`Dependencies::concerned_by_slice`]).
+//! Each call reads the cache anew. The WaitDeployments that wait for a Service are kept by Service, so a
+//! changed EndpointSlice enqueues only these ([`Dependencies::on_slice_change`]).
 //!
 //! # Invariants
-//! 1. Observing says what is to be looked at from now on; what an earlier call named and this one does not is not looked
-//!    at any more.
-//! 2. Equal states give equal observations: they hold no times and no counts.
-//! 3. Who waits is noted before the cache is looked at: a change after the look is told.
+//! 1. A call of `observe` replaces the dependencies that an earlier call registered for the WaitDeployment.
+//! 2. Equal states give equal observations: they contain no times and no counts.
+//! 3. `observe` registers the WaitDeployment before it reads the cache, so a change after the read enqueues
+//!    it.
 
+pub mod cluster_info;
 pub mod cycles;
 mod endpoints;
 pub mod observation;
 pub mod probe;
 pub mod resource;
 pub mod service;
-pub mod surroundings;
 #[cfg(test)]
 mod tests;
 mod waiters;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,68 +36,64 @@ use mainstay_api::{Check, Plan, PlannedDependency, ProbeCheck};
 use parking_lot::Mutex;
 
 use self::cycles::{Awaited, Cycles, Gate};
-use self::endpoints::Look;
+use self::endpoints::Evaluation;
 use self::observation::{Observation, State};
 use self::probe::{Description, Engine, Target, Want};
 use self::resource::{ResourceReader, Resources};
 use self::service::{CachedServices, Endpoints, service_of_slice};
 use self::waiters::Waiters;
 
-/// What is known of how one dependency is looked at, for people.
+/// How one dependency of a WaitDeployment is observed, for `mainstay why`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// The cache tells of it.
+    /// From the cache.
     Cached {
-        /// Who else waits for it, in order.
+        /// The other WaitDeployments that wait for the same object, in order.
         others: Vec<NamespacedName>,
     },
-    /// The engine probes it.
+    /// By probes.
     Probed(Box<Description>),
-    /// Nobody looks at it at present.
-    Nothing,
+    /// The dependency needs probes, and no reconcile has registered it with the engine yet.
+    NotRegistered,
 }
 
-/// Finds out about dependencies. Cheap to clone.
-#[derive(Clone)]
+/// Observes dependencies. Cheap to clone.
+#[derive(Clone, Debug)]
 pub struct Dependencies {
     shared: Arc<Shared>,
-    /// `None`: nobody looks for circles.
-    cycles: Option<Arc<Cycles>>,
 }
 
+#[derive(Debug)]
 struct Shared {
     engine: Engine,
     services: Arc<CachedServices>,
     resources: Resources,
-    /// By the name of the Service.
-    of_services: Mutex<Waiters<NamespacedName>>,
+    cycles: Cycles,
+    /// The WaitDeployments that wait for each Service.
+    service_waiters: Mutex<Waiters<NamespacedName>>,
 }
 
 // === impl Dependencies ===
 
 impl Dependencies {
-    /// Looks at these Services and objects, and has this engine look at everything else.
-    pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources) -> Self {
-        let shared = Shared { engine, services, resources, of_services: Mutex::default() };
-        Self { shared: Arc::new(shared), cycles: None }
+    /// Observes dependencies through `services` and `resources`, and with `engine` those that need probes.
+    /// `cycles` finds closed gates that wait for each other.
+    pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources, cycles: Cycles) -> Self {
+        let shared = Shared { engine, services, resources, cycles, service_waiters: Mutex::default() };
+        Self { shared: Arc::new(shared) }
     }
 
-    /// Looks for circles of closed gates too.
-    #[must_use]
-    pub fn with_cycles(self, cycles: Cycles) -> Self {
-        Self { cycles: Some(Arc::new(cycles)), ..self }
-    }
-
-    /// Has everything in `plan` looked at for `request` from now on, and returns what is known, in the order of the plan.
-    /// Of the delays so much is over as the gate is `closed_for`.
+    /// Registers the dependencies of `plan` for `request`, and returns their observations in the order of
+    /// the plan. Initial delays began `closed_for` ago, when the gate closed.
     ///
-    /// `held`: the gate is open, and only a loss matters. What nobody has seen ready then, because the manager was
-    /// started meanwhile, is [`State::Unknown`] until it has failed as often as it takes.
+    /// `was_ready`: all dependencies were ready when the gate opened. A target that this engine has never
+    /// seen ready, because the manager was restarted since, then stays [`State::Unknown`] until its probes
+    /// have failed `failureThreshold` times in a row.
     pub fn observe(
         &self,
         request: &NamespacedName,
         plan: &Plan,
-        held: bool,
+        was_ready: bool,
         closed_for: Duration,
     ) -> Vec<Observation> {
         let namespace = request.namespace().unwrap_or_default();
@@ -106,32 +101,33 @@ impl Dependencies {
             Check::Service(check) => Some(NamespacedName::namespaced(namespace, check.name.as_str())),
             Check::Probe(_) | Check::Resource(_) => None,
         });
-        self.shared.of_services.lock().set(request, services.collect());
+        self.shared.service_waiters.lock().set(request, services.collect());
         let mut resources = self.shared.resources.watch(request, plan);
 
         let mut wants = Vec::new();
-        let mut look = |dependency| {
-            let look = self.look_at(namespace, dependency, &mut resources);
-            if let Look::Probe(check) = &look {
-                wants.push(Want::new(Target::new(namespace, check.clone()), dependency, held, closed_for));
+        let mut evaluate = |dependency| {
+            let evaluation = self.evaluate(namespace, dependency, &mut resources);
+            if let Evaluation::NeedsProbe(check) = &evaluation {
+                let target = Target::new(namespace, check.clone());
+                wants.push(Want::new(target, dependency, was_ready, closed_for));
             }
-            look
+            evaluation
         };
-        let looks: Vec<Look> = plan.dependencies.iter().map(&mut look).collect();
+        let evaluations: Vec<Evaluation> = plan.dependencies.iter().map(&mut evaluate).collect();
         self.shared.engine.watch(request, wants);
         let mut verdicts = self.shared.engine.verdicts(request).into_iter();
-        let answer = |look| match look {
-            Look::Known(observation) => observation,
-            Look::Probe(check) => verdicts
+        let observation = |evaluation| match evaluation {
+            Evaluation::Observed(observation) => observation,
+            Evaluation::NeedsProbe(check) => verdicts
                 .next()
                 .map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict)),
         };
-        looks.into_iter().map(answer).collect()
+        evaluations.into_iter().map(observation).collect()
     }
 
-    /// Notes in this term that the gate of `request` is closed, with what was observed last; `holds` are the labels of its
-    /// Pods, while it holds these back and not only an update. Returns the circle of closed gates that it is in, for
-    /// people.
+    /// Records in a term of leadership that the gate of `request` is closed, with its last observations.
+    /// `holds` are the labels of the Pods that the gate holds back; `None` if it holds back an update only.
+    /// Returns the cycle of closed gates that contains this gate, as text for a condition.
     pub fn closed(
         &self,
         request: &NamespacedName,
@@ -141,34 +137,33 @@ impl Dependencies {
         term: u64,
     ) -> Option<String> {
         let awaits = self.awaited(request, plan, observations);
-        let circle = self.cycles.as_ref()?.closed(request, Gate { awaits, holds }, term);
-        circle.map(|circle| cycles::text_of(&circle))
+        let cycle = self.shared.cycles.closed(request, Gate { awaits, holds }, term);
+        cycle.map(|cycle| cycles::text_of(&cycle))
     }
 
-    /// Notes that the gate of `request` is not closed any more.
+    /// Records that the gate of `request` is not closed any more.
     pub fn opened(&self, request: &NamespacedName) {
-        if let Some(cycles) = &self.cycles {
-            cycles.opened(request);
-        }
+        self.shared.cycles.opened(request);
     }
 
-    /// Returns whether so much failed at once that the manager's own network is to be suspected.
+    /// Returns whether so many probes failed at once that a fault of the manager's own network is likely.
     pub fn suspects_outage(&self) -> bool {
         self.shared.engine.suspects_outage()
     }
 
-    /// Ends the look at everything that `request` waits for.
+    /// Stops observing all dependencies of `request`.
     pub fn forget(&self, request: &NamespacedName) {
         self.shared.engine.forget(request);
-        self.shared.of_services.lock().forget(request);
+        self.shared.service_waiters.lock().forget(request);
         self.shared.resources.forget(request);
         self.opened(request);
     }
 
-    /// Returns what other WaitDeployments may bring of what is required and seen not to hold.
+    /// Returns, for the required dependencies that are not ready, the effects of other WaitDeployments that
+    /// could make them ready.
     fn awaited(&self, request: &NamespacedName, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
         let required = || plan.dependencies.iter().zip(observations).filter(|(one, _)| !one.optional);
-        // Another one of several may come up by itself.
+        // One of several alternatives may become ready without another WaitDeployment.
         if plan.match_policy == MatchPolicy::Any && required().count() > 1 {
             return Vec::new();
         }
@@ -191,15 +186,17 @@ impl Dependencies {
         }
     }
 
-    /// Tells how everything in `plan` is looked at for `request`, in the order of the plan; changes nothing.
+    /// Describes how each dependency of `plan` is observed for `request`, in the order of the plan. Registers
+    /// nothing.
     pub fn describe(&self, request: &NamespacedName, plan: &Plan) -> Vec<Described> {
         let namespace = request.namespace().unwrap_or_default();
         let mut probed = self.shared.engine.describe(request);
         let mut probed = |check: &ProbeCheck| {
-            // By what it is: a Service may have become another name for a host since they were named to the engine.
+            // Matched by target and not by position: a Service may have become an ExternalName since the last
+            // reconcile registered the targets.
             let target = Target::new(namespace, check.clone());
             let at = probed.iter().position(|description| description.target == target);
-            at.map_or(Described::Nothing, |at| Described::Probed(Box::new(probed.remove(at))))
+            at.map_or(Described::NotRegistered, |at| Described::Probed(Box::new(probed.remove(at))))
         };
         let cached = |mut others: Vec<NamespacedName>| {
             others.retain(|other| other != request);
@@ -207,12 +204,12 @@ impl Dependencies {
             Described::Cached { others }
         };
         let one = |dependency: &PlannedDependency| match &dependency.check {
-            Check::Service(check) => match self.look_at_service(namespace, check) {
-                Look::Known(_) => {
+            Check::Service(check) => match self.evaluate_service(namespace, check) {
+                Evaluation::Observed(_) => {
                     let service = NamespacedName::namespaced(namespace, check.name.as_str());
-                    cached(self.shared.of_services.lock().of(&service))
+                    cached(self.shared.service_waiters.lock().of(&service))
                 }
-                Look::Probe(check) => probed(&check),
+                Evaluation::NeedsProbe(check) => probed(&check),
             },
             Check::Resource(check) => cached(self.shared.resources.waiting(namespace, check)),
             Check::Probe(check) => probed(check),
@@ -220,50 +217,46 @@ impl Dependencies {
         plan.dependencies.iter().map(one).collect()
     }
 
-    /// Returns who waits for a Service, for one that has changed. What connects to it is probed now.
-    pub fn concerned_by_service(&self, service: &View) -> Vec<NamespacedName> {
+    /// Handles a changed Service: probes that connect to it become due now. Returns the WaitDeployments that
+    /// wait for it.
+    pub fn on_service_change(&self, service: &View) -> Vec<NamespacedName> {
         self.changed(service.request())
     }
 
-    /// Returns who waits for the Service that a slice of endpoints belongs to, for a slice that has changed. What
-    /// connects to it is probed now.
-    pub fn concerned_by_slice(&self, slice: &View) -> Vec<NamespacedName> {
+    /// Handles a changed EndpointSlice: probes that connect to its Service become due now. Returns the
+    /// WaitDeployments that wait for this Service.
+    pub fn on_slice_change(&self, slice: &View) -> Vec<NamespacedName> {
         service_of_slice(slice.meta()).map(|service| self.changed(&service)).unwrap_or_default()
     }
 
     fn changed(&self, service: &NamespacedName) -> Vec<NamespacedName> {
-        let Shared { engine, services, of_services, .. } = &*self.shared;
+        let Shared { engine, services, service_waiters, .. } = &*self.shared;
         let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
-        // Few Services are connected to, so most changes end here. Without a ready endpoint nothing can have come up.
+        // Few Services have a probe that connects to them, so the cheap question goes first. Without a ready
+        // endpoint no probe can succeed.
         if engine.connects_to(service)
             && !matches!(services.endpoints(namespace, name, None), Endpoints::Ready(0) | Endpoints::NotFound)
         {
             engine.probe_now(namespace, name);
         }
-        of_services.lock().of(service)
+        service_waiters.lock().of(service)
     }
 
-    fn look_at_service(&self, namespace: &str, check: &ServiceCheck) -> Look {
+    fn evaluate_service(&self, namespace: &str, check: &ServiceCheck) -> Evaluation {
         let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
-        endpoints::judge(namespace, check, found)
+        endpoints::evaluate(namespace, check, found)
     }
 
-    fn look_at(
+    fn evaluate(
         &self,
         namespace: &str,
         dependency: &PlannedDependency,
         resources: &mut ResourceReader<'_>,
-    ) -> Look {
+    ) -> Evaluation {
         match &dependency.check {
-            Check::Service(check) => self.look_at_service(namespace, check),
-            Check::Probe(check) => Look::Probe(check.clone()),
-            Check::Resource(check) => Look::Known(resources.observe(dependency, check)),
+            Check::Service(check) => self.evaluate_service(namespace, check),
+            Check::Probe(check) => Evaluation::NeedsProbe(check.clone()),
+            Check::Resource(check) => Evaluation::Observed(resources.observe(dependency, check)),
         }
-    }
-}
-
-impl fmt::Debug for Dependencies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dependencies").finish_non_exhaustive()
     }
 }

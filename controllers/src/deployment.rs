@@ -1,15 +1,16 @@
-//! The Deployment of a WaitDeployment: what it should be, and what of the live one matters.
+//! The Deployment of a WaitDeployment: the desired one, and the decoded part of the live one.
 //!
-//! Written by server-side apply as JSON. Defaults filled in by the API server need no diffing then, fields dropped
-//! from the spec disappear, and what others wrote survives, such as the annotation of `kubectl rollout restart`.
+//! The Deployment is written as JSON by server-side apply. Defaults filled in by the API server need no diff
+//! then, fields removed from the spec disappear, and fields of other writers stay, such as the annotation of
+//! `kubectl rollout restart`.
 //!
 //! # Invariants
-//! 1. `spec` is passed on verbatim; `replicas` is written only where the WaitDeployment sets it.
-//! 2. No label or annotation by which a tool tracks what it applied is passed on: tools prune what carries their
-//!    mark and is not in their source.
-//! 3. Equal [`Fingerprint`]s mean that one more apply would change nothing that is ours.
+//! 1. `spec` is copied unchanged; `replicas` is written only if the WaitDeployment sets it.
+//! 2. No label or annotation by which a tool tracks its objects is copied: such a tool deletes objects that
+//!    carry its label and are not in its source.
+//! 3. Equal [`Fingerprint`]s mean that one more apply would change no field of the gate.
 
-pub mod ownership;
+pub mod managed_fields;
 #[cfg(test)]
 mod tests;
 
@@ -23,34 +24,34 @@ use mainstay_api::WaitDeployment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Who owns the Deployment's fields, and those of the status that the gate writes.
+/// Field manager of the Deployment, and of the gate's part of the status.
 pub const FIELD_MANAGER: &str = "waitdeployment-gate";
-/// Who owns the conditions of a WaitDeployment that is too large to be decoded: its status is not known then, so that all
-/// else in it stays the gate's, which takes these back with its next report.
-pub const FIELD_MANAGER_OF_SIZES: &str = "waitdeployment-size";
-/// On the Deployment: the generation of the WaitDeployment that it was last written for. Writing it does not raise
-/// the Deployment's own generation.
+/// Field manager of the conditions of a WaitDeployment that is too large to be decoded. The gate keeps all
+/// other fields of the status, which are unknown then, and takes these conditions over with its next report.
+pub const SIZE_FIELD_MANAGER: &str = "waitdeployment-size";
+/// Annotation of the Deployment: the generation of the WaitDeployment that it was last written for. A change
+/// of it does not raise the Deployment's own generation.
 pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
-/// On the Deployment: stands for the template that was last let through, so that a new one is known as such.
+/// Annotation of the Deployment: the [`template_hash`] of the last template that the gate did not hold back.
 pub const TEMPLATE_ANNOTATION: &str = "apps.mainstay.dev/template";
 
-/// Which share of `cache.maxObjectBytes` is decoded of a WaitDeployment or Deployment. Templates are carried as JSON values,
-/// which take up to 100 times the memory of their text, twice or three times in each worker at once; the memory limit in
-/// `deploy/base` is for this share of the size that it sets.
+/// Divides `cache.maxObjectBytes`: a longer WaitDeployment or Deployment is not decoded. Templates are kept
+/// as JSON values, which take up to 100 times the memory of their text, two or three times at once in each
+/// worker; the memory limit in `deploy/base` is computed for this share of its `cache.maxObjectBytes`.
 pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// Keys that are never passed on, exactly.
+/// Keys of labels and annotations that are never copied.
 const TRACKING_KEYS: [&str; 5] = [
     "kubectl.kubernetes.io/last-applied-configuration",
-    // The tracking label of Argo CD before 2.2, and where it was configured so since.
+    // The tracking label of Argo CD before 2.2, and later if configured so.
     "app.kubernetes.io/instance",
-    // Helm refuses to touch what does not carry its value, and takes over what does.
+    // Helm adopts objects that carry its value here, and refuses to change others.
     "app.kubernetes.io/managed-by",
     "meta.helm.sh/release-name",
     "meta.helm.sh/release-namespace",
 ];
 
-/// Domains whose keys are never passed on: tracking marks, hooks, and what controllers write for themselves.
+/// Domains with keys that are never copied: for tracking, for hooks, and for the use of controllers.
 const TRACKING_DOMAINS: [&str; 8] = [
     "argocd.argoproj.io",
     "kustomize.toolkit.fluxcd.io",
@@ -62,30 +63,30 @@ const TRACKING_DOMAINS: [&str; 8] = [
     "apps.mainstay.dev",
 ];
 
-/// What the controllers read of a live Deployment; everything else in it stays undecoded.
+/// The part of a live Deployment that the controllers read; the rest is not decoded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LiveDeployment {
-    /// Identity, generation, marks.
+    /// Identity, generation, labels and annotations.
     pub metadata: LiveMeta,
-    /// The few fields of the spec that the gate judges by.
+    /// The few fields of the spec that the gate needs.
     #[serde(default)]
     pub spec: LiveSpec,
-    /// The whole status as JSON, so that a field newer than this version is at hand.
+    /// The whole status as JSON, so that no value in it can fail to decode.
     #[serde(default)]
     pub status: Map<String, Value>,
 }
 
-/// The part of the metadata that matters here.
+/// The decoded part of a Deployment's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LiveMeta {
     /// Name of the Deployment.
     pub name: String,
-    /// Its uid.
+    /// Uid of the Deployment.
     pub uid: String,
-    /// Its version.
+    /// Its resourceVersion.
     pub resource_version: String,
-    /// Its generation, counted by its own spec.
+    /// Its generation, which every change of its spec raises.
     pub generation: i64,
     /// All labels.
     pub labels: BTreeMap<String, String>,
@@ -93,53 +94,52 @@ pub struct LiveMeta {
     pub annotations: BTreeMap<String, String>,
     /// All owners.
     pub owner_references: Vec<OwnerReference>,
-    /// Set once it is being deleted.
+    /// Set once the Deployment is being deleted.
     pub deletion_timestamp: Option<Time>,
 }
 
-/// The part of the spec that matters here.
+/// The decoded part of a Deployment's spec.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LiveSpec {
-    /// Desired Pods; the API server always fills it in.
+    /// Desired number of Pods; the API server always fills it in.
     pub replicas: Option<i64>,
     /// Whether the rollout is paused.
     pub paused: bool,
-    /// Which Pods are its own.
+    /// Selects the Pods of the Deployment.
     pub selector: LabelSelector,
 }
 
-/// The one part of a live Deployment that is large, decoded only where it is needed.
+/// The Pod template of a live Deployment. It is large, so it is decoded only where needed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LiveTemplate {
-    /// The spec, but for all else.
+    /// The spec, of which only the template is decoded.
     #[serde(default)]
     pub spec: TemplateSpec,
 }
 
-/// See [`LiveTemplate`].
+/// The decoded part of the spec in a [`LiveTemplate`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateSpec {
-    /// The Pods to create, defaults filled in.
+    /// The Pod template with all defaults.
     pub template: Value,
 }
 
-/// Stands for a desired Deployment and the live state it was last seen written to.
+/// A hash of a desired Deployment and of the live Deployment that it was compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     desired: u64,
     live: u64,
 }
 
-/// Returns the Deployment to apply. It gets none of the labels and annotations with one of the keys in `not_passed_on`,
-/// where `DOMAIN/*` is every key of that domain.
+/// Returns the Deployment to apply. Labels and annotations of the object are copied, except for keys in
+/// `not_passed_on`, where `DOMAIN/*` means every key of that domain.
 pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
     let meta = &object.metadata;
-    let passed_on = |marks| passed_on(marks, not_passed_on);
-    let mut annotations = passed_on(meta.annotations.as_ref());
+    let mut annotations = passed_on(meta.annotations.as_ref(), not_passed_on);
     annotations.insert(GENERATION_ANNOTATION.to_owned(), object.generation().to_string().into());
-    annotations.insert(TEMPLATE_ANNOTATION.to_owned(), template_mark(object).into());
+    annotations.insert(TEMPLATE_ANNOTATION.to_owned(), template_hash(object).into());
     let mut metadata = json!({
         "name": meta.name,
         "namespace": meta.namespace,
@@ -153,7 +153,7 @@ pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
             "blockOwnerDeletion": true,
         }],
     });
-    let labels = passed_on(meta.labels.as_ref());
+    let labels = passed_on(meta.labels.as_ref(), not_passed_on);
     if !labels.is_empty() {
         metadata["labels"] = labels.into();
     }
@@ -169,16 +169,16 @@ pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
     })
 }
 
-/// Returns `desired` with the template that runs in place of a new one, which is not let through yet: all else is up to
-/// date, and the marks say so. `template` is that of `live`.
+/// Returns `desired` with the live `template` in place of a new one that is held back. All other fields are
+/// up to date; the annotations for generation and template stay those of `live`.
 pub fn with_template_held(desired: &Value, live: &LiveDeployment, template: &Value) -> Value {
     let mut held = desired.clone();
     held["spec"]["template"] = template_only(template);
-    keep_marks(&mut held, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
+    keep_annotations(&mut held, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
     held
 }
 
-/// Returns a live template without the creation time that some servers write into it, always null.
+/// Returns a live template without `creationTimestamp: null`, which some API servers write into it.
 pub fn template_only(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -187,25 +187,26 @@ pub fn template_only(template: &Value) -> Value {
     template
 }
 
-/// Returns `desired` without replicas, which are not let through yet: all else is up to date, and the mark says so.
+/// Returns `desired` with 0 replicas while more are held back. All other fields are up to date; the
+/// annotation for the generation stays that of `live`.
 pub fn with_replicas_held(desired: &Value, live: Option<&LiveDeployment>) -> Value {
     let mut held = with_no_replicas(desired);
-    keep_marks(&mut held, live, &[GENERATION_ANNOTATION]);
+    keep_annotations(&mut held, live, &[GENERATION_ANNOTATION]);
     held
 }
 
-/// Returns `desired` with 0 replicas, whatever it asks for.
+/// Returns `desired` with 0 replicas.
 pub fn with_no_replicas(desired: &Value) -> Value {
     let mut none = desired.clone();
     none["spec"]["replicas"] = 0.into();
     none
 }
 
-/// Returns what stands for the object's template, in sixteen hexadecimal digits: equal for equal templates, in every
-/// version of this program (FNV-1a, 64 bits, of the JSON with sorted keys).
-pub fn template_mark(object: &WaitDeployment) -> String {
+/// Returns a hash of the object's template as sixteen hexadecimal digits. Every version of mainstay computes
+/// the same hash: FNV-1a with 64 bits, of the JSON with sorted keys.
+pub fn template_hash(object: &WaitDeployment) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    // Text at once: one more tree of values would take up to 128 times as much memory.
+    // Directly to text: a tree of JSON values would take up to 128 times the memory.
     let json = serde_json::to_string(&object.spec.template).unwrap_or_default();
     for byte in json.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -213,7 +214,7 @@ pub fn template_mark(object: &WaitDeployment) -> String {
     format!("{hash:016x}")
 }
 
-/// A Deployment to apply with a precondition. The spec, which may be large, is not copied.
+/// A Deployment to apply, with a precondition. The spec is borrowed, because it may be large.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarded<'a> {
@@ -223,11 +224,12 @@ pub struct Guarded<'a> {
     spec: &'a Value,
 }
 
-/// Returns `desired` with a precondition: create only, if the cache shows no Deployment, else change only the one it
-/// shows.
+/// Returns `desired` with a precondition: only create if the cache shows no Deployment, otherwise only change
+/// the Deployment `live`.
 ///
-/// On create, the server ignores a resourceVersion; on an object that exists after all, one that no object ever
-/// had is a 409. A uid is a 409 where no object of that name exists, and a 422 about `metadata.uid` for another.
+/// A create ignores the resourceVersion; if the object exists after all, the invalid resourceVersion 1 gives
+/// a 409. A uid gives a 409 if no object of the name exists, and a 422 about `metadata.uid` if its uid is
+/// another one.
 pub fn guarded<'a>(desired: &'a Value, live: Option<&LiveDeployment>) -> Guarded<'a> {
     let mut metadata = desired["metadata"].clone();
     match live {
@@ -237,7 +239,7 @@ pub fn guarded<'a>(desired: &'a Value, live: Option<&LiveDeployment>) -> Guarded
     Guarded { api_version: &desired["apiVersion"], kind: &desired["kind"], metadata, spec: &desired["spec"] }
 }
 
-/// Returns `desired` with a precondition: change only this very version.
+/// Returns `desired` with a precondition: only change `live` while its resourceVersion is `version`.
 pub fn guarded_version<'a>(desired: &'a Value, live: &LiveDeployment, version: &str) -> Guarded<'a> {
     let mut guarded = guarded(desired, Some(live));
     guarded.metadata["resourceVersion"] = version.into();
@@ -247,7 +249,8 @@ pub fn guarded_version<'a>(desired: &'a Value, live: &LiveDeployment, version: &
 // === impl LiveDeployment ===
 
 impl LiveDeployment {
-    /// Returns whether `object` is the controller of this Deployment: by uid, since a name may have been used before.
+    /// Returns whether `object` controls this Deployment, by uid: an earlier object may have had the same
+    /// name.
     pub fn is_controlled_by(&self, object: &WaitDeployment) -> bool {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         !uid.is_empty() && self.controller().is_some_and(|owner| owner.uid == uid)
@@ -258,18 +261,18 @@ impl LiveDeployment {
         self.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// Returns whether it is on its way out.
+    /// Returns whether the Deployment is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns the generation of the WaitDeployment it was last written for.
+    /// Returns the generation of the WaitDeployment that this Deployment was last written for.
     pub fn written_for(&self) -> Option<i64> {
         self.metadata.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
     }
 
-    /// Returns what stands for the template it was last written with; see [`template_mark`].
-    pub fn template_mark(&self) -> Option<&str> {
+    /// Returns the [`template_hash`] of the template that this Deployment was last written with.
+    pub fn template_hash(&self) -> Option<&str> {
         self.metadata.annotations.get(TEMPLATE_ANNOTATION).map(String::as_str)
     }
 
@@ -278,19 +281,19 @@ impl LiveDeployment {
         self.count("observedGeneration") >= self.metadata.generation
     }
 
-    /// Returns an integer of the status; 0 where it is absent, as Deployments leave zeros out.
+    /// Returns an integer of the status; 0 if it is absent, because the status of a Deployment omits zeros.
     pub fn count(&self, field: &str) -> i64 {
         self.status.get(field).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// Returns the condition of the given type.
+    /// Returns the condition of a type.
     pub fn condition(&self, type_: &str) -> Option<&Map<String, Value>> {
         let conditions = self.status.get("conditions")?.as_array()?;
         conditions.iter().filter_map(Value::as_object).find(|condition| text(condition, "type") == type_)
     }
 }
 
-/// Returns a string of a JSON object; empty where it is absent or something else.
+/// Returns a string of a JSON object; empty if it is absent or not a string.
 pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -298,35 +301,39 @@ pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// Takes the fingerprint of `desired` (from [`desired`]) and the live Deployment it meets or has become.
+    /// Hashes `desired` (from [`desired`]) and the live Deployment before or after its apply.
     pub fn of(desired: &Value, live: Option<&LiveDeployment>) -> Self {
-        Self { desired: hash_of(desired), live: live.map_or(0, |live| hash_of(&ours(desired, live))) }
+        Self {
+            desired: hash_of(desired),
+            live: live.map_or(0, |live| hash_of(&compared_fields(desired, live))),
+        }
     }
 }
 
 // === private ===
 
-/// What is held back has not been written: these marks stay those of what was.
-fn keep_marks(held: &mut Value, live: Option<&LiveDeployment>, marks: &[&str]) {
+/// Replaces annotations of `held` by those of `live`, which describe the part that is not written.
+fn keep_annotations(held: &mut Value, live: Option<&LiveDeployment>, keys: &[&str]) {
     let Some(annotations) = held["metadata"]["annotations"].as_object_mut() else { return };
-    for mark in marks {
-        match live.and_then(|live| live.metadata.annotations.get(*mark)) {
-            Some(value) => annotations.insert((*mark).to_owned(), value.clone().into()),
-            None => annotations.remove(*mark),
+    for key in keys {
+        match live.and_then(|live| live.metadata.annotations.get(*key)) {
+            Some(value) => annotations.insert((*key).to_owned(), value.clone().into()),
+            None => annotations.remove(*key),
         };
     }
 }
 
-/// Returns the labels or annotations that may be passed on.
-fn passed_on(marks: Option<&BTreeMap<String, String>>, except: &[String]) -> Map<String, Value> {
-    let all = marks.into_iter().flatten();
-    let passed = all.filter(|(key, _)| !is_tracking(key) && !except.iter().any(|one| stands_for(one, key)));
+/// Returns the labels or annotations to copy to the Deployment.
+fn passed_on(all: Option<&BTreeMap<String, String>>, except: &[String]) -> Map<String, Value> {
+    let is_excepted = |key: &str| except.iter().any(|pattern| matches(pattern, key));
+    let passed = all.into_iter().flatten().filter(|(key, _)| !is_tracking(key) && !is_excepted(key));
     passed.map(|(key, value)| (key.clone(), value.clone().into())).collect()
 }
 
-/// `DOMAIN/*` stands for every key of the domain, anything else for itself.
-fn stands_for(written: &str, key: &str) -> bool {
-    written.strip_suffix('*').map_or(written == key, |domain| key.starts_with(domain))
+/// Returns whether a pattern matches a key: `DOMAIN/*` matches every key of the domain, any other pattern
+/// only itself.
+fn matches(pattern: &str, key: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == key, |domain| key.starts_with(domain))
 }
 
 fn is_tracking(key: &str) -> bool {
@@ -334,9 +341,10 @@ fn is_tracking(key: &str) -> bool {
     TRACKING_KEYS.contains(&key) || domain.is_some_and(|domain| TRACKING_DOMAINS.contains(&domain))
 }
 
-/// What could tell that a field of ours was changed by others: any change of the spec raises the generation, and
-/// of the metadata the keys we write are compared. What others added is none of our business.
-fn ours(desired: &Value, live: &LiveDeployment) -> Value {
+/// Returns the fields that change if another writer changed a field of the gate: the generation, which every
+/// change of the spec raises, and the values of the keys in the metadata that the gate writes. Keys added by
+/// others are left out.
+fn compared_fields(desired: &Value, live: &LiveDeployment) -> Value {
     let written = |field: &str, live: &BTreeMap<String, String>| -> Value {
         let keys = desired["metadata"][field].as_object();
         keys.into_iter().flatten().map(|(key, _)| (key.clone(), json!(live.get(key)))).collect()
@@ -352,7 +360,7 @@ fn ours(desired: &Value, live: &LiveDeployment) -> Value {
     })
 }
 
-/// Stable within one process, which is as long as a fingerprint lives.
+/// Returns a hash that is stable only within this process, like all fingerprints.
 fn hash_of(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);

@@ -1,11 +1,11 @@
-//! `mainstay dev`: the whole story on one terminal.
+//! `mainstay dev`: a demonstration on one terminal.
 //!
-//! Starts a control plane of one's own (or uses a cluster the user has), installs the CRD, applies a sample
-//! WaitDeployment whose prerequisite comes up some seconds later, runs the manager in this process, and prints what
-//! happens. Ctrl-C stops everything that was started here.
+//! The command starts a local control plane (or uses an existing cluster), installs the CRD, applies a sample
+//! WaitDeployment with a prerequisite that comes up some seconds later, runs the manager in this process, and
+//! prints each step. Ctrl-C stops everything that the command started.
 
 mod sample;
-mod story;
+mod steps;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, ConfigSchema, Loaded, LogFilter, Overrides, Source};
+use mainstay::config::{ConfigError, ConfigSchema, ConfigSource, Loaded, LogFilter, Overrides};
 use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
@@ -28,12 +28,13 @@ use tokio::time::timeout;
 
 use crate::register::{Sockets, register};
 use sample::Sample;
-use story::Story;
+use steps::Steps;
 
-/// Settings of `dev` unless a file is given: no election, ports on loopback, prerequisites on this machine.
+/// Settings of `dev` without `--config`: no election, ports on loopback, probes of loopback addresses
+/// allowed.
 const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
 
-/// How much later than the programs it started this process may hear of the same Ctrl-C.
+/// Longest time between the end of a child process by Ctrl-C and the same signal in this process.
 const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
 /// Describes the command.
@@ -52,27 +53,27 @@ pub(crate) fn command() -> Command {
     )
 }
 
-/// Runs the command until Ctrl-C. The schema is that of the program.
+/// Runs the command until Ctrl-C; `schema` is that of the program's configuration file.
 pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
     let (loaded, source) = match configuration(matches, schema) {
         Ok(found) => found,
-        Err(problem) => return program::refuse(&problem, &mut std::io::stderr()).into(),
+        Err(problem) => return program::print_problems(&problem, &mut std::io::stderr()).into(),
     };
     match start(loaded, source, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
-            story::complain(&ReconcileError::from(problem).to_string());
+            steps::print_error(&ReconcileError::from(problem).to_string());
             if wrong_input { program::Exit::WrongInput.into() } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// What holds at the start, and the file to follow if there is one.
+/// Returns the settings at the start, and the file to follow, if there is one.
 fn configuration(
     matches: &ArgMatches,
     schema: &ConfigSchema,
-) -> Result<(Loaded, Option<Source>), ConfigError> {
+) -> Result<(Loaded, Option<ConfigSource>), ConfigError> {
     let Ok(flags) = ConfigFlags::of(matches) else {
         return Ok((schema.from_overrides(&Overrides::default())?, None));
     };
@@ -80,41 +81,42 @@ fn configuration(
         return Ok((flags.load(schema)?, flags.source(schema)));
     }
     let mut overrides = flags.overrides();
-    // The story is told on standard output; of the log only what it does not tell is of interest beside it.
+    // The steps are printed on standard output; of the log, only warnings and errors add to them.
     overrides.log_level = overrides.log_level.or_else(|| "warn".parse::<LogFilter>().ok());
     Ok((schema.parse(CONFIGURATION, "config/dev.yaml", &overrides)?, None))
 }
 
-fn start(loaded: Loaded, source: Option<Source>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+fn start(loaded: Loaded, source: Option<ConfigSource>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     let log = program::logging::init(&loaded.configuration.logging)?;
     let options =
         ManagerOptions { source, log: Some(Arc::new(log.clone())), ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(tell(options, loaded, kubeconfig));
+    let result = runtime.block_on(run_all(options, loaded, kubeconfig));
     runtime.shutdown_background();
     log.flush();
     result
 }
 
-async fn tell(options: ManagerOptions, loaded: Loaded, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let story = Story::begin();
+async fn run_all(options: ManagerOptions, loaded: Loaded, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let steps = Steps::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
-        None => Some(interruptible(own_cluster(&story)).await?),
+        None => Some(interruptible(start_cluster(&steps)).await?),
     };
     let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
-    let result = tell_on(&story, options, loaded, path, cluster.as_ref()).await;
+    let result = run_on(&steps, options, loaded, path, cluster.as_ref()).await;
     if let Some(cluster) = cluster {
-        story.say("stopping the control plane");
+        steps.print("stopping the control plane");
         cluster.stop().await;
     }
     result
 }
 
-/// A step before the manager runs and listens to signals itself: Ctrl-C drops it, and with it what it has started.
+/// Runs a step before the manager runs and handles signals itself. Ctrl-C drops the step and everything it
+/// started.
 async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut interrupts = signal(SignalKind::interrupt())?;
-    // Biased: what a step says after an interrupt is of no interest.
+    // Biased: after an interrupt the result of the step does not matter.
     let problem = tokio::select! {
         biased;
         _ = interrupts.recv() => anyhow::bail!("interrupted"),
@@ -123,27 +125,29 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
             Err(problem) => problem,
         },
     };
-    // A terminal interrupts the programs of the step as well, and their end may be seen before our own signal.
+    // A terminal interrupts the child processes as well, and their end may arrive before this process's own
+    // signal.
     match timeout(SIGNAL_LAG, interrupts.recv()).await {
         Ok(_) => anyhow::bail!("interrupted"),
         Err(_elapsed) => Err(problem),
     }
 }
 
-async fn own_cluster(story: &Story) -> anyhow::Result<DevCluster> {
-    story
-        .say("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
-    let hear = story.clone();
+async fn start_cluster(steps: &Steps) -> anyhow::Result<DevCluster> {
+    steps.print(
+        "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
+    );
+    let printer = steps.clone();
     let options = Options {
         crds: vec![serde_json::to_value(mainstay_api::crd::crd())?],
-        progress: Progress::new(move |line| hear.say(line)),
+        progress: Progress::new(move |line| printer.print(line)),
         ..Options::default()
     };
     Ok(DevCluster::start(options).await?)
 }
 
-async fn tell_on(
-    story: &Story,
+async fn run_on(
+    steps: &Steps,
     options: ManagerOptions,
     loaded: Loaded,
     kubeconfig: &Path,
@@ -151,49 +155,47 @@ async fn tell_on(
 ) -> anyhow::Result<()> {
     let connection = connect::infer(Some(kubeconfig), None).await?;
     let client = kube::Client::try_from(connection.clone())?;
-    story.say(&format!(
-        "the cluster is ready; to look with kubectl: export KUBECONFIG={}",
-        kubeconfig.display()
-    ));
+    steps.print(&format!("the cluster is ready; for kubectl: export KUBECONFIG={}", kubeconfig.display()));
     if let Some(cluster) = cluster {
-        story.say(&format!("if you have no kubectl: {}", cluster.kubectl().display()));
+        steps.print(&format!("if you have no kubectl: {}", cluster.kubectl().display()));
     }
     interruptible(install_crd(&client)).await?;
-    story.say("the CRD waitdeployments.apps.mainstay.dev is installed");
+    steps.print("the CRD waitdeployments.apps.mainstay.dev is installed");
 
     let mut sample = Sample::reserve()?;
     let manager = Manager::new(options, loaded, connection)?;
     register(&manager, Sockets::default())?;
     let key = NamespacedName::namespaced(sample::NAMESPACE, sample::NAME);
-    manager.register(story::controller(&manager, story, key))?;
+    manager.register(steps::controller(&manager, steps, key))?;
 
     let objects = Api::<WaitDeployment>::namespaced(client, sample::NAMESPACE);
     let apply = PatchParams::apply("mainstay-dev").force();
     interruptible(async { Ok(objects.patch(sample::NAME, &apply, &Patch::Apply(sample.manifest())).await?) })
         .await?;
-    story.say(&format!(
+    steps.print(&format!(
         "applied WaitDeployment {}/{}: two replicas, once {} answers",
         sample::NAMESPACE,
         sample::NAME,
         sample.address()
     ));
     if let Some(address) = manager.inspect_addr() {
-        story.say(&format!(
-            "the manager's controllers and queues: curl http://{address}/debug/controllers (also /debug/caches, /debug/leader)"
+        steps.print(&format!(
+            "the manager's controllers and queues: curl http://{address}/debug/controllers \
+             (also /debug/caches, /debug/leader)"
         ));
     }
-    // Biased: the manager's end is the end; the prerequisite only comes up beside it.
+    // Biased: the command ends with the manager; the prerequisite runs beside it.
     let result = tokio::select! {
         biased;
         result = manager.run() => result,
-        result = sample.come_up(story) => match result {
+        result = sample.listen_later(steps) => match result {
             Err(problem) => return Err(problem.into()),
             Ok(never) => match never {},
         },
     };
     if cluster.is_none() {
         objects.delete(sample::NAME, &kube::api::DeleteParams::default()).await?;
-        story.say("deleted the sample; the CRD stays in your cluster");
+        steps.print("deleted the sample; the CRD stays in your cluster");
     }
     Ok(result?)
 }
@@ -205,7 +207,7 @@ async fn install_crd(client: &kube::Client) -> anyhow::Result<()> {
     let name = crd.metadata.name.clone().context("the CRD has no name")?;
     let apply = PatchParams::apply("mainstay-dev").force();
     crds.patch(&name, &apply, &Patch::Apply(&crd)).await.context("installing the CRD")?;
-    // Asked a few times a second: this happens once per start and takes well under a second.
+    // Polled ten times a second: the CRD is established well within a second, once per start.
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     for _ in 0..300 {
         ticks.tick().await;

@@ -1,8 +1,9 @@
 //! The controllers built into mainstay.
 //!
-//! Two controllers share one custom resource. [`wait_deployment`] creates a Deployment once its prerequisites are ready;
-//! [`status_mirror`] shows that Deployment's status on the WaitDeployment. Their decisions are pure functions
-//! ([`wait_deployment::gate`], [`status_mirror::mirror`], [`deployment`]). [`dependency`] finds out what is ready.
+//! Two controllers share one custom resource. [`wait_deployment`] creates a Deployment once its dependencies
+//! are ready; [`status_mirror`] copies that Deployment's status to the WaitDeployment. Their decisions are
+//! pure functions ([`wait_deployment::gate`], [`status_mirror::mirror`], [`deployment`]). [`dependency`]
+//! checks the dependencies.
 
 #[cfg(feature = "dev")]
 mod dev;

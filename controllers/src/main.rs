@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Keeps less of what the first lists leave behind than the system's, and is faster at decoded objects; how it is tuned
-/// stands in `.cargo/config.toml`. Programs of one's own choose for themselves.
+/// Keeps less memory of the first lists than the system's allocator, and decodes objects faster; it is tuned
+/// in `.cargo/config.toml`. Programs built on the library choose an allocator of their own.
 #[cfg(all(target_os = "linux", not(mainstay_portable)))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,4 +1,4 @@
-//! The binary's description: its CRDs, its controllers, its commands.
+//! The program `mainstay`: its CRDs, controllers, configuration sections and commands.
 
 #[cfg(test)]
 mod tests;
@@ -10,17 +10,17 @@ use crate::register::{CONTROLLERS, Sockets, register};
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 use crate::why;
 
-/// Returns the binary `mainstay`, ready to do what its command line asks for.
+/// Returns the program `mainstay`, ready to run its command line.
 pub fn program() -> Program {
     program_with(Sockets::default())
 }
 
-/// Returns the keys that the configuration file of the binary may have.
+/// Returns the schema of the program's configuration file.
 pub fn config_schema() -> ConfigSchema {
     program().schema().clone()
 }
 
-/// Returns the binary with other ways to the network for its probes: what tests run.
+/// Returns the program with another access to the network for its probes, for tests.
 pub fn program_with(sockets: Sockets) -> Program {
     let about = "A manager for WaitDeployments: Deployments that start once their prerequisites answer";
     let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)
@@ -29,7 +29,7 @@ pub fn program_with(sockets: Sockets) -> Program {
         .section::<ProbePolicy>(PROBE_POLICY)
         .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
         .setup(|manager| Ok(register(manager, sockets)?))
-        .question(why::question());
+        .page_command(why::command());
     #[cfg(feature = "dev")]
     let schema = program.schema().clone();
     #[cfg(feature = "dev")]

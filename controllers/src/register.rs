@@ -1,4 +1,4 @@
-//! How the built-in controllers are put together and given to a manager.
+//! Builds the built-in controllers and registers them with a manager.
 
 use std::sync::Arc;
 
@@ -18,42 +18,42 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::dependency::Dependencies;
+use crate::dependency::cluster_info::LiveClusterInfo;
 use crate::dependency::cycles::Cycles;
-use crate::dependency::probe::{Dial, Driver, Engine, Resolve, Seams, Surroundings, TokioDial, TokioResolve};
+use crate::dependency::probe::{ClusterInfo, Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
 use crate::dependency::resource::{ResourceWatch, Resources};
 use crate::dependency::service::CachedServices;
-use crate::dependency::surroundings::ClusterSurroundings;
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
-use crate::status::{StatusWriter, Turns};
+use crate::status::{StatusLocks, StatusWriter};
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::{GateMetrics, WaitDeploymentReconciler};
 use crate::why::{self, Why};
 use crate::{deployment, status_mirror, wait_deployment};
 
-/// The names a configuration file may use.
+/// Names of the built-in controllers, as a configuration file may use them.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
 
-/// How probes reach the network; tests put their own here.
+/// The probes' access to the network; tests replace it.
 #[derive(Clone)]
 pub struct Sockets {
     /// Opens connections.
     pub dial: Arc<dyn Dial>,
-    /// Looks names up that are no Services.
+    /// Resolves host names other than those of Services.
     pub resolve: Arc<dyn Resolve>,
 }
 
-/// Gives the probe engine its life beside the controllers.
+/// Runs the probe engine beside the controllers.
 ///
-/// It needs no Lease, since it must live as long as the manager does, and rests while another replica leads. Who waits
-/// says so again in the next term.
+/// It needs no Lease, because it must run as long as the manager does, and probes only while this replica
+/// leads. In each new term the reconciler names the targets again.
 struct ProbeEngine {
     engine: Engine,
     driver: Driver,
-    /// Of what is seen while this replica leads.
+    /// Cleared at the end of each term.
     gates: GateMetrics,
-    /// Reads as soon as the manager runs.
-    surroundings: Arc<ClusterSurroundings>,
-    /// The policy in force, and each new one.
+    /// Starts to read when the manager runs.
+    cluster: Arc<LiveClusterInfo>,
+    /// The present policy, and each new one.
     policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
@@ -69,12 +69,12 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
 
     let (notifier, results) = channel::<NamespacedName>();
     let found = Arc::new(CachedServices::new(&services, &slices));
-    let surroundings = Arc::new(ClusterSurroundings::new(&manager.server()));
+    let cluster = Arc::new(LiveClusterInfo::new(&manager.server()));
     let seams = Seams {
         dial: sockets.dial,
         resolve: sockets.resolve,
         services: found.clone(),
-        surroundings: Arc::clone(&surroundings) as Arc<dyn Surroundings>,
+        cluster: Arc::clone(&cluster) as Arc<dyn ClusterInfo>,
         random: Arc::new(fastrand::f64),
     };
     let mut policies = manager.section::<ProbePolicy>(PROBE_POLICY)?;
@@ -83,24 +83,24 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let (of_resources, of_cycles) = (notifier.clone(), notifier.clone());
     let resources =
         Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
-    let tell = move |request| notifier.notify(request);
-    let (engine, driver) = Engine::new(policy, seams, tell, manager.registry());
+    let notify = move |request| notifier.notify(request);
+    let (engine, driver) = Engine::new(policy, seams, notify, manager.registry());
     let engine = engine.while_leading(manager.leading());
 
     let cycles = Cycles::new(move |request| of_cycles.notify(request));
-    let dependencies = Dependencies::new(engine.clone(), found, resources.clone()).with_cycles(cycles);
+    let dependencies = Dependencies::new(engine.clone(), found, resources.clone(), cycles);
     let why = Why::new(&objects, dependencies.clone(), manager.leading());
     manager.page(why::PAGE, move |path| why.page(path, Timestamp::now()))?;
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
-    let turns = Turns::default();
-    let status = |name| StatusWriter::new(&objects, &manager.applier(name), &turns);
+    let locks = StatusLocks::default();
+    let status = |name| StatusWriter::new(&objects, &manager.applier(name), &locks);
     let gates = GateMetrics::register(manager.registry(), manager.leading());
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
-        .watches(&deployments, map_view(concerned(objects.clone())))
-        .watches(&services, map_view(move |service| of_service.concerned_by_service(service)))
-        .watches(&slices, map_view(move |slice| of_slice.concerned_by_slice(slice)))
+        .watches(&deployments, map_view(namesake(objects.clone())))
+        .watches(&services, map_view(move |service| of_service.on_service_change(service)))
+        .watches(&slices, map_view(move |slice| of_slice.on_slice_change(slice)))
         .source(results)
         .reconciler(WaitDeploymentReconciler::new(
             &objects,
@@ -122,22 +122,21 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let declare = manager.clone();
     let declare = move |kind| declare.store(Scope::all().of(kind));
     manager.add(ResourceWatch::new(&resources, declare, policies.clone()))?;
-    manager.add(ProbeEngine { engine, driver, gates, surroundings, policies })?;
+    manager.add(ProbeEngine { engine, driver, gates, cluster, policies })?;
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
 }
 
-/// A Deployment concerns the WaitDeployment of its own name, whoever owns it: one in the way matters as much as one of
-/// ours. Deployments that have no such namesake, nearly all in most clusters, are passed over.
-fn concerned(
-    objects: Store<WaitDeployment>,
-) -> impl Fn(&View) -> Vec<NamespacedName> + Send + Sync + 'static {
+/// Maps a Deployment to the WaitDeployment of its name, whichever owner it has: a Deployment in conflict
+/// matters as much as an owned one. Most Deployments in a cluster have no such WaitDeployment and are
+/// ignored.
+fn namesake(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<NamespacedName> + Send + Sync + 'static {
     move |view| {
         let request = &view.meta().request;
-        // Not synced yet: its own first list will name every WaitDeployment anyway.
-        let namesake = objects.entry(request).is_ok_and(|entry| entry.is_some());
-        namesake.then(|| request.clone()).into_iter().collect()
+        // Before the first list the read fails; the list enqueues every WaitDeployment anyway.
+        let exists = objects.entry(request).is_ok_and(|entry| entry.is_some());
+        exists.then(|| request.clone()).into_iter().collect()
     }
 }
 
@@ -167,31 +166,31 @@ impl Runnable for ProbeEngine {
     }
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { engine, driver, gates, surroundings, policies } = *self;
-        surroundings.begin(cx.context());
+        let Self { engine, driver, gates, cluster, policies } = *self;
+        cluster.set_context(cx.context());
         let follow = follow_policy(engine, policies, cx.stop.clone());
         let probe = async move {
             let mut leading = cx.leading.clone();
             while !cx.stop.is_cancelled() {
-                // Order does not matter: the loop looks at both.
+                // The order does not matter: the loop checks both.
                 tokio::select! {
                     () = cx.stop.cancelled() => {}
                     led = leading.wait_for(|leading| *leading) => if led.is_err() { return },
                 }
                 let term = cx.stop.child_token();
                 let drive = async {
-                    // Without it each term would begin by refusing all raw addresses.
-                    term.run_until_cancelled(surroundings.looked()).await;
+                    // Without these addresses, each term would begin by denying probes of all raw addresses.
+                    term.run_until_cancelled(cluster.wait_for_api_server_addresses()).await;
                     driver.run(term.clone()).await;
                 };
                 let end = async {
-                    // The sender is the manager's, which outlives its members.
+                    // The sender belongs to the manager, which outlives its runnables.
                     drop(term.run_until_cancelled(leading.wait_for(|leading| !*leading)).await);
                     term.cancel();
                 };
-                tokio::join!(drive, end, term.run_until_cancelled(surroundings.follow()));
+                tokio::join!(drive, end, term.run_until_cancelled(cluster.follow_api_server()));
                 gates.clear();
-                surroundings.end_term();
+                cluster.end_term();
             }
         };
         Box::pin(async {
@@ -201,7 +200,7 @@ impl Runnable for ProbeEngine {
     }
 }
 
-/// Puts each new policy in force until `stop`, also while another replica leads.
+/// Applies each new policy until `stop`, also while another replica leads.
 async fn follow_policy(
     engine: Engine,
     mut policies: watch::Receiver<Arc<ProbePolicy>>,

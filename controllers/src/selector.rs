@@ -5,7 +5,8 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Writes a selector as labels are selected on a command line, sorted by key as apimachinery's `Selector.String` does.
+/// Returns a selector in the syntax of `kubectl --selector`, sorted by key as apimachinery's
+/// `Selector.String` does.
 pub(crate) fn text_of(selector: &LabelSelector) -> String {
     let equal = selector.match_labels.iter().flatten().map(|(key, value)| (key, format!("{key}={value}")));
     let expressions = selector.match_expressions.iter().flatten().map(|expression| {

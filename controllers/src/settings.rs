@@ -21,66 +21,80 @@ pub const PROBE_POLICY: &str = "probePolicy";
 /// The name of [`WaitDeploymentSettings`] in the file.
 pub const WAIT_DEPLOYMENT: &str = "waitDeployment";
 
-/// The kinds that start before something else and have a condition of it.
+/// Kinds that other objects commonly wait for, and that report readiness or completion in a condition.
 const DEFAULT_RESOURCES: [&str; 3] = ["Deployment.apps", "Job.batch", "WaitDeployment.apps.mainstay.dev"];
 
-/// Where probes of prerequisites may connect to. The author of a WaitDeployment chooses the address, so anything beyond
-/// Services lets them look around the network from the manager's place in it.
+/// The targets that probes may connect to, and limits on probes. The author of a WaitDeployment chooses the
+/// address, so a policy that allows more than Services lets authors explore the network from the manager's
+/// position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct ProbePolicy {
-    /// `ServicesOnly`: Services in the object's own namespace. `AllowList`: also the entries of allow. Any: everything, for
-    /// clusters with one tenant.
+    /// `ServicesOnly`: Services in the object's own namespace. `AllowList`: also the entries of allow. Any:
+    /// every address, for clusters with one tenant.
     pub mode: ProbeMode,
-    /// The entries of `AllowList`: networks (10.8.0.0/16), addresses, hosts (db.example.com) and domains (.example.com). An
-    /// entry is for the objects of all namespaces but those that enforce the Pod Security level baseline or restricted,
-    /// where authors may not choose what the node dials either. To allow a target for a restricted namespace, or for a few
-    /// namespaces only, name them: `{to: 10.8.0.0/16, namespaces: [shop]}`. At least one entry with `AllowList`, none
-    /// otherwise.
+    /// The entries of `AllowList`: networks (10.8.0.0/16), addresses, hosts (db.example.com) and domains
+    /// (.example.com). An entry is valid for the objects of all namespaces except those that enforce the Pod
+    /// Security level baseline or restricted. To allow a target for such a namespace, or for a few namespaces
+    /// only, list the namespaces: `{to: 10.8.0.0/16, namespaces: [shop]}`. At least one entry with
+    /// `AllowList`, none otherwise.
     #[schemars(extend("uniqueItems" = true))]
     pub allow: Vec<AllowEntry>,
-    /// Namespaces whose Services objects of other namespaces may name, as in billing.pay.svc; "*" is every namespace, as
-    /// with mode Any.
-    #[schemars(inner(regex(pattern = r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")), extend("uniqueItems" = true))]
-    pub cross_namespace: Vec<String>,
-    /// Domains whose names dns checks may look up: example.com is that name and all below it. With mode Any, every name.
+    /// Namespaces with Services that objects of other namespaces may name, as in billing.pay.svc; "*" is
+    /// every namespace, as with mode Any.
     #[schemars(
-        inner(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$")),
+        inner(regex(pattern = r"^(\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$")),
+        extend("uniqueItems" = true)
+    )]
+    pub cross_namespace: Vec<String>,
+    /// Domains with names that dns checks may look up: example.com is that name and all names below it. With
+    /// mode Any, every name.
+    #[schemars(
+        inner(regex(pattern = concat!(
+            r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+            r"(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$"
+        ))),
         extend("uniqueItems" = true)
     )]
     pub dns_suffixes: Vec<String>,
-    /// Kinds of objects that resource checks may look at, with their group. The manager has to be allowed to watch them.
+    /// Kinds of objects that resource checks may read, with their group. The manager needs the right to watch
+    /// them.
     #[schemars(inner(regex(pattern = "^[A-Z][A-Za-z0-9.-]*$")), extend("uniqueItems" = true))]
     pub resources: Vec<String>,
-    /// Whether loopback addresses may be dialled; those are the manager's own. For development.
+    /// Whether probes may connect to loopback addresses, which are those of the manager's own Pod. For
+    /// development.
     pub allow_loopback: bool,
-    /// Networks (10.8.0.0/16) and addresses never dialled, whatever the mode and also as addresses of Services; nodes are a
-    /// case. The addresses of the API server, of the manager and of metadata services are among them anyway.
+    /// Networks (10.8.0.0/16) and addresses that probes never connect to, in any mode and also as endpoints
+    /// of Services; for example nodes. The addresses of the API server, of the manager and of metadata
+    /// services are always denied.
     #[schemars(extend("uniqueItems" = true))]
     pub denied: Vec<Network>,
-    /// Ports never dialled, whatever the mode, nor reached as those of endpoints behind a Service. From 1 to 65535.
+    /// Ports that probes never connect to, in any mode and also as ports of endpoints of Services. From 1 to
+    /// 65535.
     #[schemars(inner(range(min = 1, max = 65535)), extend("uniqueItems" = true))]
     pub denied_ports: Vec<u16>,
-    /// The shortest period between two probes of a target; a shorter one that an object asks for becomes this one.
+    /// The shortest period between two probes of a target; a shorter period in an object is raised to this
+    /// one.
     #[schemars(extend("x-mainstay-range" = ["1s", "1h"]))]
     pub min_period: Duration,
-    /// The most probes begun per second, over all targets. One probe opens at most four connections: a name can have
-    /// several addresses.
+    /// The most probes per second for all targets together. One probe opens at most four connections, because
+    /// a name may have several addresses.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_per_second: u32,
-    /// The most probes begun per second for the objects of one namespace.
+    /// The most probes per second for the objects of one namespace.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_per_second_per_namespace: u32,
-    /// The most of them at one address: a host as it is written and a port, however many checks the objects of the
-    /// namespace have of it. Another name for the same machine, and another namespace, have their own.
+    /// The most probes per second for the objects of one namespace at one address: a host as written and a
+    /// port, for all checks together. Another name of the same machine, and another namespace, have limits of
+    /// their own.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_per_second_per_address: u32,
-    /// The most targets that are probed at one time for the objects of one namespace; further ones wait.
+    /// The most targets probed at the same time for the objects of one namespace; further targets wait.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_targets_per_namespace: u32,
 }
 
-/// Which kinds of address probes may connect to.
+/// The kinds of addresses that probes may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ProbeMode {
     /// Services in the object's own namespace.
@@ -91,16 +105,19 @@ pub enum ProbeMode {
     Any,
 }
 
-/// How a WaitDeployment becomes a Deployment.
+/// How a Deployment is made from a WaitDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct WaitDeploymentSettings {
-    /// Keys of labels and annotations that its Deployment does not get, such as team or example.com/team; example.com/* is
-    /// every key of that domain. Those by which kubectl, Helm, Argo CD and Flux mark what they applied are among them
-    /// anyway.
+    /// Keys of labels and annotations that are not copied to the Deployment, such as team or
+    /// example.com/team; example.com/* is every key of that domain. The keys by which kubectl, Helm, Argo CD
+    /// and Flux track their objects are never copied.
     #[schemars(
         inner(regex(
-            pattern = r"^([a-z0-9][a-z0-9.-]*/(\*|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)$"
+            pattern = concat!(
+                r"^([a-z0-9][a-z0-9.-]*/(\*|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)|",
+                r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)$"
+            )
         )),
         extend("uniqueItems" = true)
     )]
@@ -122,13 +139,14 @@ impl Default for ProbePolicy {
             denied_ports: Vec::new(),
             // Half the period that an object has by default.
             min_period: Duration::from_secs(5),
-            // Two hundred connections a second are noticed by no network and serve thousands of objects.
+            // Serves thousands of objects, and is a small load for any network.
             max_per_second: 200,
             // A quarter of all, so that one namespace alone cannot slow down the rest.
             max_per_second_per_namespace: 50,
-            // Below the load of a server's own clients. Ten checks take a fifth of it at the default `min_period`.
+            // Less than the load of a server's usual clients. Ten checks need a fifth of it at the default
+            // `min_period`.
             max_per_second_per_address: 10,
-            // As many as the rate of a namespace serves with the default period of 10 s.
+            // The number of targets that the rate of a namespace serves with the default period of 10 s.
             max_targets_per_namespace: 500,
         }
     }
@@ -165,7 +183,8 @@ impl Section for ProbePolicy {
 // === impl WaitDeploymentSettings ===
 
 impl Section for WaitDeploymentSettings {
-    // The keys that Deployments have already would stay until their WaitDeployments change: a start reconciles all.
+    // A live change would not reach existing Deployments until their WaitDeployments change; a start
+    // reconciles all.
     const RESTART: &'static [&'static str] = &["notPassedOn"];
 
     fn validate(&self) -> Vec<Problem> {
@@ -191,7 +210,7 @@ fn is_kind(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
 }
 
-/// Returns whether a text is the key of a label or an annotation, or stands for all keys of a domain.
+/// Returns whether a text is the key of a label or an annotation, or a pattern for all keys of a domain.
 fn is_key_or_domain(text: &str) -> bool {
     let (domain, name) = match text.split_once('/') {
         Some((domain, name)) => (Some(domain), name),

@@ -1,14 +1,15 @@
-//! How a status is written, the same for both of its writers.
+//! Writes of a WaitDeployment's status, shared by its two writers.
 //!
-//! Each applies fields of its own, so neither can undo what the other wrote, and no write depends on the version of the
-//! object that it was computed from. It depends on which object that was: one made anew under the same name has never
-//! been looked at. For the status of a custom resource the server compares no uids, only resourceVersions, so a write
-//! bears the one that the cache shows when it is sent.
+//! Each writer applies its own fields, so neither can undo a write of the other, and a write does not depend
+//! on the version of the object that it was computed from. It depends on the uid: an object that was created
+//! again under the same name has another status. For the status of a custom resource the API server compares
+//! only resourceVersions and no uids, so a write carries the resourceVersion that the cache shows when it is
+//! sent.
 //!
 //! # Invariants
-//! 1. A status never reaches a successor of the object that it was computed from.
-//! 2. Of what both write to one object, one is on its way at a time: a change of a Deployment wakes both, and the
-//!    second of two writes at one moment would be refused.
+//! 1. A status is never written to an object that was created again under the same name.
+//! 2. Of the two writers' requests for one object only one is in flight at a time: a change of a Deployment
+//!    starts a run of both, and the second of two simultaneous writes would conflict.
 
 use std::array;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -25,38 +26,44 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-/// So many that objects which share one, and wait for each other's request, are few. One that hangs holds up the workers
-/// that come to its own few, until `reconcileTimeout` drops it.
-const TURNS: usize = 256;
+/// Number of locks. Objects with names that hash to the same lock wait for each other's requests: with this
+/// many locks those are few. A request that hangs blocks the workers of these objects until
+/// `reconcileTimeout`.
+const LOCKS: usize = 256;
 
-/// Writes one controller's part of the statuses.
+/// Writes one controller's part of statuses.
 #[derive(Debug)]
 pub struct StatusWriter {
     objects: Store<WaitDeployment>,
-    /// Its answers are the whole object, and not read.
+    /// Ignores the response, which is the whole object.
     apply: Applier<IgnoredAny>,
-    turns: Turns,
+    locks: StatusLocks,
 }
 
-/// Who writes to which object now. Clones are for the writers of the same objects.
+/// Lets one writer at a time write the status of an object. All writers of the same objects share clones of
+/// one.
 #[derive(Clone, Debug)]
-pub struct Turns(Arc<[Mutex<()>; TURNS]>);
+pub struct StatusLocks(Arc<[Mutex<()>; LOCKS]>);
 
 // === impl StatusWriter ===
 
 impl StatusWriter {
-    /// Makes a writer in the name of `apply`.
-    pub fn new(objects: &Store<WaitDeployment>, apply: &Applier<WaitDeployment>, turns: &Turns) -> Self {
-        Self { objects: objects.clone(), apply: apply.view(), turns: turns.clone() }
+    /// Makes a writer with the field manager of `apply`.
+    pub fn new(
+        objects: &Store<WaitDeployment>,
+        apply: &Applier<WaitDeployment>,
+        locks: &StatusLocks,
+    ) -> Self {
+        Self { objects: objects.clone(), apply: apply.view(), locks: locks.clone() }
     }
 
-    /// Returns a writer of the same objects in another name.
-    pub(crate) fn of(&self, field_manager: &'static str) -> Self {
+    /// Returns a writer of the same objects with another field manager.
+    pub(crate) fn with_field_manager(&self, field_manager: &'static str) -> Self {
         let apply = Applier::new(self.apply.kind().clone(), field_manager);
-        Self { objects: self.objects.clone(), apply, turns: self.turns.clone() }
+        Self { objects: self.objects.clone(), apply, locks: self.locks.clone() }
     }
 
-    /// Gives the object of this uid this status. Returns false if there is no such object any more.
+    /// Writes the status of the object with this uid. Returns false if there is no such object any more.
     pub(crate) async fn write(
         &self,
         cx: &Context,
@@ -64,8 +71,8 @@ impl StatusWriter {
         uid: &str,
         status: &(impl Serialize + Sync),
     ) -> Result<bool, ReconcileError> {
-        let _turn = self.turns.of(request).lock().await;
-        // What the one before has written is in the cache already.
+        let _lock = self.locks.of(request).lock().await;
+        // The cache already shows the write of the previous holder.
         let newest = self.objects.entry(request)?;
         let Some(newest) = newest.filter(|newest| newest.meta().uid == *uid) else { return Ok(false) };
         let body = status_of(request, uid, &newest.meta().resource_version.to_string(), status);
@@ -77,30 +84,30 @@ impl StatusWriter {
     }
 }
 
-// === impl Turns ===
+// === impl StatusLocks ===
 
-impl Turns {
+impl StatusLocks {
     fn of(&self, request: &NamespacedName) -> &Mutex<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(request);
-        // As many as there are places, so the remainder is one of them.
-        &self.0[usize::try_from(hash % TURNS as u64).unwrap_or_default()]
+        // The remainder is less than the number of locks.
+        &self.0[usize::try_from(hash % LOCKS as u64).unwrap_or_default()]
     }
 }
 
-impl Default for Turns {
+impl Default for StatusLocks {
     fn default() -> Self {
         Self(Arc::new(array::from_fn(|_| Mutex::default())))
     }
 }
 
-/// Returns the uid of an object; empty for one that no server has seen.
+/// Returns the uid of an object; empty if no API server has created it.
 pub(crate) fn uid_of(object: &WaitDeployment) -> &str {
     object.metadata.uid.as_deref().unwrap_or_default()
 }
 
 // === private ===
 
-/// Returns the body that gives this version of an object this status.
+/// Returns the body of an apply of `status` to one version of an object.
 fn status_of(request: &NamespacedName, uid: &str, version: &str, status: &impl Serialize) -> Value {
     json!({
         "apiVersion": WaitDeployment::api_version(&()),

@@ -1,11 +1,11 @@
-//! The controller `deployment-status-mirror`: keeps a WaitDeployment's status equal to what its Deployment reports.
+//! The controller `deployment-status-mirror`: copies the status of a Deployment to its WaitDeployment.
 //!
-//! What is shown is [`mod@mirror`]'s to say; here is only what reads, writes, and keeps a rollout from costing one write per
-//! Pod.
+//! [`mod@mirror`] makes the status; this file reads and writes objects, and limits the writes so that a
+//! rollout does not cost one write per Pod.
 //!
 //! # Invariants
-//! 1. What was shown last is at most `PAUSE` old once something has changed, however often it changes: changes within
-//!    the pause are gathered, and never put it off.
+//! 1. A change is written at most `PAUSE` after the previous write: changes within the pause are written
+//!    together, and further changes do not extend it.
 
 mod metrics;
 pub mod mirror;
@@ -32,8 +32,8 @@ use mirror::mirror;
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
 
-/// Shortest time between two writes of one status. A rollout changes the Deployment's status several times a second; a
-/// reader of ours notices nothing of a fifth of one.
+/// Least time between two writes of one status. A rollout changes the Deployment's status several times a
+/// second; a delay of a fifth of a second is not noticed by users.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Mirrors the status of owned Deployments.
@@ -42,26 +42,27 @@ pub struct StatusMirror {
     objects: Store<WaitDeployment>,
     deployments: Store<LiveDeployment>,
     status: StatusWriter,
-    book: Mutex<Book>,
+    pace: Mutex<Pace>,
     metrics: MirrorMetrics,
     clock: fn() -> Timestamp,
 }
 
-/// What is remembered of statuses.
+/// When each status was written, and became out of date.
 #[derive(Debug, Default)]
-struct Book {
-    /// When each was last written. Entries older than the pause mean nothing and go with the next write.
+struct Pace {
+    /// When each status was last written. The next write of any status removes entries older than the pause.
     written: HashMap<NamespacedName, Instant>,
-    /// Of which term `stale` is.
+    /// The leadership term that `stale` belongs to.
     term: u64,
-    /// Since when those that are to be written yet have been out of date.
+    /// Since when each status that has to be written is out of date.
     stale: HashMap<NamespacedName, Instant>,
 }
 
 // === impl StatusMirror ===
 
 impl StatusMirror {
-    /// Makes the reconciler; `status` is in the name of [`FIELD_MANAGER`](crate::status_mirror::mirror::FIELD_MANAGER).
+    /// Makes the reconciler; `status` must write as
+    /// [`FIELD_MANAGER`](crate::status_mirror::mirror::FIELD_MANAGER).
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,
@@ -72,21 +73,22 @@ impl StatusMirror {
             objects: objects.clone(),
             deployments: deployments.view(),
             status,
-            book: Mutex::default(),
+            pace: Mutex::default(),
             metrics: MirrorMetrics::register(registry),
             clock: Timestamp::now,
         }
     }
 }
 
-// === impl Book ===
+// === impl Pace ===
 
-impl Book {
-    /// Notes that a status is out of date, and returns how long it is to rest yet; `None` if it may be written.
-    fn rest(&mut self, request: &NamespacedName, term: u64) -> Option<Duration> {
+impl Pace {
+    /// Records that a status is out of date, and returns the rest of its pause; `None` if it may be written
+    /// now.
+    fn pause(&mut self, request: &NamespacedName, term: u64) -> Option<Duration> {
         if self.term != term {
             self.term = term;
-            // Others have mirrored them meanwhile, or seen them go.
+            // Another replica has written these statuses meanwhile, or the objects are gone.
             self.stale.clear();
         }
         self.stale.entry(request.clone()).or_insert_with(Instant::now);
@@ -94,7 +96,7 @@ impl Book {
         PAUSE.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 
-    /// Notes that a status was written, and returns how long it had been out of date.
+    /// Records that a status was written, and returns how long it was out of date.
     fn wrote(&mut self, request: &NamespacedName) -> Duration {
         self.written.retain(|_, at| at.elapsed() < PAUSE);
         self.written.insert(request.clone(), Instant::now());
@@ -106,32 +108,32 @@ impl Reconciler for StatusMirror {
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let read = self.objects.get(request).and_then(|object| Ok((object, self.deployments.get(request)?)));
         let (object, live) = match read {
-            // The gate tells it.
+            // The gate reports objects that are too large.
             Err(ReadError::TooLarge { .. }) => (None, None),
             read => read?,
         };
         let Some(object) = object.filter(|object| !object.is_deleting()) else {
-            self.book.lock().stale.remove(request);
+            self.pace.lock().stale.remove(request);
             return Ok(Action::Done);
         };
         let status = mirror(&object, live.as_deref(), &Time((self.clock)()));
         if status.is_shown_by(&object) {
-            self.book.lock().stale.remove(request);
+            self.pace.lock().stale.remove(request);
             self.metrics.count(WriteResult::Skipped);
             return Ok(Action::Done);
         }
-        let rest = self.book.lock().rest(request, cx.term());
-        if let Some(rest) = rest {
-            return Ok(Action::RequeueAfter(rest));
+        let pause = self.pace.lock().pause(request, cx.term());
+        if let Some(pause) = pause {
+            return Ok(Action::RequeueAfter(pause));
         }
         match self.status.write(cx, request, uid_of(&object), &status).await {
             Ok(true) => {
-                let lag = self.book.lock().wrote(request);
+                let lag = self.pace.lock().wrote(request);
                 self.metrics.applied(lag);
             }
-            // Gone: there is nothing left to show.
+            // The object is gone.
             Ok(false) => {
-                self.book.lock().stale.remove(request);
+                self.pace.lock().stale.remove(request);
             }
             Err(error) => {
                 let is_conflict = error.is_conflict();

@@ -1,26 +1,27 @@
-//! The controller `wait-deployment`: lets a Deployment into the world once its dependencies hold, and keeps it as its
-//! WaitDeployment says.
+//! The controller `wait-deployment`: creates a Deployment once its dependencies are ready, and keeps its spec
+//! equal to that of its WaitDeployment.
 //!
-//! The decision is [`gate::decide`]'s, the words are [`gate::report`]'s; here is only what reads and writes. What waits is
-//! left to [`Dependencies`], which have this controller look again when an answer changes.
+//! [`gate::decide`] makes the decision and [`gate::report`] the status; this file reads and writes objects.
+//! [`Dependencies`] checks the dependencies and enqueues the object when a result changes.
 //!
 //! # Invariants
-//! 1. A Deployment that the cache does not show is only ever created, and one that it shows is only changed while it is
-//!    the same one: a stale cache can cost a 409, never somebody else's Deployment.
-//! 2. A status never reaches a successor of the object that it was computed from.
-//! 3. What the server refused as invalid, or accepted on trial, is not sent again before the object has changed.
-//! 4. An object that cannot be decoded is told so by an Event and otherwise left alone, its Deployment too. One that is too
-//!    large to be decoded, or whose Deployment is, is told so by its conditions as well.
+//! 1. A Deployment is created only if the cache shows none of that name, and changed only while it has the
+//!    uid that the cache shows: a stale cache can cost a 409, but never overwrites another Deployment.
+//! 2. A status is never written to an object that was created again under the same name.
+//! 3. A body that the server refused as invalid, or accepted in a dry run, is not sent again before the
+//!    object changes.
+//! 4. An object that cannot be decoded gets a Warning Event; the object and its Deployment are left alone. If
+//!    one of the two is too large to be decoded, conditions of the object report that as well.
 
 mod adopt;
-mod deed;
 pub mod gate;
+mod memory;
 mod metrics;
 mod refused;
-mod size;
 #[cfg(test)]
 mod tests;
-mod written;
+mod too_large;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,21 +44,18 @@ use crate::dependency::observation::{Observation, State};
 use crate::deployment::{LiveDeployment, desired};
 use crate::reasons::event;
 use crate::status::{StatusWriter, uid_of};
-use deed::Done;
-use gate::{Change, Course, Facts, GateStatus};
-use size::Sizes;
-use written::Memory;
+use gate::{Course, Facts, GateStatus, StatusChange};
+use memory::Memory;
+use too_large::TooLargeReports;
+use write::WriteResult;
 
 pub use metrics::GateMetrics;
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "wait-deployment";
 
-/// The action that Events of the gate name.
+/// The `action` of every Event that the gate sends.
 const ACTION: &str = "Gate";
-
-/// The object, and the Deployment undecoded and decoded.
-type Read = (Arc<WaitDeployment>, Option<Entry<LiveDeployment>>, Option<Arc<LiveDeployment>>);
 
 /// Reconciles WaitDeployments.
 #[derive(Debug)]
@@ -67,29 +65,46 @@ pub struct WaitDeploymentReconciler {
     write_deployment: Applier<LiveDeployment>,
     status: StatusWriter,
     dependencies: Dependencies,
-    /// Keys of labels and annotations that the Deployments do not get; see [`desired`].
+    /// Keys of labels and annotations that are not copied to Deployments; see [`desired`].
     not_passed_on: Vec<String>,
     memory: Memory,
-    sizes: Sizes,
+    too_large: TooLargeReports,
     metrics: GateMetrics,
-    doubt: Mutex<Doubt>,
+    last_outage: Mutex<LastOutage>,
     clock: fn() -> Timestamp,
 }
 
-/// When the network of this process was last in doubt.
+/// A Deployment as the cache shows it.
+#[derive(Debug)]
+struct FoundDeployment {
+    /// The cached JSON, from which the template is decoded when it is needed.
+    entry: Entry<LiveDeployment>,
+    live: Arc<LiveDeployment>,
+}
+
+/// One run of the reconciler for an object that can be decoded.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    reconciler: &'a WaitDeploymentReconciler,
+    request: &'a NamespacedName,
+    object: &'a WaitDeployment,
+    cx: &'a Context,
+}
+
+/// When an outage of the manager's own network was last suspected.
 #[derive(Debug, Default)]
-struct Doubt {
-    /// In which term that was learned; `None` before the first.
+struct LastOutage {
+    /// The leadership term that `at` belongs to; `None` before the first one.
     term: Option<u64>,
-    until: Option<Timestamp>,
+    at: Option<Timestamp>,
 }
 
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
-    /// Makes the reconciler. `write_deployment` and `status` are in the name of
-    /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `dependencies` must wake the controller when an answer
-    /// changes; for `not_passed_on` see [`desired`].
+    /// Makes the reconciler. `write_deployment` and `status` must write as
+    /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `dependencies` must enqueue objects of this
+    /// controller when a result changes; for `not_passed_on` see [`desired`].
     pub fn new(
         objects: &Store<WaitDeployment>,
         deployments: &Store<Deployment>,
@@ -103,18 +118,18 @@ impl WaitDeploymentReconciler {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_deployment: write_deployment.view(),
-            sizes: Sizes::new(&status),
+            too_large: TooLargeReports::new(&status),
             status,
             dependencies,
             not_passed_on,
             memory: Memory::default(),
             metrics,
-            doubt: Mutex::default(),
+            last_outage: Mutex::default(),
             clock: Timestamp::now,
         }
     }
 
-    /// Returns the object; `None` once there is nothing to do for it any more.
+    /// Returns the object; `None` if it is gone or being deleted.
     fn object(
         &self,
         request: &NamespacedName,
@@ -122,33 +137,35 @@ impl WaitDeploymentReconciler {
     ) -> Result<Option<Arc<WaitDeployment>>, ReadError> {
         let found = self.objects.get(request);
         let gone = found.as_ref().is_ok_and(|found| found.as_ref().is_none_or(|object| object.is_deleting()));
-        // A cache that cannot be read for now says nothing about the object: what is known of it is kept.
+        // After any other read error the object may still exist unchanged, so its state is kept.
         if gone || matches!(found, Err(ReadError::Decode { .. } | ReadError::TooLarge { .. })) {
             self.dependencies.forget(request);
             self.memory.forget(request);
             self.metrics.forget(request);
         }
         if let Err(error @ ReadError::Decode { source, .. }) = &found {
-            self.tell_unreadable(request, &format!("{error}: {source}"), cx);
+            self.send_unreadable(request, &format!("{error}: {source}"), cx);
         }
         Ok(found?.filter(|_| !gone))
     }
 
-    /// Returns the object and the Deployment of its name, undecoded and decoded; `None` as [`Self::object`].
-    fn read(&self, request: &NamespacedName, cx: &Context) -> Result<Option<Read>, ReadError> {
+    /// Returns the object with the Deployment of its name; `None` if the object is gone or being deleted.
+    fn read(
+        &self,
+        request: &NamespacedName,
+        cx: &Context,
+    ) -> Result<Option<(Arc<WaitDeployment>, Option<FoundDeployment>)>, ReadError> {
         let Some(object) = self.object(request, cx)? else { return Ok(None) };
-        let live = self.deployments.entry(request)?;
-        let deployment = live.as_ref().map(Entry::decode).transpose()?;
-        Ok(Some((object, live, deployment)))
+        let deployment = match self.deployments.entry(request)? {
+            Some(entry) => Some(FoundDeployment { live: entry.decode()?, entry }),
+            None => None,
+        };
+        Ok(Some((object, deployment)))
     }
 
-    /// Returns the Deployment that the object asks for.
-    fn desired(&self, object: &WaitDeployment) -> Value {
-        desired(object, &self.not_passed_on)
-    }
-
-    /// Nobody reads the manager's log for a typo: the object itself has to say it, and a status it cannot have.
-    fn tell_unreadable(&self, request: &NamespacedName, why: &str, cx: &Context) {
+    /// Sends a Warning Event about an object that cannot be decoded: its author does not read the manager's
+    /// log, and a status computed from it would be wrong.
+    fn send_unreadable(&self, request: &NamespacedName, why: &str, cx: &Context) {
         let Ok(Some(entry)) = self.objects.entry(request) else { return };
         let object = ObjectReference {
             name: Some(request.name().to_owned()),
@@ -156,166 +173,168 @@ impl WaitDeploymentReconciler {
             uid: Some(entry.meta().uid.to_string()),
             ..WaitDeployment::default().object_ref(&())
         };
-        let note = format!("{why}; nothing is done for it, and its Deployment is left as it is");
+        let note = format!("{why}; the object is not reconciled and its Deployment is left as it is");
         cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
-    }
-
-    /// Has the dependencies looked at, if the gate asks for them.
-    fn look(
-        &self,
-        request: &NamespacedName,
-        object: &WaitDeployment,
-        plan: Option<&Plan>,
-        live: Option<&LiveDeployment>,
-    ) -> Vec<Observation> {
-        let Some(plan) = plan.filter(|plan| gate::looks(object, plan, live)) else {
-            self.dependencies.forget(request);
-            return Vec::new();
-        };
-        let held = live.is_some() && gate::had_held(object);
-        self.dependencies.observe(request, plan, held, gate::closed_for(object, plan, (self.clock)()))
-    }
-
-    /// Says whether the gate is closed, and returns the circle that it is in.
-    fn cycle(
-        &self,
-        request: &NamespacedName,
-        facts: &Facts<'_>,
-        decision: &gate::Decision,
-        term: u64,
-    ) -> Option<String> {
-        let Some(plan) = facts.plan.ok().filter(|_| decision.closed.is_some()) else {
-            self.dependencies.opened(request);
-            return None;
-        };
-        let has_pods = facts.live.is_some_and(|live| live.spec.replicas != Some(0));
-        let holds = (!has_pods).then(|| template_labels(facts.object));
-        self.dependencies.closed(request, plan, facts.observations, holds, term)
-    }
-
-    /// Writes the status and, once it is written, tells what has happened.
-    async fn tell(
-        &self,
-        request: &NamespacedName,
-        object: &WaitDeployment,
-        decision: &gate::Decision,
-        done: &Done,
-        status: &GateStatus,
-        cx: &Context,
-    ) -> Result<(), ReconcileError> {
-        send(object, gate::of_deed(object, decision, done.deed), done, cx);
-        if !status.is_shown_by(object) && !self.status.write(cx, request, uid_of(object), status).await? {
-            // Gone: there is nobody left to tell.
-            return Ok(());
-        }
-        let change = Change { object, decision, deed: done.deed, after: status, now: (self.clock)() };
-        send(object, change.happenings(), done, cx);
-        self.metrics.count(&change);
-        Ok(())
     }
 }
 
 impl Reconciler for WaitDeploymentReconciler {
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
-        let (object, live, deployment) = match self.read(request, cx) {
-            Ok(Some(read)) => read,
-            Ok(None) => {
-                self.sizes.forget(request);
-                return Ok(Action::Done);
+        let read = match self.read(request, cx) {
+            Err(error @ ReadError::TooLarge { .. }) => {
+                return self.report_too_large(request, &error, cx).await;
             }
-            Err(error @ ReadError::TooLarge { .. }) => return self.tell_too_large(request, &error, cx).await,
-            Err(error) => return Err(error.into()),
+            read => read?,
         };
-        self.sizes.forget(request);
+        self.too_large.forget(request);
+        match read {
+            Some((object, found)) => {
+                Run { reconciler: self, request, object: &object, cx }.reconcile(found.as_ref()).await
+            }
+            None => Ok(Action::Done),
+        }
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    async fn reconcile(&self, found: Option<&FoundDeployment>) -> Outcome {
+        let Self { reconciler, object, cx, .. } = *self;
+        let live = found.map(|found| &*found.live);
         let plan = object.plan();
-        let observations = self.look(request, &object, plan.as_ref().ok(), deployment.as_deref());
-        let now = (self.clock)();
-        // Asked only where something may be taken for a loss: the answer is not for nothing.
-        let fails = observations.iter().any(|seen| seen.state == State::NotReady);
-        let outage = fails && deployment.is_some() && self.dependencies.suspects_outage();
+        let observations = self.observe(plan.as_ref().ok(), live);
+        let now = (reconciler.clock)();
+        // The outage guard is consulted only where a failure might count as a loss: the answer costs time.
+        let fails = observations.iter().any(|observation| observation.state == State::NotReady);
+        let outage = fails && live.is_some() && reconciler.dependencies.suspects_outage();
         let mut facts = Facts {
-            object: &object,
+            object,
             plan: plan.as_ref(),
-            live: deployment.as_deref(),
+            live,
             observations: &observations,
             outage,
-            outage_until: self.doubt.lock().note(cx.term(), outage, now),
+            last_outage: reconciler.last_outage.lock().update(cx.term(), outage, now),
             same_template: false,
             cycle: None,
             now,
         };
         let mut decision = gate::decide(&facts);
-        if let Some((found, _)) = live.as_ref().zip(facts.live).filter(|(_, live)| asks(&decision, live)) {
-            facts.same_template = self.has_same_template(request, found, &self.desired(&object), cx).await?;
+        if let Some(found) = found.filter(|found| must_compare_templates(&decision, &found.live)) {
+            facts.same_template = self.has_same_template(&found.entry, &self.desired()).await?;
             decision = gate::decide(&facts);
         }
-        let cycle = self.cycle(request, &facts, &decision, cx.term());
+        let cycle = self.cycle(&facts, &decision);
         if cycle.is_some() {
             facts.cycle = cycle.as_deref();
             decision = gate::decide(&facts);
         }
-        self.metrics.observe(request, decision.as_str());
-        let done = match decision.course {
+        reconciler.metrics.observe(self.request, decision.as_str());
+        let result = match decision.course {
             Course::Leave => return Ok(Action::Done),
-            Course::Wait => self.try_out(request, &object, None, cx).await,
-            Course::Write(write) => {
-                let live = live.as_ref().zip(deployment);
-                self.write(request, &object, live, write, cx).await?
-            }
-            Course::Conflict(_) | Course::Terminating | Course::Invalid(_) => Done::nothing(),
+            Course::Wait => self.dry_run(None).await,
+            Course::Write(planned) => self.write(found, planned).await?,
+            Course::Conflict(_) | Course::Terminating | Course::Invalid(_) => WriteResult::not_tried(),
         };
-        let status = gate::report(&object, &decision, &done.applied, &done.trial, &Time(now));
-        self.tell(request, &object, &decision, &done, &status, cx).await?;
-        if let Some(error) = done.error {
+        let status = gate::report(object, &decision, &result.applied, &result.dry_run, &Time(now));
+        self.publish(&decision, &result, &status).await?;
+        if let Some(error) = result.error {
             return Err(error);
         }
-        let next = decision.next.into_iter().chain(done.next).min();
+        let next = decision.next.into_iter().chain(result.next).min();
         Ok(next.map_or(Action::Done, Action::RequeueAfter))
+    }
+
+    /// Returns the desired Deployment.
+    fn desired(&self) -> Value {
+        desired(self.object, &self.reconciler.not_passed_on)
+    }
+
+    /// Checks the dependencies if the gate needs them, and stops checking them otherwise.
+    fn observe(&self, plan: Option<&Plan>, live: Option<&LiveDeployment>) -> Vec<Observation> {
+        let Self { reconciler, request, object, .. } = *self;
+        let Some(plan) = plan.filter(|plan| gate::needs_checks(object, plan, live)) else {
+            reconciler.dependencies.forget(request);
+            return Vec::new();
+        };
+        let were_ready = live.is_some() && gate::were_ready(object);
+        let closed_for = gate::closed_for(object, plan, (reconciler.clock)());
+        reconciler.dependencies.observe(request, plan, were_ready, closed_for)
+    }
+
+    /// Records whether the gate is closed, and returns the cycle of closed gates that it is part of.
+    fn cycle(&self, facts: &Facts<'_>, decision: &gate::Decision) -> Option<String> {
+        let dependencies = &self.reconciler.dependencies;
+        let Some(plan) = facts.plan.ok().filter(|_| decision.closed.is_some()) else {
+            dependencies.opened(self.request);
+            return None;
+        };
+        let has_pods = facts.live.is_some_and(|live| live.spec.replicas != Some(0));
+        let holds = (!has_pods).then(|| template_labels(self.object));
+        dependencies.closed(self.request, plan, facts.observations, holds, self.cx.term())
+    }
+
+    /// Writes the status and, once it is written, sends the Events that follow from the change.
+    async fn publish(
+        &self,
+        decision: &gate::Decision,
+        result: &WriteResult,
+        status: &GateStatus,
+    ) -> Result<(), ReconcileError> {
+        let Self { reconciler, request, object, cx } = *self;
+        self.send_events(gate::write_transition(object, decision, result.write), result);
+        let is_shown = status.is_shown_by(object);
+        if !is_shown && !reconciler.status.write(cx, request, uid_of(object), status).await? {
+            return Ok(());
+        }
+        let (write, now) = (result.write, (reconciler.clock)());
+        let change = StatusChange { object, decision, write, after: status, now };
+        self.send_events(change.transitions(), result);
+        reconciler.metrics.count(&change);
+        Ok(())
+    }
+
+    /// Sends one Event per transition.
+    fn send_events(&self, transitions: impl IntoIterator<Item = gate::Transition>, result: &WriteResult) {
+        let (events, regarding) = (self.cx.events(), self.object.object_ref(&()));
+        for gate::Transition { kind, reason, note, is_about_deployment } in transitions {
+            match result.deployment(self.object).filter(|_| is_about_deployment) {
+                Some(related) => {
+                    events.event_with_related(&regarding, &related, kind, reason, ACTION, &note);
+                }
+                None => events.event(&regarding, kind, reason, ACTION, &note),
+            }
+        }
     }
 }
 
-// === impl Doubt ===
+// === impl LastOutage ===
 
-impl Doubt {
-    /// Returns until when there was doubt. A term begins with it: this process has seen nobody answer yet, so that it
-    /// could not tell a network that is cut from targets that are gone.
-    fn note(&mut self, term: u64, outage: bool, now: Timestamp) -> Option<Timestamp> {
+impl LastOutage {
+    /// Records whether an outage is suspected now, and returns when one last was.
+    ///
+    /// The start of a term counts as an outage: until a target has answered this process, it cannot
+    /// distinguish a cut network from failed targets.
+    fn update(&mut self, term: u64, outage: bool, now: Timestamp) -> Option<Timestamp> {
         if outage || self.term != Some(term) {
-            *self = Self { term: Some(term), until: Some(now) };
+            *self = Self { term: Some(term), at: Some(now) };
         }
-        self.until
+        self.at
     }
 }
 
 // === private ===
 
-/// Returns whether to ask the server if the Deployment has the object's template already: taken over for the first
-/// time, it bears no mark that would tell. Afterwards it does.
-fn asks(decision: &gate::Decision, live: &LiveDeployment) -> bool {
-    let holds = decision.write().is_some_and(|write| write.adopts && write.holds_template);
-    holds && live.template_mark().is_none()
+/// Returns whether the server has to compare the live template with that of the object: a Deployment that is
+/// being adopted has no [`template_hash`](LiveDeployment::template_hash) yet.
+fn must_compare_templates(decision: &gate::Decision, live: &LiveDeployment) -> bool {
+    let holds = decision.write().is_some_and(|planned| planned.adopts && planned.holds_template);
+    holds && live.template_hash().is_none()
 }
 
-/// Returns the labels of the Pods to come.
+/// Returns the labels of the object's Pod template.
 fn template_labels(object: &WaitDeployment) -> BTreeMap<String, String> {
     let labels = object.spec.template.get("metadata").and_then(|metadata| metadata.get("labels"));
     let labels = labels.and_then(Value::as_object).into_iter().flatten();
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
-}
-
-fn send(
-    object: &WaitDeployment,
-    happenings: impl IntoIterator<Item = gate::Happening>,
-    done: &Done,
-    cx: &Context,
-) {
-    let regarding = object.object_ref(&());
-    for gate::Happening { kind, reason, note, is_about_deployment } in happenings {
-        match done.deployment(object).filter(|_| is_about_deployment) {
-            Some(related) => {
-                cx.events().event_with_related(&regarding, &related, kind, reason, ACTION, &note);
-            }
-            None => cx.events().event(&regarding, kind, reason, ACTION, &note),
-        }
-    }
 }

@@ -1,14 +1,15 @@
-//! Why an object waits: `mainstay why NAMESPACE/NAME`, and the page `/debug/waitdeployments/NAMESPACE/NAME` behind it.
+//! Why a WaitDeployment waits: the command `mainstay why NAMESPACE/NAME`, and the debug page
+//! `/debug/waitdeployments/NAMESPACE/NAME` that it reads.
 //!
-//! What stands in the object's status is told as it stands there; beside it stands what the manager knows and writes
-//! nowhere, since it changes with every probe: the last attempt, the next one, who else waits for the same. A dependency that is itself a
-//! WaitDeployment is told with what it waits for in turn.
+//! The page shows the object's status unchanged. It adds data that the manager does not write to the status,
+//! because it changes with every probe: the last probe, the next one, and other objects that wait for the
+//! same target. A dependency that is a WaitDeployment is shown with its own dependencies.
 //!
 //! # Invariants
-//! 1. Asking changes nothing: no dependency is looked at because somebody wants to know.
-//! 2. An answer is bounded, however many ways lead from one WaitDeployment to another: each is told in full once, and at
+//! 1. A request for the page has no side effect: it starts no check of a dependency.
+//! 2. The page is bounded, however many dependencies connect WaitDeployments: each is expanded once, and at
 //!    most a hundred are.
-//! 3. No control character of what a tenant wrote reaches a terminal.
+//! 3. No control character in a name or message written by a tenant reaches a terminal.
 
 mod page;
 mod text;
@@ -17,7 +18,8 @@ mod text;
 mod tests;
 
 use clap::{Arg, ArgMatches, Command};
-use mainstay::program::Question;
+use mainstay::config::{is_dns_name, is_namespace};
+use mainstay::program::PageCommand;
 use serde::{Deserialize, Serialize};
 
 pub use page::Why;
@@ -25,111 +27,109 @@ pub use page::Why;
 /// Name of the page under `/debug`.
 pub const PAGE: &str = "waitdeployments";
 
-/// What is known of one WaitDeployment. Times are seconds counted from the answer.
+/// The state of one WaitDeployment. Times are seconds relative to the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Whether the replica that was asked leads: only that one probes.
+    /// Whether the answering replica leads: only the leader probes.
     pub leading: bool,
-    /// Status of the condition Ready; empty before anything was said.
+    /// Status of the condition Ready; empty before the first status.
     pub ready: String,
-    /// Its reason.
+    /// Reason of the condition Ready.
     pub reason: String,
-    /// Its message.
+    /// Message of the condition Ready.
     pub message: String,
-    /// Whether the status speaks of the current spec.
+    /// Whether the status is about the current generation of the spec.
     pub observed: bool,
     /// For how long the gate has been closed; `null` if it is open.
     pub closed_seconds: Option<f64>,
-    /// When `onDeadline` applies, negative if it has; `null` without a deadline, and while the gate is open.
+    /// Time until `onDeadline` applies, negative if it has passed; `null` without a deadline, or while the
+    /// gate is open.
     pub deadline_seconds: Option<f64>,
-    /// What follows then.
+    /// `onDeadline`: `Fail`, `Proceed` or `KeepWaiting`.
     pub on_deadline: String,
-    /// `All` or `Any`.
+    /// `match` of the spec: `All` or `Any`.
     pub r#match: String,
-    /// Whether its dependencies are left out: they stand elsewhere in the answer, or it is long enough without them.
+    /// Whether the dependencies are left out, because they are elsewhere in the answer or the answer is too
+    /// long.
     pub elsewhere: bool,
-    /// What of the spec cannot be acted on.
+    /// The error in the spec, if it is invalid.
     pub invalid: Option<String>,
-    /// In the order of the spec.
+    /// The dependencies in the order of the spec.
     pub dependencies: Vec<Dependency>,
 }
 
-/// One dependency.
+/// The state of one dependency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
-    /// Its name.
+    /// Name of the dependency.
     pub name: String,
-    /// What is looked at, in a few words.
+    /// The check in a few words, such as `TCP db:5432`.
     pub check: String,
-    /// Whether it is reported only.
+    /// Whether the dependency is reported, but not required.
     pub optional: bool,
-    /// Whether it holds; `null` if nothing is known of it.
+    /// Whether the dependency is ready; `null` without an entry in the status.
     pub ready: Option<bool>,
-    /// Why.
+    /// Reason of the entry in the status, one CamelCase word.
     pub reason: String,
-    /// Why, for people.
+    /// Message of the entry in the status.
     pub message: String,
-    /// For how long `ready` has been so.
+    /// How long ago `ready` last changed.
     pub since_seconds: Option<f64>,
-    /// What the probes of it do; `null` for what the API server tells.
+    /// State of the target's probes; `null` for a check against the cache.
     pub probe: Option<Probe>,
-    /// How many other objects wait for the same.
+    /// How many other objects wait for the same target.
     pub others: usize,
-    /// The first few of them.
+    /// The names of the first few of those objects.
     pub named: Vec<String>,
-    /// What it waits for in turn, if it is a WaitDeployment.
+    /// The state of the dependency itself, if it is a WaitDeployment.
     pub waits: Option<Box<Answer>>,
 }
 
-/// The probes of one target.
+/// The state of the probes of one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// From one to the next, before jitter.
+    /// Time from the start of one probe to that of the next, before jitter.
     pub period_seconds: f64,
-    /// How long ago the last one began.
+    /// How long ago the last probe began.
     pub began_seconds: Option<f64>,
-    /// How long it took; `null` while it lasts.
+    /// How long the last probe took; `null` while it is in flight.
     pub took_seconds: Option<f64>,
-    /// Reason of its result, which need not be that of the dependency before a threshold is reached.
+    /// Reason of the last result. Before a threshold is reached, the dependency may have another reason.
     pub last: Option<String>,
-    /// For how long all have ended so.
+    /// For how long all probes have had this result.
     pub unchanged_seconds: Option<f64>,
     /// Successes in a row.
     pub successes: u32,
     /// Failures in a row.
     pub failures: u32,
-    /// When the next one begins; `null` if `held` says why not.
+    /// Time until the next probe; `null` if `delayed_by` is set.
     pub next_seconds: Option<f64>,
-    /// `inFlight`, or the limit that keeps it.
-    pub held: Option<String>,
+    /// The cause of a delay of the next probe: `inFlight`, or the name of the limit.
+    pub delayed_by: Option<String>,
 }
 
 /// Returns the command `why`.
-pub fn question() -> Question {
+pub fn command() -> PageCommand {
     let key = Arg::new("object").value_name("NAMESPACE/NAME").required(true).help("The WaitDeployment");
     let command =
         Command::new("why").about("Print why a WaitDeployment waits: a tree of its dependencies").arg(key);
     let show = |body: &str| serde_json::from_str(body).map(|answer: Answer| text::tree(&answer));
-    Question::new(command, path, show)
+    PageCommand::new(command, path, show)
 }
 
 fn path(matches: &ArgMatches) -> Result<String, String> {
     let key = matches.get_one::<String>("object").map(String::as_str).unwrap_or_default();
-    let is_name = |text: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-        (1..=253).contains(&text.len()) && text.bytes().all(inner)
-    };
     match key.split_once('/') {
-        Some((namespace, name)) if is_name(namespace) && is_name(name) => {
+        Some((namespace, name)) if is_namespace(namespace) && is_dns_name(name) => {
             Ok(format!("/debug/{PAGE}/{namespace}/{name}"))
         }
-        _ => Err(format!("{key:?} names no object; expected NAMESPACE/NAME, such as shop/web")),
+        _ => Err(format!("{key:?} is not the name of an object; expected NAMESPACE/NAME, such as shop/web")),
     }
 }

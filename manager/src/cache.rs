@@ -45,10 +45,10 @@ use self::families::Families;
 use self::informer::reflector::Reflector;
 use self::object::transform::Transform;
 use self::store::dispatcher::Dispatcher;
-use self::store::lens::Lens;
-use self::store::object_store::{Ended, ObjectStore};
-use self::store::packer::{Packer, Rules, Workshop};
-use self::store::required::Words;
+use self::store::object_store::{DeliveryGuard, ObjectStore};
+use self::store::packer::{Packer, Rules, SharedCompressor};
+use self::store::required::RequiredKinds;
+use self::store::sub_scope::SubScope;
 use crate::key::{KindId, panic_text};
 use crate::metrics::Registry;
 use crate::util::resume_panic;
@@ -64,11 +64,11 @@ pub use object::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 pub use settings::CacheSettings;
 pub use store::dispatcher::{DeltaHandler, SLOW_HANDLER, Subscription};
 pub use store::function::IndexError;
-pub use store::kind_store::KindStore;
 pub use store::packer::Pack;
 pub use store::required::Required;
 pub use store::select::{LabelSelector, Scope, ScopedKind, Select, SelectorError};
 pub use store::status::{HandlerTrouble, KindStatus, PartStatus};
+pub use store::untyped_store::UntypedStore;
 pub use typed_store::{Entry, Store};
 
 /// All stores of one cluster. Cheap to clone; all clones are one cache.
@@ -85,16 +85,16 @@ struct Inner {
     /// Seeds each reflector's jitter.
     random: Mutex<fastrand::Rng>,
     /// In the order of declaration. Users hold them; the cache does not.
-    stores: RwLock<Vec<Weak<KindStore>>>,
+    stores: RwLock<Vec<Weak<UntypedStore>>>,
     /// By kind. Locked before `stores`.
     transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
-    required: Words,
+    required: RequiredKinds,
     /// Tells `run` of a new store.
     declared: Notify,
     /// Own writes that no read shows before their event.
     uncovered: AtomicU64,
     /// Where the bodies of all stores are packed.
-    workshop: Workshop,
+    compressor: SharedCompressor,
 }
 
 // === impl Cache ===
@@ -150,10 +150,10 @@ impl Cache {
             random: Mutex::new(random),
             stores: RwLock::default(),
             transforms: RwLock::default(),
-            required: Words::default(),
+            required: RequiredKinds::default(),
             declared: Notify::new(),
             uncovered: AtomicU64::new(0),
-            workshop: Workshop::default(),
+            compressor: SharedCompressor::default(),
         });
         inner.peers.join(&inner);
         Self(inner)
@@ -165,11 +165,11 @@ impl Cache {
     /// Whoever needs metadata only is served by a store of whole objects if there is one, and until its reflector
     /// starts a metadata-only store becomes one when whole objects are asked for. A narrower namespace or label
     /// selector is served as a part of a wider store that was declared before the start, or that runs already.
-    pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<KindStore> {
+    pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<UntypedStore> {
         let mut stores = self.0.stores.write();
         let scope = if kind.is_namespaced() { scope } else { Scope { namespace: None, ..scope } };
-        let known: Vec<Arc<KindStore>> = stores.iter().filter_map(Weak::upgrade).collect();
-        let fits = |store: &&Arc<KindStore>| {
+        let known: Vec<Arc<UntypedStore>> = stores.iter().filter_map(Weak::upgrade).collect();
+        let fits = |store: &&Arc<UntypedStore>| {
             let core = store.core();
             core.kind == kind
                 && core.scope == scope
@@ -182,8 +182,8 @@ impl Cache {
             let parts = self.0.settings.parts(&kind, &scope);
             let limits = self.0.settings.limits();
             let core = ObjectStore::new(kind, scope, projection, parts, limits);
-            let core = core.of(self.0.cluster.clone(), self.0.required.clone());
-            let store = Arc::new(KindStore::new(core));
+            let core = core.in_cluster(self.0.cluster.clone(), self.0.required.clone());
+            let store = Arc::new(UntypedStore::new(core));
             stores.retain(|store| store.strong_count() > 0);
             stores.push(Arc::downgrade(&store));
             store
@@ -315,7 +315,7 @@ impl Cache {
 // === impl Inner ===
 
 impl Inner {
-    fn stores(&self) -> Vec<Arc<KindStore>> {
+    fn stores(&self) -> Vec<Arc<UntypedStore>> {
         self.stores.read().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -334,8 +334,8 @@ impl Inner {
         let transforms = self.transforms.read();
         let stores = self.stores();
         for store in stores.iter().filter(|store| !store.reads_through() && !store.core().is_started()) {
-            if let Some((wide, lens)) = widest(&stores, store) {
-                store.read_through(wide, lens);
+            if let Some((wide, sub_scope)) = widest(&stores, store) {
+                store.read_through(wide, sub_scope);
             }
         }
         let own = stores.iter().filter(|store| !store.reads_through());
@@ -354,7 +354,7 @@ impl Inner {
 
     /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
     async fn run_store(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
-        let _ended = Ended(store.clone());
+        let _guard = DeliveryGuard(store.clone());
         let reflectors = (0..store.parts.len()).map(|part| {
             let random = self.random.lock().fork();
             Reflector::new(self.client.clone(), store.clone(), part, random).run()
@@ -364,7 +364,7 @@ impl Inner {
         let random = self.random.lock().fork();
         let resync = resync(store.clone(), self.settings.resync, random);
         let pack = self.settings.pack;
-        let packer = Packer::new(store.clone(), pack, Rules::default(), self.workshop.clone()).run();
+        let packer = Packer::new(store.clone(), pack, Rules::default(), self.compressor.clone()).run();
         let work = async { tokio::join!(reflectors, dispatcher, resync, packer) };
         // The stop first: nothing that comes later is delivered.
         tokio::select! {
@@ -377,11 +377,14 @@ impl Inner {
 }
 
 /// Finds the store of which another is a part and that is itself part of none, or runs already.
-fn widest<'s>(stores: &'s [Arc<KindStore>], narrow: &KindStore) -> Option<(&'s Arc<KindStore>, Lens)> {
-    let part_of_another = |store: &KindStore| stores.iter().any(|wide| store.lens_on(wide).is_some());
+fn widest<'s>(
+    stores: &'s [Arc<UntypedStore>],
+    narrow: &UntypedStore,
+) -> Option<(&'s Arc<UntypedStore>, SubScope)> {
+    let part_of_another = |store: &UntypedStore| stores.iter().any(|wide| store.sub_scope_of(wide).is_some());
     stores.iter().find_map(|wide| {
-        let lens = narrow.lens_on(wide).filter(|_| !wide.reads_through())?;
-        (wide.core().is_started() || !part_of_another(wide)).then_some((wide, lens))
+        let sub_scope = narrow.sub_scope_of(wide).filter(|_| !wide.reads_through())?;
+        (wide.core().is_started() || !part_of_another(wide)).then_some((wide, sub_scope))
     })
 }
 

@@ -1,28 +1,30 @@
-//! How this process speaks to the API server, and what it must never say late.
+//! Connections to the API server, the fence that stops late writes, and the ways to write an object.
 //!
-//! [`connect`] builds one connection stack per [`Role`]: reads, leader-only writes and the Lease never share a pool,
-//! so neither a slow list nor a hidden retry can hold a write or a renewal. What our own client wrote is handed to a
-//! [`WriteObserver`], which `cache` implements, with the [`Writer`] it is of.
+//! [`connect`] builds one connection stack per [`Role`]: reads, leader-only writes and the Lease never share
+//! a pool, so neither a slow list nor a hidden retry can delay a write or a renewal. Each successful write of
+//! this process is passed to a [`WriteObserver`], which `cache` implements, together with its [`Writer`].
 //!
 //! # Which one do I want?
 //!
-//! A reconciler's context is the [`Authority`] that all of these take: they stop when its Lease does.
+//! Each of these takes an [`Authority`], such as a reconciler's context: its requests stop when the Lease is
+//! lost.
 //!
 //! | to | use |
 //! |---|---|
-//! | make an object, or some fields of it, mine and as I say | [`Applier::ensure`]: server-side apply, and only if something is to change |
-//! | change what depends on what is there, or what I share with others | [`Patcher::ensure`]: create-or-patch of the version I read |
+//! | own an object, or some of its fields | [`Applier::ensure`]: server-side apply, sent only if needed |
+//! | change an object that others write too | [`Patcher::ensure`]: create, or patch of the version read |
 //! | write a status | [`Applier::ensure_status`] or [`Patcher::ensure_status`] |
-//! | know what a write would come to | `dry_run` and `dry_run_status` of both |
-//! | have an object go with another | [`controller_reference`] in what is applied, [`set_controller_reference`] in an edit |
-//! | clean up before an object goes | [`ObjectReconciler`](crate::reconcile::ObjectReconciler), or [`Finalizer`] by hand |
-//! | tell people what happened | [`Recorder::event`], from `cx.events()` |
+//! | see the effect of a write in advance | `dry_run` and `dry_run_status` of both |
+//! | delete an object together with its owner | [`controller_reference`] or [`set_controller_reference`] |
+//! | clean up before a deletion | [`ObjectReconciler`](crate::reconcile::ObjectReconciler) or [`Finalizer`] |
+//! | report what happened to an object | [`Recorder::event`], from `cx.events()` |
 //! | read an object that no cache holds | [`live`] |
-//! | do anything else, such as delete | [`kube::Api`] over [`Authority::client`] |
-//! | know what went wrong | [`WriteError`]; [`is_conflict`], [`is_fenced`], [`refusal`] of any error around it |
+//! | send any other request, such as a delete | [`kube::Api`] over [`Authority::client`] |
+//! | handle a failed write | [`WriteError`]; for any error [`is_conflict`], [`is_fenced`], [`refusal`] |
 //!
-//! Each write answers with its [`Effect`]: created, changed, or unchanged. A conflict is an error to return: the key
-//! is tried again, quietly. What the server warns of (`Warning` headers) is logged by itself, each text once.
+//! Each write returns its [`Effect`]: created, changed, or unchanged. A reconciler returns a conflict as its
+//! error; the key is retried without an error log. Warnings of the API server (`Warning` headers) are logged,
+//! each text once.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -40,7 +42,7 @@
 //!     applier: &Applier<ConfigMap>,
 //!     patcher: &Patcher<ConfigMap>,
 //! ) -> Result<(), ReconcileError> {
-//!     // Wholly ours, and gone with the Service.
+//!     // Only this controller writes the card, and it is deleted together with the Service.
 //!     let name = NamespacedName::namespaced("shop", "card");
 //!     let owner = controller_reference(service.meta(), &KindId::of::<Service>(), &name)?;
 //!     let card = json!({
@@ -49,9 +51,10 @@
 //!     });
 //!     let current = maps.entry(&name)?;
 //!     if let Effect::Created(_) = applier.ensure(cx, current.as_ref(), &card).await? {
-//!         cx.events().event(&service.object_ref(&()), EventType::Normal, "Carded", "Card", "it has a card now");
+//!         let service = service.object_ref(&());
+//!         cx.events().event(&service, EventType::Normal, "Carded", "Card", "it has a card now");
 //!     }
-//!     // Shared with others, and no cache holds it.
+//!     // Others write the directory too, and no cache holds it.
 //!     let shared = NamespacedName::namespaced("shop", "directory");
 //!     let listed = patcher.ensure_live(cx, &shared, |directory| {
 //!         directory.data.get_or_insert_default().insert("card".to_owned(), "yes".to_owned());
@@ -69,16 +72,18 @@
 //! # let service = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}});
 //! # let cx = Context::for_test().with_store(&maps);
 //! # let (applier, patcher) = (Applier::new(of(), "docs"), Patcher::new(of(), "docs"));
-//! # write(&cx, &serde_json::from_value(service)?, &maps, &applier, &patcher).await.map_err(|error| error.to_string())?;
+//! # let service = serde_json::from_value(service)?;
+//! # write(&cx, &service, &maps, &applier, &patcher).await.map_err(|error| error.to_string())?;
 //! # assert_eq!(maps.list(&mainstay::cache::Select::all())?.len(), 2);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Invariants
-//! 1. No request is ever sent twice by this room: there is no retry layer, and hyper's own replay is off.
-//! 2. Nothing of [`Role::Writes`] leaves once its fence is closed, whatever buffer it waits in.
-//! 3. An observer has seen a write before its caller has.
+//! 1. This module never sends a request twice: there is no retry layer, and hyper's own replay is off.
+//! 2. No byte of [`Role::Writes`] leaves the process once its fence is closed, whichever buffer the byte
+//!    waits in.
+//! 3. The observer sees a write before the caller gets the response.
 
 pub mod apply;
 pub mod connect;

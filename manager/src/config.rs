@@ -1,14 +1,15 @@
 //! The configuration file: the runtime's own keys, and sections of the program.
 //!
-//! A file has one mapping per section. Each section is a plain type that serde reads, schemars describes and a
-//! [`Section`] judges; a key that is not written has the value of the type's `Default`. The default file, the JSON Schema,
-//! the bounds of values and the list of changed keys are all made from these types. Precedence is flag over file over
-//! default; of controllers, code stands between the entries of all and of one ([`Controllers`]).
+//! A file has one mapping per section. Each section is a plain type: serde reads it, schemars describes it
+//! and [`Section::validate`] checks it; an absent key has the value of the type's `Default`. The default
+//! file, the JSON Schema, the bounds of values and the list of changed keys are all derived from these types.
+//! Flags override the file, and the file overrides defaults. For controllers, code overrides the file's `"*"`
+//! and the file's entry of one controller overrides code ([`Controllers`]).
 //!
 //! # Invariants
 //! 1. A file is accepted as a whole or not at all; [`ConfigError`] has the value problems of all sections.
 //! 2. A default is written once, in the `Default` of a type; a bound once, in the attributes of a field.
-//! 3. Every key does something: there is none for a feature that this release does not have.
+//! 3. Every key has an effect: a feature that this release does not have gets no key.
 
 mod bind;
 mod change;
@@ -21,16 +22,16 @@ mod document;
 pub mod fuzz;
 mod loaded;
 mod log_filter;
+mod messages;
 mod overrides;
 mod problem;
+mod reload_status;
 mod runtime;
 mod schema;
 mod section;
 mod source;
-mod standing;
 mod text;
 mod units;
-mod words;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -46,12 +47,12 @@ pub use loaded::{Loaded, Origin, Origins, Setting};
 pub use log_filter::LogFilter;
 pub use overrides::Overrides;
 pub use problem::{ConfigError, Position, Problem};
+pub use reload_status::{RefusedFile, ReloadStatus};
 pub use runtime::{Cache, Health, Inspect, LeaderElection, LogFormat, Logging, Metrics, Shutdown};
 pub use schema::ConfigSchema;
 pub use section::{Applies, Section, SectionError};
 pub(crate) use section::{Channels, Sections};
-pub use source::Source;
-pub use standing::{Refused, Standing};
+pub use source::ConfigSource;
 pub use text::from_text;
 pub use units::{Duration, Size};
 
@@ -64,14 +65,14 @@ use schema::RUNTIME;
 pub const API_VERSION: &str = "config.mainstay.dev/v1alpha1";
 /// The `kind` of the file.
 pub const KIND: &str = "ManagerConfiguration";
-/// The file looked for in a directory, such as a mounted `ConfigMap`.
+/// The file to read if the path is a directory, such as a mounted `ConfigMap`.
 pub const FILE_NAME: &str = "manager.yaml";
-/// The name under `controllers` that sets the defaults of all.
+/// The name under `controllers` whose entry applies to every controller.
 pub const EVERY_CONTROLLER: &str = "*";
 
 /// All settings of a manager.
 ///
-/// [`ManagerConfiguration::default`] is the meaning of a file without settings.
+/// [`ManagerConfiguration::default`] equals a file without settings.
 ///
 /// ```
 /// use mainstay::config::{ConfigSchema, Overrides};
@@ -81,11 +82,11 @@ pub const EVERY_CONTROLLER: &str = "*";
 ///     ConfigSchema::new().parse(&format!("{head}{settings}"), "manager.yaml", &Overrides::default())
 /// };
 ///
-/// let configuration = read("controllers: {\"*\": {workers: 3}, web: {queue: {retryShare: 20}}}")?.configuration;
-/// let web = configuration.controller("web");
+/// let loaded = read("controllers: {\"*\": {workers: 3}, web: {queue: {retryShare: 20}}}")?;
+/// let web = loaded.configuration.controller("web");
 /// assert_eq!((web.workers, web.queue.retry_share), (3, 20));
 ///
-/// // A value without the shape of its key is reported with its place: the first one of each section.
+/// // The first value of the wrong type in each section is reported with its line and column.
 /// let error = read("shutdown: {gracePeriod: 30}\nlogging: {levle: info}").unwrap_err();
 /// assert_eq!(error.lines(), [
 ///     "manager.yaml:3:25: shutdown.gracePeriod: 30; \
@@ -93,9 +94,9 @@ pub const EVERY_CONTROLLER: &str = "*";
 ///     "manager.yaml:4:11: logging.levle: unknown key, set to \"info\"; did you mean level?",
 /// ]);
 ///
-/// // Values outside their bounds are reported all together.
-/// let error = read("shutdown: {gracePeriod: 9h}\ncontrollers: {web: {workers: 0, queue: {retryShare: 101}}}");
-/// assert_eq!(error.unwrap_err().lines(), [
+/// // All values outside their bounds are reported at once.
+/// let wrong = "shutdown: {gracePeriod: 9h}\ncontrollers: {web: {workers: 0, queue: {retryShare: 101}}}";
+/// assert_eq!(read(wrong).unwrap_err().lines(), [
 ///     "manager.yaml: shutdown.gracePeriod: \"9h\"; expected a duration from 1s to 1h",
 ///     "manager.yaml: controllers.web.queue.retryShare: 101; expected a whole number from 1 to 100",
 ///     "manager.yaml: controllers.web.workers: 0; expected a whole number from 1 to 1000",
@@ -104,7 +105,7 @@ pub const EVERY_CONTROLLER: &str = "*";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagerConfiguration {
-    /// Whether and how replicas agree on a leader.
+    /// Election of a leader among the replicas.
     pub leader_election: LeaderElection,
     /// The server of `/livez`, `/readyz` and `/healthz`.
     pub health: Health,
@@ -112,13 +113,13 @@ pub struct ManagerConfiguration {
     pub metrics: Metrics,
     /// The server of `/debug`.
     pub inspect: Inspect,
-    /// Objects that are watched and kept.
+    /// Watched objects and their memory.
     pub cache: Cache,
-    /// How long stopping may take.
+    /// The deadline of a shutdown.
     pub shutdown: Shutdown,
     /// Log lines.
     pub logging: Logging,
-    /// Settings of all controllers, and of single ones.
+    /// Settings of all controllers, and of single controllers.
     pub controllers: Controllers,
     /// The sections of the program.
     pub(crate) sections: Sections,
@@ -127,8 +128,8 @@ pub struct ManagerConfiguration {
 // === impl ManagerConfiguration ===
 
 impl ManagerConfiguration {
-    /// Returns the settings of one controller, which the file need not name and whose code sets nothing. For one
-    /// whose code does, see [`Controllers::settings`].
+    /// Returns the settings of a controller whose code sets none; the file need not name the controller. For
+    /// settings from code see [`Controllers::settings`].
     pub fn controller(&self, name: &str) -> ControllerSettings {
         self.controllers.settings(name, |_| {})
     }
@@ -136,13 +137,13 @@ impl ManagerConfiguration {
     /// Returns a section of the program.
     ///
     /// # Errors
-    /// If the configuration has none of this name and type.
+    /// If the program declares no section of this name and type.
     pub fn section<S: Section>(&self, name: &str) -> Result<Arc<S>, SectionError> {
         self.sections.get(name)
     }
 
-    /// Returns what holds in a process that runs by this configuration once another one was loaded: values that apply
-    /// live are the other's, the rest stays until the next start.
+    /// Returns the configuration in force after a running process has loaded `new`: live values come from
+    /// `new`, all others stay as they are until the next start.
     #[must_use]
     pub fn reloaded(&self, new: &Self) -> Self {
         Self {
@@ -154,8 +155,8 @@ impl ManagerConfiguration {
         }
     }
 
-    /// Every value by section and key, as the file spells it. `"*"` is complete; a named controller has only what is
-    /// written under its name.
+    /// Returns every value by section and key, as the file spells it. `"*"` has all keys; a named controller
+    /// has only the keys that are written under its name.
     fn tree(&self) -> Json {
         let Self { leader_election, health, metrics, inspect, cache, shutdown, logging, .. } = self;
         let mut tree = serde_json::json!({
@@ -168,8 +169,8 @@ impl ManagerConfiguration {
         tree
     }
 
-    /// Reports everything that is wrong within one of the sections of the runtime; `tree` is the file as it is written.
-    fn judge(&self, tree: &Json, problems: &mut Vec<Problem>) {
+    /// Reports every problem within a single section of the runtime; `tree` is the file as it is written.
+    fn check_sections(&self, tree: &Json, problems: &mut Vec<Problem>) {
         let own = [
             self.leader_election.validate(),
             self.health.validate(),
@@ -180,26 +181,21 @@ impl ManagerConfiguration {
             self.logging.validate(),
         ];
         for (declared, own) in RUNTIME.iter().zip(own) {
-            declared.judge(&tree[declared.name], own, problems);
+            declared.check(&tree[declared.name], own, problems);
         }
     }
 
-    /// Reports values that do not fit those of other sections.
-    fn check_addresses(&self) -> Vec<Problem> {
-        let servers = [
-            ("health.bindAddress", self.health.bind_address),
-            ("metrics.bindAddress", self.metrics.bind_address),
-            ("inspect.bindAddress", self.inspect.bind_address),
-        ];
-        let mut problems = Vec::new();
-        for (index, (path, address)) in servers.iter().enumerate() {
-            let collisions = servers.iter().take(index).filter(|(_, other)| address.collides(*other));
-            problems.extend(collisions.map(|(other_path, other)| {
-                let text = "expected another port or host";
-                Problem::message(*path, format!("{address} collides with {other_path} {other}; {text}"))
-            }));
-        }
-        problems
+    /// Returns a problem for each pair of servers that cannot listen at the same time.
+    fn check_addresses(&self) -> impl Iterator<Item = Problem> {
+        let health = ("health.bindAddress", self.health.bind_address);
+        let metrics = ("metrics.bindAddress", self.metrics.bind_address);
+        let inspect = ("inspect.bindAddress", self.inspect.bind_address);
+        let pairs = [(metrics, health), (inspect, health), (inspect, metrics)];
+        let colliding = pairs.into_iter().filter(|((_, address), (_, other))| address.collides(*other));
+        colliding.map(|((path, address), (other_path, other))| {
+            let text = "expected another port or host";
+            Problem::message(path, format!("{address} collides with {other_path} {other}; {text}"))
+        })
     }
 }
 
@@ -208,7 +204,7 @@ pub fn is_namespace(text: &str) -> bool {
     is_dns_label(text)
 }
 
-/// Returns whether a text is a DNS name as Kubernetes takes them: lower-case labels, joined by dots.
+/// Returns whether a text is a DNS name that Kubernetes accepts: lower-case labels, joined by dots.
 pub fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }

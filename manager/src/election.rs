@@ -1,13 +1,13 @@
-//! One leader among many replicas, by a Lease.
+//! Leader election among replicas, by a Lease.
 //!
-//! [`decide`] says what to do, a pure function; [`Elector`] does it: it sends what was decided, waits for what was
-//! decided, moves the [`Fence`] and publishes [`Leadership`]. It runs on the control thread, so that no work can
-//! keep it from renewing.
+//! The pure function [`decide`] returns actions; [`Elector`] performs them: it sends requests, waits, moves the
+//! end of the [`Fence`] and publishes [`Leadership`]. The elector runs on the control thread, so that no
+//! reconcile can delay a renewal.
 //!
 //! # Invariants
-//! 1. The fence is open only while a decision said so: it is closed before anybody is told of a loss, before a
-//!    release is sent, and when the elector is dropped.
-//! 2. While stopping it renews until leader-only work has ended; only then is the Lease given up.
+//! 1. Only a decision opens the fence. The fence is closed before a loss is published, before a release is sent,
+//!    and when the elector is dropped.
+//! 2. A stopping leader renews until leader-only work has ended, and only then releases the Lease.
 
 pub mod decide;
 mod lock;
@@ -40,33 +40,33 @@ pub use self::settings::{
     unique_identity,
 };
 
-/// Reason of the Events that tell of leadership, as client-go's.
+/// Reason of the Events about leadership, the same as client-go's.
 pub const EVENT_REASON: &str = "LeaderElection";
 
-/// Gives the moment of a decision; tests put a clock in its place that they can pause.
+/// Returns the current time for a decision; tests replace it by a clock that they can pause.
 type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// Is told what happens around the Lease, in order. Called by the elector's task: it must not wait.
+/// Callback for each [`LeaseEvent`], in order. The elector's task calls it, so it must not block.
 pub type OnEvent = Arc<dyn Fn(LeaseEvent) + Send + Sync>;
 
 /// Whether this replica leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// Not leading, now or any more.
+    /// A candidate, or a leader that was stopped.
     Standby {
-        /// Who leads as far as is known.
+        /// Holder named in the Lease when it was last read; `None` before the first read or if it names none.
         holder: Option<Arc<str>>,
     },
     /// Leading: leader-only work runs.
     Leading {
-        /// Number of the term; rises with each holder of the Lease.
+        /// `leaseTransitions` of the Lease, which counts its changes of holder: the number of this term.
         transitions: i32,
     },
-    /// Was leading, and leader-only work has to end now.
+    /// Lost the Lease while leading: leader-only work must end now.
     Lost(Ending),
 }
 
-/// Something worth telling about the Lease.
+/// A change of leadership, as an Event or a log line reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
     /// This replica leads.
@@ -74,35 +74,35 @@ pub enum LeaseEvent {
         /// Its identity.
         identity: Arc<str>,
     },
-    /// This replica leads no longer.
+    /// This replica no longer leads.
     StoppedLeading {
         /// Its identity.
         identity: Arc<str>,
-        /// Why.
+        /// Reason for which the term ended.
         ending: Ending,
     },
-    /// The Lease names another holder than before, this replica included, or none.
+    /// The holder named in the Lease changed; the new holder may be this replica.
     NewLeader {
-        /// The holder.
+        /// The new holder; `None` if the Lease names none.
         holder: Option<Arc<str>>,
     },
 }
 
-/// How an elector ended.
+/// Result of [`Elector::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Whether it gave the Lease up, so that another replica can lead at once.
+    /// Whether the elector released the Lease, so that another replica can lead at once.
     pub released: bool,
-    /// Why leadership was lost before; `None` if it ended because it was asked to.
+    /// Reason of the last loss of leadership; `None` if the elector was stopped without a loss.
     pub lost: Option<Ending>,
 }
 
-/// Settings that cannot work, all at once.
+/// All invalid settings of an elector.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct InvalidSettings(pub Vec<Invalid>);
 
-/// Stands for election until it is stopped.
+/// Campaigns for the Lease and renews it until stopped.
 pub struct Elector {
     settings: ElectionSettings,
     lock: LeaseLock,
@@ -116,7 +116,7 @@ pub struct Elector {
 // === impl LeaseEvent ===
 
 impl LeaseEvent {
-    /// Returns the text of the Event to record on the Lease, if it is one that client-go records.
+    /// Returns the message of the Event to record on the Lease; `None` for events that client-go does not record.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::BecameLeader { identity } => Some(format!("{identity} became leader")),
@@ -125,7 +125,8 @@ impl LeaseEvent {
         }
     }
 
-    /// Returns what the Event says was done: without it the end of a term would be counted as its begin once more.
+    /// Returns the `action` of the Event. Events with equal reason and action are counted as one series, so the start
+    /// and the end of a term have different actions.
     pub fn action(&self) -> &'static str {
         match self {
             Self::BecameLeader { .. } => "Lead",
@@ -138,11 +139,11 @@ impl LeaseEvent {
 // === impl Elector ===
 
 impl Elector {
-    /// Makes an elector that does nothing until [`Elector::run`]. `client` is the Lease's own
-    /// (`client::Role::Lease`), with no retries in it; `fence` is closed until the Lease is ours.
+    /// Makes an elector that is idle until [`Elector::run`]. `client` is a client of `client::Role::Lease`, which
+    /// does not retry; `fence` stays closed until this replica holds the Lease.
     ///
     /// # Errors
-    /// Fails if the settings cannot work, with all that is wrong with them.
+    /// Fails if any setting is invalid; the error lists all of them.
     pub fn new(
         settings: ElectionSettings,
         client: Client,
@@ -167,34 +168,34 @@ impl Elector {
         })
     }
 
-    /// Writes this notice into the Lease while it is ours, and reads those of others.
+    /// Writes this notice into the Lease while this replica holds it, and reads the notices of other holders.
     #[must_use]
     pub fn with_notice(mut self, notice: Notice) -> Self {
         self.lock.notice = notice;
         self
     }
 
-    /// Returns a view of whether this replica leads, from now on.
+    /// Returns a receiver of this replica's [`Leadership`].
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
     }
 
-    /// Stands for election until `stop`, or until a loss with [`OnLost::Exit`].
+    /// Campaigns and renews until `stop`, or until a loss with [`OnLost::Exit`].
     ///
-    /// `end_work` is called once for every term that is to end, by a stop or a loss, and resolves once leader-only
-    /// work has ended (`true`), or was given up on and may still run (`false`): then the Lease is left to run out.
-    /// While it is awaited after a stop, the Lease is renewed.
+    /// `end_work` is called once at the end of each term, after a stop or a loss. Its future resolves to `true` once
+    /// leader-only work has ended, or to `false` if a deadline passed and work may still run; then the Lease
+    /// is not released and expires. After a stop the Lease is renewed while that future is pending.
     ///
     /// # Cancel safety
-    /// Dropped, it closes the fence; the Lease then runs out by itself.
+    /// Dropping the future closes the fence; the Lease then expires.
     pub async fn run<W>(self, stop: CancellationToken, end_work: impl FnMut() -> W) -> Ended
     where
         W: Future<Output = bool>,
     {
-        let _closed_at_the_end = CloseOnDrop(self.fence.clone());
+        let _close_fence = CloseOnDrop(self.fence.clone());
         let (settings, clock) = (self.settings.clone(), Arc::clone(&self.clock));
         let pause = move || settings.candidate_wait(clock().random);
-        // A leader renews every retry period: twice the time others wait for it is silence enough.
+        // A leader renews every retry period, so a watch that is silent for two lease durations is broken.
         let watch = self.lock.clone().watch(self.settings.lease_duration * 2, pause);
         task::run(self, watch, end_work, stop).await
     }

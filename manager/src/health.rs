@@ -1,13 +1,13 @@
-//! Named checks behind `/livez`, `/readyz` and `/healthz`, answered as controller-runtime answers them.
+//! Named checks behind `/livez`, `/readyz` and `/healthz`.
 //!
-//! A leaf: whoever knows a fact about the process's health adds a check, and the manager serves the answers. The
-//! bodies are those of controller-runtime's `healthz.Handler`, byte for byte, because people's scripts read them.
+//! A leaf: other rooms add checks, and the manager serves the answers. The bodies equal those of controller-runtime's
+//! `healthz.Handler` byte for byte, because scripts parse them.
 //!
 //! # Invariants
-//! 1. No check runs under the lock: a slow one delays its own answer and nobody's registration.
-//! 2. A reason is shown only to who asks for that one check; an aggregate withholds it and the log has it.
-//! 3. A check that panics is a check that fails.
-//! 4. What does not count is neither a line nor a failure of an aggregate; it still answers to its own name.
+//! 1. No check runs under the lock: a slow check delays its own answer and no registration.
+//! 2. The reason of a failure is only in the answer of that single check; an aggregate withholds it, and the log has it.
+//! 3. A check that panics counts as failed.
+//! 4. A finding that does not count is not part of an aggregate; its own path still answers.
 
 mod answer;
 
@@ -21,35 +21,36 @@ use parking_lot::Mutex;
 
 pub use answer::Answer;
 
-/// The reason given for a check that panicked.
+/// Reason of the failure of a check that panicked.
 const PANICKED: &str = "the check panicked";
 
-/// One of the three endpoints, each with checks of its own.
+/// One of the three endpoints. Each has its own checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
-    /// `/livez`: false means that only a restart helps.
+    /// `/livez`: a failure means that only a restart helps.
     Live,
-    /// `/readyz`: false means that this replica should get no traffic now.
+    /// `/readyz`: a failure means that this replica should get no traffic now.
     Ready,
-    /// `/healthz`: the endpoint older manifests name.
+    /// `/healthz`: the endpoint of older manifests.
     Health,
 }
 
-/// The checks of one process, by group and name. Cheap to clone; all clones are one set.
+/// The checks of one process, by group and name. Clones share one set.
 #[derive(Clone, Default)]
 pub struct Checks {
-    /// A group is in the map from its first check on, also after its last one went: an endpoint never disappears.
+    /// A group stays in the map from its first check on, even after its last one is removed: an endpoint never
+    /// disappears.
     groups: Arc<Mutex<BTreeMap<Group, Members>>>,
 }
 
-/// What one check found, told by a survey.
+/// The result of one check of a survey (see [`Checks::survey`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Names the check in paths and lines. Several findings of one name are one check, which passes if all do.
+    /// Name of the check in paths and lines. Findings of equal name are one check, which passes if all of them do.
     pub name: String,
-    /// Whether it counts for the group as a whole; if not, only who asks for it by name hears of it.
+    /// Whether the finding counts for the group's aggregate; if not, only the path with its name reports it.
     pub counts: bool,
-    /// Why it is not healthy, if it is not.
+    /// The reason if the check failed.
     pub outcome: Result<(), String>,
 }
 
@@ -57,26 +58,26 @@ pub struct Finding {
 #[derive(Clone, Default)]
 struct Members {
     checks: BTreeMap<String, Check>,
-    /// By the name that stands for the whole survey should it panic.
+    /// By the name of the check that fails if the survey panics.
     surveys: BTreeMap<String, Survey>,
 }
 
-/// One check as it is asked: still to be run, or run already with the survey it is part of.
+/// One check of an answer: still to run, or already run as part of a survey.
 enum Entry {
     Check(Check),
     Findings(Vec<Finding>),
 }
 
-/// Says why something is not healthy. Called for every probe, so it reads a value and never waits.
+/// Returns the reason if a check failed. Called for every probe, so it must read a value and never wait.
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Runs checks whose names are known only when they are asked. As quick as a check.
+/// Returns the results of checks whose names may change between calls. Must not wait either.
 type Survey = Arc<dyn Fn() -> Vec<Finding> + Send + Sync>;
 
 // === impl Group ===
 
 impl Group {
-    /// All groups, in the order of their paths' use.
+    /// All groups.
     pub const ALL: [Self; 3] = [Self::Live, Self::Ready, Self::Health];
 
     /// Returns the path of the aggregate, without a trailing slash.
@@ -88,7 +89,7 @@ impl Group {
         }
     }
 
-    /// Returns the group that a path asks for, as a whole or by the name of a check.
+    /// Returns the group of a path, with or without the name of a check.
     pub(crate) fn at(path: &str) -> Option<Self> {
         let first = path.split('/').find(|segment| !segment.is_empty())?;
         Self::ALL.into_iter().find(|group| group.path().trim_start_matches('/') == first)
@@ -98,12 +99,12 @@ impl Group {
 // === impl Checks ===
 
 impl Checks {
-    /// Makes a set in which no endpoint exists yet.
+    /// Makes a set without checks, in which no endpoint exists yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check, replacing one of the same name. The name stands in paths as it is: letters, digits, `-`, `.`.
+    /// Adds a check, or replaces the one of this name. The name is part of a path: use letters, digits, `-` and `.`.
     pub fn add(
         &self,
         group: Group,
@@ -113,8 +114,9 @@ impl Checks {
         self.groups.lock().entry(group).or_default().checks.insert(name.into(), Arc::new(check));
     }
 
-    /// Adds checks that come and go by themselves, replacing the survey of this name: it is asked anew for each answer,
-    /// and each of its findings is a check of its own. Where a check was added by the same name, that one is asked.
+    /// Adds a survey, or replaces the one of this name. A survey is called for each answer, and each of its findings is
+    /// a check of that answer; use it for checks that come and go. A check added by [`Checks::add`] takes precedence
+    /// over findings of the same name.
     pub fn survey(
         &self,
         group: Group,
@@ -124,8 +126,8 @@ impl Checks {
         self.groups.lock().entry(group).or_default().surveys.insert(name.into(), Arc::new(survey));
     }
 
-    /// Takes a check or a survey away; returns whether it was there. The endpoint stays, with the implicit `ping` if
-    /// need be.
+    /// Removes a check or a survey and returns whether it existed. The endpoint stays; without checks it has the implicit
+    /// check `ping`.
     pub fn remove(&self, group: Group, name: &str) -> bool {
         self.groups.lock().get_mut(&group).is_some_and(|members| {
             let check = members.checks.remove(name).is_some();
@@ -133,7 +135,7 @@ impl Checks {
         })
     }
 
-    /// Runs all checks of a group and returns what failed, sorted by name, with reasons.
+    /// Runs all checks of a group and returns the names of failed ones, sorted, with reasons.
     pub fn failures(&self, group: Group) -> Vec<(String, String)> {
         self.of(group)
             .unwrap_or_default()
@@ -143,7 +145,7 @@ impl Checks {
             .collect()
     }
 
-    /// Answers one path and query, such as `/readyz`, `/readyz/cache-Pod` and `Some("verbose&exclude=a")`.
+    /// Returns the answer for a path such as `/readyz` or `/readyz/cache-Pod`, and a query such as `verbose&exclude=a`.
     pub fn answer(&self, path: &str, query: Option<&str>) -> Answer {
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let first = segments.next().unwrap_or_default();
@@ -152,7 +154,7 @@ impl Checks {
             None => Answer::not_found(),
             Some(mut checks) if name.is_empty() => {
                 checks.retain(|_, entry| entry.counts());
-                answer::aggregate(&answer::Asked::from_query(query), &checks, |name, entry| {
+                answer::aggregate(&answer::Options::from_query(query), &checks, |name, entry| {
                     entry.run(false).inspect_err(
                         |reason| tracing::debug!(endpoint = first, check = name, %reason, "check failed"),
                     )
@@ -166,7 +168,7 @@ impl Checks {
         }
     }
 
-    /// Answers one HTTP request; methods other than GET and HEAD are refused.
+    /// Returns the response to an HTTP request; refuses methods other than GET and HEAD.
     pub fn respond<B>(&self, request: &http::Request<B>) -> http::Response<Bytes> {
         if matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
             self.answer(request.uri().path(), request.uri().query()).into()
@@ -175,12 +177,12 @@ impl Checks {
         }
     }
 
-    /// Copies the checks of a group out of the lock and asks its surveys; `None` if the endpoint does not exist.
+    /// Copies the checks of a group out of the lock and runs its surveys; `None` if the endpoint does not exist.
     fn of(&self, group: Group) -> Option<BTreeMap<String, Entry>> {
         let members = self.groups.lock().get(&group).cloned()?;
         let mut findings: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
         for (name, survey) in &members.surveys {
-            for finding in ask(name, survey) {
+            for finding in run_survey(name, survey) {
                 findings.entry(finding.name.clone()).or_default().push(finding);
             }
         }
@@ -201,8 +203,8 @@ impl Entry {
         }
     }
 
-    /// Returns the first failure. `alone` says that this check was asked for by name: then findings that do not count
-    /// for the group are included.
+    /// Runs the check and returns its first failure. `alone` is true if the path names this check, and includes findings
+    /// that do not count for the group.
     fn run(&self, alone: bool) -> Result<(), String> {
         match self {
             Self::Check(check) => run(check),
@@ -218,7 +220,7 @@ fn run(check: &Check) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| check())).unwrap_or_else(|_| Err(PANICKED.to_owned()))
 }
 
-fn ask(name: &str, survey: &Survey) -> Vec<Finding> {
+fn run_survey(name: &str, survey: &Survey) -> Vec<Finding> {
     catch_unwind(AssertUnwindSafe(|| survey())).unwrap_or_else(|_| {
         vec![Finding { name: name.to_owned(), counts: true, outcome: Err(PANICKED.to_owned()) }]
     })

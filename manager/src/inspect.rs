@@ -1,54 +1,54 @@
-//! What is queued, cached and led, as JSON under `/debug`.
+//! Queues, caches, watches, configuration and leadership as JSON under `/debug`.
 //!
-//! For people and their scripts: `mainstay inspect`, or `curl 127.0.0.1:8082/debug/controllers | jq`, in a cluster through
-//! `kubectl port-forward`. The numbers are read where they live at the moment of the request.
+//! For people and scripts: `mainstay inspect`, or `curl 127.0.0.1:8082/debug/controllers | jq`, in a cluster
+//! through `kubectl port-forward`. Each answer has the values at the moment of the request.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/debug/controllers` | every running controller with the counts of its queue |
-//! | `/debug/controllers/NAME/queue` | its keys, those in trouble first |
-//! | `/debug/caches` | every store of the cache, those of other clusters last |
-//! | `/debug/watches` | every list and watch of those stores, what does not work first |
-//! | `/debug/config` | the configuration in force, where each value came from, what was refused |
-//! | `/debug/leader` | who leads, and what has happened to the Lease |
+//! | `/debug/controllers/NAME/queue` | the keys of one controller's queue, failing keys first |
+//! | `/debug/caches` | every store of the cache, stores of other clusters last |
+//! | `/debug/watches` | every list and watch of these stores, failing watches first |
+//! | `/debug/config` | the configuration in force, the origin of each value, a refused file |
+//! | `/debug/leader` | the leader, and the history of the Lease |
 //!
-//! A program may have [pages of its own](OwnPages) under names of its own.
+//! A program may add [pages of its own](OwnPages).
 //!
-//! An action is a POST with `Content-Type: application/json`. It concerns this replica alone, in memory, and is logged as
-//! a warning.
+//! An action is a POST with `Content-Type: application/json`. It changes only this replica, only in memory,
+//! and is logged as a warning.
 //!
-//! | path | body | what it does |
+//! | path | body | effect |
 //! |---|---|---|
-//! | `/debug/controllers/NAME/reconcile` | `{"namespace": "shop", "name": "web"}` | runs one object now, whatever its backoff |
-//! | `/debug/log` | `{"level": "info,mainstay::queue=debug"}` | changes what is logged |
+//! | `/debug/controllers/NAME/reconcile` | `{"namespace": "shop", "name": "web"}` | enqueues one object now |
+//! | `/debug/log` | `{"level": "info,mainstay::queue=debug"}` | changes the log level |
 //!
-//! The answer to the first is `{"matched": 1}`, the number of keys that were enqueued.
+//! The answer to a reconcile is `{"matched": 1}`, the number of enqueued keys.
 //!
-//! The keys of a queue are chosen by `?state=` (several times for several), `?namespace=` (empty: keys without one) and
-//! `?name=`, which all have to fit, and at most `?limit=` of them are listed, 1000 unless said. The states are
-//! `backoff` (failed, waits for its next attempt), `requeued` (waits for a moment that was asked for), `parked`,
-//! `running`, `dirty` and `ready`; `delayed` asks for the first two at once.
+//! The keys of a queue are filtered by `?state=` (may be repeated), `?namespace=` (empty: keys without a
+//! namespace) and `?name=`; a key must match all filters. At most `?limit=` keys are listed, by default 1000.
+//! The states are `backoff` (failed, waits for its retry), `requeued` (waits for the time that the reconciler
+//! requested), `parked`, `running`, `dirty` and `ready`; `delayed` means `backoff` or `requeued`.
 //!
-//! `?sort=` orders them: by `attempts`, by their `next` run, by how long they have been in their state (`since`), by `name`,
-//! or by `trouble` unless said: first keys in backoff, then parked ones, those with a worker, ready ones, and last
-//! those that merely wait for a moment. Among keys that wait the soonest is first, among others the one that has been
-//! in its state for longest; equals are in the order of their texts. With `?sort=name`, `?after=` goes on behind the
-//! key that the page before gave as `next`, and `matched` counts from there.
+//! `?sort=` orders the keys: by `attempts`, by `next` run, by the time in their state (`since`), by `name`,
+//! or by `trouble`, the default: first keys in backoff, then parked keys, keys with a worker, ready keys, and
+//! last requeued keys. Among delayed keys the soonest is first, among others the key that has been in its
+//! state for longest; equal keys are sorted by their texts. With `?sort=name`, `?after=` continues behind the
+//! key that the previous page has as `next`, and `matched` counts from there.
 //!
-//! The answers of a replica that does not lead have a header `Mainstay-Standby`, which names the one that does. With
-//! [`Peers`] it has that one answer what is about the leader's work; a request with the header `Mainstay-Own` is
-//! answered by the replica that gets it.
+//! The answers of a standby have a header `Mainstay-Standby` with the leader. With [`Peers`] the standby
+//! forwards requests about the leader's work to the leader; a request with the header `Mainstay-Own` is never
+//! forwarded.
 //!
-//! Times are seconds with a fraction, counted from the moment of the answer; what is not known is `null`. Refusals are
-//! JSON too: `{"error": "..."}`. Only where no answer came about, in time (503) or at all (500), a line of text says so.
+//! Times are seconds with a fraction, relative to the answer; an unknown value is `null`. Errors are JSON
+//! too: `{"error": "..."}`. Only a timeout (503) and a panic (500) are a line of text.
 //!
 //! # Invariants
-//! 1. Nothing is said to who neither was [`Admitted`] by token nor names a loopback host, so that a web page whose name is made to resolve to this
-//!    machine reads nothing.
-//! 2. The control thread does not wait for an answer to be put together: a queue may hold a million keys, and the
-//!    texts of keys are users' code. One answer about a queue is in memory at a time, from its first key until its
-//!    reader has taken it all, and one other is put together at a time: that bounds what they cost, and who reads a
-//!    queue slowly keeps nobody from acting.
+//! 1. A request is answered only if it is [`Authorized`] by a token or names a loopback host. Otherwise a web
+//!    page could read the answers by making its host name resolve to this machine.
+//! 2. The control thread never blocks on an answer: a queue may hold a million keys, and user code makes the
+//!    texts of keys. At most one answer about a queue is in memory, until the client has read it, and at most
+//!    one other answer is being made. So memory is bounded, and a client that reads a queue slowly blocks no
+//!    action.
 
 mod actions;
 mod caches;
@@ -82,13 +82,13 @@ use tokio::sync::watch;
 
 use self::query::Query;
 use crate::cache::Cache;
-use crate::config::{Loaded, Setting, Standing};
+use crate::config::{Loaded, ReloadStatus, Setting};
 use crate::controller::{ControllerView, Directory};
-use crate::serve::Turns;
+use crate::serve::BlockingSlots;
 
 pub use actions::SetLogLevel;
-pub use host::Admitted;
-pub use leader::{Election, History, Leader};
+pub use host::Authorized;
+pub use leader::{Election, Leader, LeaseHistory};
 pub use own::{OwnPage, OwnPages, PageError};
 #[cfg(feature = "program")]
 pub(crate) use peers::OWN;
@@ -96,33 +96,33 @@ pub use peers::{Address, Peers};
 pub use query::{sorts, states};
 pub(crate) use standby::STANDBY;
 
-/// What can be looked at, and changed.
+/// The pages and actions under `/debug`, with the parts of the manager that they read and change.
 pub struct Inspect {
     controllers: Directory,
     cache: Cache,
     leader: Leader,
-    /// How the configuration stands; `None` where it is not known.
+    /// For `/debug/config`; `None` answers 404.
     pub(crate) configuration: Option<Configuration>,
-    /// Changes what is logged; `None` where the logs are not the manager's to change.
+    /// For `/debug/log`; `None` if the program does not let the manager change its log level.
     pub(crate) set_log_level: Option<Box<SetLogLevel>>,
-    /// Pages of the program's own.
+    /// The pages that the program adds.
     pub(crate) own: OwnPages,
 }
 
-/// How the configuration stands.
+/// The data of `/debug/config`.
 pub(crate) struct Configuration {
-    /// What is in force, and what was refused.
-    pub(crate) standing: watch::Receiver<Standing>,
-    /// Returns every key of every controller there is, with what its code sets: see [`Loaded::controller`].
-    pub(crate) controllers: Box<OfControllers>,
+    /// The configuration in force, and a refused file.
+    pub(crate) status: watch::Receiver<ReloadStatus>,
+    /// Returns every key of every running controller, settings in code included: see [`Loaded::controller`].
+    pub(crate) controllers: Box<ControllerSettings>,
 }
 
-type OfControllers = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
+type ControllerSettings = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
-/// Makes the answer to one request; may take long where a queue is large.
-type Answer = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;
+/// Makes the answer to one request; may take long if a queue is large.
+type Handler = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;
 
-/// A request that is not answered with a page, and the text for its sender.
+/// An error response: its status, and a text for the sender of the request.
 struct Refusal(StatusCode, String);
 
 #[derive(Serialize)]
@@ -133,7 +133,8 @@ struct Error<'a> {
 // === impl Inspect ===
 
 impl Inspect {
-    /// Looks at these, and at the caches beside this one.
+    /// Makes the pages of these controllers, of this cache with the caches of other clusters, and of this
+    /// election.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
         Self {
             controllers,
@@ -145,28 +146,28 @@ impl Inspect {
         }
     }
 
-    /// Returns the pages, made away from the runtime's own threads: one queue and one other page at a time.
+    /// Returns the pages. They are made on blocking threads: one queue and one other page at a time.
     pub fn router(self) -> Router {
-        let (queues, others) = (Turns::until_read(1), Turns::new(1));
+        let (queues, others) = (BlockingSlots::until_sent(1), BlockingSlots::new(1));
         self.pages().layer(from_fn(move |request: extract::Request, next| {
             let turns = if request.uri().path().ends_with("/queue") { &queues } else { &others };
             turns.clone().run(request, next)
         }))
     }
 
-    /// Returns the pages, made by handlers that block where a queue is large.
+    /// Returns the pages. Their handlers block the thread if a queue is large.
     fn pages(self) -> Router {
-        let mark = from_fn_with_state(self.leader.clone(), standby::mark);
+        let standby_header = from_fn_with_state(self.leader.clone(), standby::add_header);
         let inspect = Arc::new(self);
-        let get = |answer: Answer| {
+        let get = |answer: Handler| {
             page(&inspect, Method::GET, move |inspect, request| {
                 query::none(request.uri().query())?;
                 answer(inspect, request)
             })
         };
-        let post = |answer: Answer| {
+        let post = |answer: Handler| {
             page(&inspect, Method::POST, move |inspect, request| {
-                actions::admit(request)?;
+                actions::refuse_cross_site(request)?;
                 query::none(request.uri().query())?;
                 answer(inspect, request)
             })
@@ -175,16 +176,19 @@ impl Inspect {
             .route("/debug/controllers", get(|inspect, _| json(&controllers::page(&inspect.controllers))))
             .route("/debug/controllers/{name}/queue", page(&inspect, Method::GET, Self::queue))
             .route("/debug/controllers/{name}/reconcile", post(Self::reconcile))
-            .route("/debug/caches", get(|inspect, _| json(&caches::page(inspect.cache.kinds_everywhere()))))
+            .route(
+                "/debug/caches",
+                get(|inspect, _| json(&caches::page(inspect.cache.kinds_of_all_clusters()))),
+            )
             .route(
                 "/debug/watches",
-                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_everywhere()))),
+                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_of_all_clusters()))),
             )
             .route("/debug/config", get(Self::config))
             .route("/debug/leader", get(|inspect, _| json(&inspect.leader.page())))
             .route("/debug/log", post(Self::set_log_level))
             .fallback_service(page(&inspect, Method::GET, Self::own_page))
-            .layer(mark)
+            .layer(standby_header)
             .layer(from_fn(for_this_host))
     }
 
@@ -198,11 +202,11 @@ impl Inspect {
     }
 
     fn config(&self, _: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
-        let unknown = || Refusal(StatusCode::NOT_FOUND, "no configuration is known here".to_owned());
-        let Configuration { standing, controllers } = self.configuration.as_ref().ok_or_else(unknown)?;
-        let standing = standing.borrow().clone();
-        let controllers = controllers(&standing.accepted);
-        json(&configuration::page(&standing, controllers))
+        let unknown = || Refusal(StatusCode::NOT_FOUND, "the configuration is not available".to_owned());
+        let Configuration { status, controllers } = self.configuration.as_ref().ok_or_else(unknown)?;
+        let status = status.borrow().clone();
+        let controllers = controllers(&status.accepted);
+        json(&configuration::page(&status, controllers))
     }
 
     fn set_log_level(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
@@ -220,7 +224,7 @@ impl Inspect {
         json(&answer(rest)?)
     }
 
-    /// Returns the controller that the path names.
+    /// Returns the controller named in the path.
     fn controller(&self, request: &Request<Bytes>) -> Result<Arc<dyn ControllerView>, Refusal> {
         let (controllers, name) = (&self.controllers, segments(request).nth(2).unwrap_or_default());
         controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
@@ -241,8 +245,8 @@ impl Refusal {
         let own = own.concat();
         let text = format!(
             "no such path; there are {own}/debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-             /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile and \
-             /debug/log"
+             /debug/watches, /debug/config and /debug/leader, and by POST \
+             /debug/controllers/NAME/reconcile and /debug/log"
         );
         Self(StatusCode::NOT_FOUND, text)
     }
@@ -250,7 +254,7 @@ impl Refusal {
     fn no_controller(name: &str, controllers: &Directory) -> Self {
         let running: Vec<_> = controllers.names().collect();
         let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
-        Self(StatusCode::NOT_FOUND, format!("controller {name:?} does not run here; there are {running}"))
+        Self(StatusCode::NOT_FOUND, format!("controller {name:?} does not run here; running: {running}"))
     }
 }
 
@@ -272,19 +276,19 @@ impl From<String> for Refusal {
 
 impl From<Refusal> for Response<Bytes> {
     fn from(Refusal(status, text): Refusal) -> Self {
-        // A text can always be written as JSON; if it could not, the status would still say enough.
+        // A text can always be serialized; if it could not, the status alone would be the answer.
         let mut response = json(&Error { error: &text }).unwrap_or_default();
         *response.status_mut() = status;
         response
     }
 }
 
-/// Returns the answer to a request that is refused, with this text.
+/// Returns an error response with this text.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> response::Response {
     Response::from(Refusal(status, text.to_owned())).map(Body::from)
 }
 
-/// Answers one method of a path.
+/// Returns the handler of one method of a path; other methods are refused.
 fn page<A>(inspect: &Arc<Inspect>, method: Method, answer: A) -> MethodRouter
 where
     A: Fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal> + Clone + Send + Sync + 'static,
@@ -301,21 +305,21 @@ where
     })
 }
 
-/// Refuses requests that were not meant for this machine.
+/// Refuses requests that are neither authorized nor for a loopback host.
 async fn for_this_host(request: extract::Request, next: Next) -> response::Response {
-    if request.extensions().get::<Admitted>().is_none() && !host::is_loopback(&request) {
+    if request.extensions().get::<Authorized>().is_none() && !host::is_loopback(&request) {
         let text = "the Host header does not name this machine; connect to localhost or a loopback address";
         return refusal(StatusCode::FORBIDDEN, text);
     }
     next.run(request).await
 }
 
-/// Returns the segments of the path as they are written, `debug` first.
+/// Returns the segments of the path, still escaped, `debug` first.
 fn segments(request: &Request<Bytes>) -> impl Iterator<Item = &str> {
     request.uri().path().split('/').filter(|segment| !segment.is_empty())
 }
 
-/// Writes an answer, with a line feed for terminals.
+/// Serializes an answer, with a line feed for terminals.
 fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
     let mut body = serde_json::to_vec(page)
         .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -328,7 +332,7 @@ fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
     Ok(response)
 }
 
-/// Seconds to the microsecond: what lies below is noise to a reader.
+/// Returns a duration in seconds, rounded to the microsecond.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e6
 }

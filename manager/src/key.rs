@@ -1,7 +1,7 @@
-//! The vocabulary every room shares: what is asked for, of which kind, and why.
+//! Names of objects and kinds, queue keys and their causes, and the fence: types that all rooms share.
 //!
-//! A leaf: it imports no other room. Cloning any of these is a reference count, never a copy of text, because a
-//! key travels from the reflector through the queue to the log line of its reconcile.
+//! A leaf: it imports no other room. A clone of any of these increments a reference count and copies no text, because
+//! a key travels from the reflector through the queue to the log line of its reconcile.
 
 mod chain;
 mod fence;
@@ -22,15 +22,15 @@ pub use fence::{BootInstant, Fence, FencePass};
 pub(crate) use label::{is_dns_label, is_dns_subdomain};
 pub(crate) use panic::panic_text;
 
-/// What a queue is keyed by. Namespace and name let every queue be filtered alike, whatever its key type.
+/// Key of a queue. The debug pages filter queues of any key type by namespace and name.
 pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
-    /// Returns the namespace the key lives in, if it has one.
+    /// Returns the namespace of the key's object; `None` if it has none.
     fn namespace(&self) -> Option<&str>;
     /// Returns the name within the namespace.
     fn name(&self) -> &str;
 
-    /// Returns the key of this namespace and this name, if those are all it takes to make one: then a person can ask for a
-    /// reconcile of an object that is not on the queue.
+    /// Returns the key of this namespace and name; `None` for key types that need more than these two. With it, users
+    /// can request a reconcile of an object that is not on the queue.
     fn named(_namespace: Option<&str>, _name: &str) -> Option<Self> {
         None
     }
@@ -46,7 +46,7 @@ pub struct NamespacedName {
     name: Arc<str>,
 }
 
-/// One kind as a server serves it: the names needed to build its paths and to read its objects.
+/// One kind in one API version, with the names needed to build its paths and to read its objects.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(Arc<KindNames>);
 
@@ -65,57 +65,57 @@ pub struct ObjectKey {
     /// The kind of the object.
     pub kind: KindId,
     /// Its namespace and name.
-    pub request: NamespacedName,
+    pub name: NamespacedName,
 }
 
-/// Why a key was put on a queue. Two words long: every key of every queue holds one.
+/// Cause for which a key was enqueued. Two words long, as every key of every queue holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// What happened.
+    /// Kind of event or call that enqueued the key.
     pub trigger: Trigger,
-    /// The object it happened to; `None` where no object was involved, such as a timer. One copy for all keys that
-    /// one event concerns, and for namesakes one copy per source.
+    /// The object of the event; `None` without an object, as for a timer. All keys that one event enqueues share one
+    /// copy, and all [`Subject::Namesake`]s of one source share one.
     pub object: Option<Arc<Subject>>,
 }
 
-/// The object a [`Cause`] is about.
+/// The object of the event in a [`Cause`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The object of this kind that has the key's own namespace and name: mostly the very object the key names, so
-    /// that the common cause needs no memory of its own.
+    /// The object of this kind with the key's own namespace and name: usually the reconciled object itself. This form
+    /// saves an allocation per event.
     Namesake(KindId),
-    /// An object of another name.
+    /// An object with another namespace or name.
     Other(ObjectKey),
 }
 
-/// What happened that put a key on a queue.
-// A word, as it fills one in every `Cause` anyway: beside a byte, padding is copied in pieces that straddle words, which
-// took a tenth of the time a key needs to go through a queue.
+/// Kind of event or call that enqueued a key.
+// A whole word, which it occupies in `Cause` anyway: as a byte, the copy of its padding took a tenth of the time that a
+// key spends in a queue.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trigger {
-    /// An object appeared.
+    /// An object was created.
     Created,
-    /// An object changed.
+    /// An object was updated.
     Updated,
-    /// An object went away.
+    /// An object was deleted.
     Deleted,
-    /// The object was there when its watch began.
+    /// The object was in the first list of its watch.
     Initial,
-    /// The periodic look at everything.
+    /// The periodic resync enqueued all objects.
     Resync,
-    /// Something outside the cluster's objects: a channel, a timer, a function.
+    /// A source other than a watch: a channel, a timer, a function.
     Generic,
-    /// A person asked.
+    /// A user requested a reconcile.
     Manual,
-    /// The last run asked to be run again after a time.
+    /// The last reconcile requeued its key after a delay.
     Requeued,
-    /// The last run failed.
+    /// The last reconcile failed and is retried.
     Retried,
 }
 
-// === impl Request ===
+// === impl NamespacedName ===
 
 impl NamespacedName {
     /// Names an object in a namespace.
@@ -134,7 +134,7 @@ impl NamespacedName {
         namespace.map_or_else(|| Self::cluster(name), |namespace| Self::namespaced(namespace, name))
     }
 
-    /// Puts another copy of the namespace in place of its own, so that many keys can share one.
+    /// Replaces the namespace by the copy that `copy` returns, so that many keys can share one.
     pub(crate) fn map_namespace(self, copy: impl FnOnce(&str) -> Arc<str>) -> Self {
         Self { namespace: self.namespace.as_deref().map(copy), name: self.name }
     }
@@ -178,8 +178,8 @@ impl fmt::Debug for NamespacedName {
 // === impl KindId ===
 
 impl KindId {
-    /// Returns the kind of a type known at compile time. `namespaced` is what its CRD or the server says; kinds
-    /// of k8s-openapi and those derived with `kube::CustomResource` carry it in their scope type.
+    /// Returns the kind of a Rust type. Its scope comes from the type: types of k8s-openapi and those derived with
+    /// `kube::CustomResource` have it.
     pub fn of<K>() -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -188,8 +188,8 @@ impl KindId {
         Self::new(&K::group(&()), &K::version(&()), &K::kind(&()), &K::plural(&()), K::Scope::NAMESPACED)
     }
 
-    /// Returns a kind as kube's discovery has found it, or as kube's API for dynamic objects takes it. `namespaced` is
-    /// what the discovery says apart from it, in its capabilities.
+    /// Returns the kind of an [`ApiResource`], as kube's discovery returns it. The discovery returns `namespaced`
+    /// separately, in the capabilities.
     ///
     /// ```
     /// use kube::core::{ApiResource, GroupVersionKind};
@@ -204,7 +204,7 @@ impl KindId {
         Self::new(&resource.group, &resource.version, &resource.kind, &resource.plural, namespaced)
     }
 
-    /// Names a kind known only at run time. The core group is the empty string.
+    /// Names a kind known only at run time. The core group is the empty string, `plural` is the name in paths.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
         Self(Arc::new(KindNames {
             group: group.to_owned(),
@@ -260,11 +260,11 @@ impl KindId {
     }
 
     /// Returns the path of one object.
-    pub fn object_path(&self, request: &NamespacedName) -> String {
-        format!("{}/{}", self.collection_path(request.namespace()), request.name())
+    pub fn object_path(&self, object: &NamespacedName) -> String {
+        format!("{}/{}", self.collection_path(object.namespace()), object.name())
     }
 
-    /// Returns what kube's API for dynamic objects takes.
+    /// Returns the kind as kube's API for dynamic objects takes it.
     pub fn resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
         ApiResource::from_gvk_with_plural(&kind, self.plural())
@@ -288,7 +288,7 @@ impl fmt::Debug for KindId {
     }
 }
 
-/// Says at compile time whether a scope type means "in a namespace".
+/// Scope of a kind, known at compile time.
 pub trait KindScope {
     /// Whether objects of this scope live in namespaces.
     const NAMESPACED: bool;
@@ -306,7 +306,7 @@ impl KindScope for k8s_openapi::ClusterResourceScope {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.request)
+        write!(f, "{} {}", self.kind, self.name)
     }
 }
 
@@ -319,12 +319,12 @@ impl fmt::Debug for ObjectKey {
 // === impl Cause, Subject ===
 
 impl Cause {
-    /// A cause that no object had a part in.
+    /// Makes a cause without an object.
     pub fn bare(trigger: Trigger) -> Self {
         Self { trigger, object: None }
     }
 
-    /// A cause that came from an object.
+    /// Makes a cause from an event of an object.
     pub fn from_object(trigger: Trigger, object: impl Into<Arc<Subject>>) -> Self {
         Self { trigger, object: Some(object.into()) }
     }
@@ -339,11 +339,11 @@ impl Subject {
         }
     }
 
-    /// Returns the object's full name, given the key it is the cause for.
+    /// Returns kind, namespace and name of the object, given the key that was enqueued.
     pub fn of(&self, key: &impl Key) -> ObjectKey {
         match self {
             Self::Namesake(kind) => {
-                ObjectKey { kind: kind.clone(), request: NamespacedName::new(key.namespace(), key.name()) }
+                ObjectKey { kind: kind.clone(), name: NamespacedName::new(key.namespace(), key.name()) }
             }
             Self::Other(object) => object.clone(),
         }
@@ -367,7 +367,7 @@ impl Trigger {
     }
 }
 
-/// Displays as the kind alone where the key beside it says the rest, else as `Deployment.apps shop/web`.
+/// Displays as `Deployment.apps shop/web`, or as the kind alone for a namesake, whose name is the key's.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -377,7 +377,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Displays as `updated Deployment.apps shop/web`, without the name if it is the key's own, or as the bare word.
+/// Displays as `updated Deployment.apps shop/web`, without the name for a namesake, or as the trigger alone.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.trigger.as_str())?;

@@ -1,15 +1,15 @@
-//! The registry of metrics, as a value, and the text that scrapers read.
+//! The registry of metrics and the text that scrapers read.
 //!
-//! A leaf. The manager owns one [`Registry`] and hands it down; each room registers the families it moves and keeps
-//! them itself, so two managers in one process never meet. Names and labels are controller-runtime's where it has a
-//! metric; ours start with `mainstay_`. `docs/metrics.md` lists them all.
+//! A leaf. The manager owns one [`Registry`] and passes it on; each room registers and owns its own families, so two
+//! managers in one process share none. Names and labels are controller-runtime's where it has the same metric; all
+//! others start with `mainstay_`. `docs/metrics.md` lists them.
 
-mod answers;
 mod build;
 mod negotiate;
 mod number;
 mod process;
 mod runtimes;
+mod scrape;
 mod text;
 
 use std::collections::BTreeSet;
@@ -21,44 +21,44 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::{Metric, Registry as Families};
 use tracing::error;
 
-pub(crate) use answers::Answers;
 pub(crate) use build::build_info;
 pub(crate) use process::Process;
 pub(crate) use runtimes::Runtimes;
+pub(crate) use scrape::ScrapeCache;
 
-/// The answer to `Accept: application/openmetrics-text`.
+/// Content type of [`Format::OpenMetrics`].
 pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The answer to everything else.
+/// Content type of [`Format::Text`].
 pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Ends of names that the two forms give to the series of a family, and which therefore no family may have.
+/// Suffixes that the formats append to the names of series; no family name may end with one.
 const RESERVED_SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_created"];
 
-/// All metric families of one manager. Cheap to clone; all clones are one registry.
+/// All metric families of one manager. Clones share one registry.
 ///
-/// Two locks, and `newcomers` may be taken under `families` but not the other way round.
+/// Lock order: `pending` may be locked while `families` is locked, but not the other way round.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Locked for a scrape, for as long as any collector takes.
+    /// Locked during a scrape, for as long as its collectors take.
     families: Arc<Mutex<Families>>,
-    /// Locked for a moment: who registers something does not wait for a collector.
-    newcomers: Arc<Mutex<Newcomers>>,
+    /// Locked only briefly, so that a registration does not wait for a collector.
+    pending: Arc<Mutex<Pending>>,
 }
 
-/// What has been registered since the last scrape.
+/// Registrations since the last scrape.
 #[derive(Default)]
-struct Newcomers {
-    /// Names of all families that are known before a scrape, those of our own collectors included.
+struct Pending {
+    /// Names of all registered families, including those of mainstay's own collectors.
     names: BTreeSet<String>,
-    /// Families that were left out of an answer, each told of once.
-    told: BTreeSet<String>,
-    waiting: Vec<Newcomer>,
+    /// Families that were left out of a scrape as duplicates; each is logged once.
+    logged: BTreeSet<String>,
+    registrations: Vec<Registration>,
 }
 
-/// Adds itself to the families.
-type Newcomer = Box<dyn FnOnce(&mut Families) + Send>;
+/// Adds a family or a collector to the families.
+type Registration = Box<dyn FnOnce(&mut Families) + Send>;
 
-/// A form in which the families can be written out.
+/// A text format of the families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus text format 0.0.4.
@@ -67,31 +67,31 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// A family that would make the whole answer unreadable. Another try with the same words fails again.
+/// A family that would make the whole scrape unreadable. A retry with the same name and help fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FamilyError {
-    /// Scrapers could not read the name.
+    /// The name is not a valid metric name.
     #[error("metric name {name:?}: expected letters, digits and underscores, the first no digit")]
     Name {
         /// The name.
         name: String,
     },
-    /// The name ends as the series of another family may.
-    #[error("metric name {name:?} ends with {suffix}, which is added where it is due; leave it off")]
+    /// The name ends with a suffix that the formats append to series.
+    #[error("metric name {name:?} ends with {suffix}, which the format appends; leave it off")]
     Suffix {
         /// The name.
         name: String,
-        /// Its end.
+        /// The suffix.
         suffix: &'static str,
     },
-    /// There is a family of this name.
+    /// A family of this name is registered already.
     #[error("metric name {name:?} is taken; a family is registered once per registry")]
     Taken {
         /// The name.
         name: String,
     },
-    /// The two forms would have to write the help differently.
+    /// The help has characters that the two formats escape differently.
     #[error("help of metric {name:?}: {help:?}; expected one line without quotes and backslashes")]
     Help {
         /// The name.
@@ -109,13 +109,13 @@ impl Registry {
         Self::default()
     }
 
-    /// Registers a family. Counters are named without `_total`, which the encoder appends; `help` is a sentence
-    /// without its full stop.
+    /// Registers a family. Name counters without `_total`, which the encoder appends; `help` is a sentence without its
+    /// full stop.
     ///
-    /// What [`Registry::try_register`] refuses is left out, and the log says so: no process should fail for a metric.
+    /// A family that [`Registry::try_register`] refuses is logged and left out, as no process should fail for a metric.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         if let Err(error) = self.try_register(name, help, metric) {
-            error!(%error, "a metric is left out");
+            error!(%error, "a metric is left out of scrapes");
         }
     }
 
@@ -125,10 +125,10 @@ impl Registry {
         metric
     }
 
-    /// Registers a family, as [`Registry::register`] does.
+    /// Registers a family as [`Registry::register`] does. A family without series is not written.
     ///
     /// # Errors
-    /// If scrapers could not read the name or the help, or the name is taken. A family without series is not written.
+    /// Fails if the name or the help is invalid, or the name is taken.
     ///
     /// ```
     /// use mainstay::metrics::Registry;
@@ -139,7 +139,7 @@ impl Registry {
     /// let again = registry.try_register("cakes_sold_total", "Cakes sold so far", Counter::<u64>::default());
     /// assert_eq!(
     ///     again.unwrap_err().to_string(),
-    ///     r#"metric name "cakes_sold_total" ends with _total, which is added where it is due; leave it off"#,
+    ///     r#"metric name "cakes_sold_total" ends with _total, which the format appends; leave it off"#,
     /// );
     /// # Ok::<(), mainstay::metrics::FamilyError>(())
     /// ```
@@ -148,65 +148,66 @@ impl Registry {
         if help.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
             return Err(FamilyError::Help { name: name.to_owned(), help: help.to_owned() });
         }
-        let mut newcomers = self.newcomers.lock();
-        if !newcomers.names.insert(name.to_owned()) {
+        let mut pending = self.pending.lock();
+        if !pending.names.insert(name.to_owned()) {
             return Err(FamilyError::Taken { name: name.to_owned() });
         }
         let (name, help) = (name.to_owned(), help.to_owned());
-        newcomers.waiting.push(Box::new(move |families| families.register(name, help, metric)));
+        pending.registrations.push(Box::new(move |families| families.register(name, help, metric)));
         Ok(())
     }
 
-    /// Takes the names that a collector of ours writes.
+    /// Marks the family names of a collector as taken.
     pub(crate) fn reserve<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        self.newcomers.lock().names.extend(names.into_iter().map(str::to_owned));
+        self.pending.lock().names.extend(names.into_iter().map(str::to_owned));
     }
 
-    /// Registers values that are computed at each scrape. A collector keeps by itself to the rules of
-    /// [`Registry::try_register`]; only a family whose name was written before it is left out.
+    /// Registers a collector, which computes its values at each scrape. The families of a collector must satisfy the
+    /// rules of [`Registry::try_register`] and are not checked, except that a family whose name was already written in
+    /// the same scrape is left out.
     pub fn register_collector(&self, collector: Box<dyn Collector>) {
-        let waiting = &mut self.newcomers.lock().waiting;
-        waiting.push(Box::new(move |families| families.register_collector(collector)));
+        let registrations = &mut self.pending.lock().registrations;
+        registrations.push(Box::new(move |families| families.register_collector(collector)));
     }
 
-    /// Writes all families out.
+    /// Returns all families as text.
     ///
     /// # Errors
     /// Fails only if a collector does.
     pub fn encode(&self, format: Format) -> Result<String, fmt::Error> {
         let mut encoded = String::new();
         let mut families = self.families.lock();
-        let waiting = std::mem::take(&mut self.newcomers.lock().waiting);
-        for newcomer in waiting {
-            newcomer(&mut families);
+        let registrations = std::mem::take(&mut self.pending.lock().registrations);
+        for register in registrations {
+            register(&mut families);
         }
         prometheus_client::encoding::text::encode(&mut encoded, &families)?;
         drop(families);
-        let text::Written { text, twice } = text::write(&encoded, format);
-        for name in twice {
-            if self.newcomers.lock().told.insert(name.to_owned()) {
-                error!(metric = name, "a family is left out, since there is one of its name");
+        let text::Rewritten { text, duplicates } = text::rewrite(&encoded, format);
+        for name in duplicates {
+            if self.pending.lock().logged.insert(name.to_owned()) {
+                error!(metric = name, "a metric is left out of scrapes: its name is taken");
             }
         }
         Ok(text)
     }
 }
 
-impl fmt::Debug for Newcomers {
+impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Newcomers").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Pending").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
 // === impl Format ===
 
 impl Format {
-    /// Chooses by an `Accept` header what the reader likes best; OpenMetrics only for those who name it.
+    /// Returns the format that an `Accept` header prefers; OpenMetrics only if the header names it.
     pub fn negotiate(accept: Option<&str>) -> Self {
         accept.and_then(negotiate::preferred).unwrap_or(Self::Text)
     }
 
-    /// Returns the content type of this form.
+    /// Returns the content type of this format.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => TEXT_CONTENT_TYPE,

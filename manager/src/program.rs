@@ -1,11 +1,13 @@
-//! A binary in one call: the commands `run`, `inspect`, `crd`, `config` and `version`, and commands of its own.
+//! A whole binary in one call: the commands `run`, `inspect`, `crd`, `config` and `version`, and commands
+//! that it adds.
 //!
-//! The topmost room, and the only one that uses clap and tracing-subscriber. The feature `program`, on by default,
-//! compiles it; a process with a command line and logs of its own builds a [`Manager`] without it.
+//! The topmost module, and the only one that uses clap and tracing-subscriber. It needs the feature
+//! `program`, which is on by default; a process with its own command line and logging builds a [`Manager`]
+//! without it.
 //!
 //! # Invariants
-//! 1. Exit code 2 means that the input was wrong; standard error has the reasons, one line per error.
-//! 2. Standard output has the result of the command and nothing else, the same bytes for the same input.
+//! 1. Exit code 2 means that the input was wrong; standard error has the problems, one line each.
+//! 2. Standard output has only the result of the command, the same bytes for the same input.
 
 mod flags;
 mod inspect;
@@ -33,12 +35,12 @@ use flags::{RunFlags, add_args};
 use run::RunArgs;
 
 pub use flags::ConfigFlags;
-pub use inspect::{Question, Short};
+pub use inspect::{PageCommand, ShortDuration};
 
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
-/// A binary with the commands `run`, `inspect`, `crd`, `config`, `version`, and those it adds.
+/// A binary with the commands `run`, `inspect`, `crd`, `config` and `version`, and commands that it adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;
@@ -63,56 +65,57 @@ pub struct Program {
     schema: ConfigSchema,
     setup: Setup,
     own: Vec<(Command, OwnCommand)>,
-    questions: Vec<Question>,
+    page_commands: Vec<PageCommand>,
 }
 
-/// How the process ends.
+/// The outcome of a command, and with it the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Code 0.
     Success,
-    /// Code 1: the input was right and something else failed.
+    /// Code 1: the input was valid, but the command failed.
     Failure,
     /// Code 2: the input was wrong.
     WrongInput,
 }
 
-/// A command line after parsing.
+/// The outcome of parsing a command line.
 #[derive(Debug)]
 enum Parsed {
-    /// The command was carried out, or the command line was wrong.
+    /// The command has been executed, or the command line was wrong.
     Done(Exit),
     /// Run the manager.
     Run(Box<RunArgs>),
-    /// A command of the binary's own, by its place among them.
+    /// Run a command that the binary adds; its index in [`Program::own`].
     Own(usize, ArgMatches),
 }
 
-/// The two streams of the process, or buffers of a test.
+/// The standard streams of the process, or buffers of a test.
 struct Output<'a> {
-    /// The command line, by the name that the program has in a Pod.
+    /// The command line; its first word is the program's name in a Pod.
     command: Vec<String>,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
 }
 
-/// A command that failed.
+/// The error of a command.
 #[derive(Debug)]
 struct Failure {
     exit: Exit,
-    /// For standard error, with its line feed.
+    /// For standard error, with a line feed at the end.
     text: String,
 }
 
-/// Prints every problem of a configuration, one per line.
-pub fn refuse(error: &ConfigError, err: &mut dyn Write) -> Exit {
+/// Prints all problems of a configuration, one per line.
+pub fn print_problems(error: &ConfigError, err: &mut dyn Write) -> Exit {
     Failure::from(error).print(err)
 }
 
 // === impl Program ===
 
 impl Program {
-    /// Names the binary and its version as they stand in help texts, metrics, Events and user agents.
+    /// Makes a program of a name, a version and a description. Help texts, metrics, Events and user agents
+    /// have them.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         Self {
             name,
@@ -122,7 +125,7 @@ impl Program {
             schema: ConfigSchema::new().controllers([""; 0]),
             setup: Box::new(|_| Box::pin(async { Ok(()) })),
             own: Vec::new(),
-            questions: Vec::new(),
+            page_commands: Vec::new(),
         }
     }
 
@@ -132,31 +135,31 @@ impl Program {
         self
     }
 
-    /// Sets the names of the controllers: the only ones a configuration file may name.
+    /// Sets the names of the controllers. A configuration file may name no others.
     pub fn controllers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
         self.schema = self.schema.controllers(names);
         self
     }
 
-    /// Adds a section to the configuration file: typed keys below a name of their own. They are read, judged and reloaded
-    /// together with those of the runtime; [`Manager::section`] returns them.
+    /// Adds a section to the configuration file: typed keys below a name of their own. They are read, checked
+    /// and reloaded like the sections of the runtime; [`Manager::section`] returns them.
     pub fn section<S: Section>(mut self, name: &'static str) -> Self {
         self.schema = self.schema.section::<S>(name);
         self
     }
 
-    /// Returns the keys that the configuration file may have, for code that reads one by itself.
+    /// Returns the schema of the configuration file, for code that parses files itself.
     pub fn schema(&self) -> &ConfigSchema {
         &self.schema
     }
 
-    /// Sets the function that registers the controllers, once `run` has built the manager.
+    /// Sets the function that registers the controllers. `run` calls it with the new manager.
     pub fn setup(self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
         self.setup_async(async move |manager: &Manager| setup(manager))
     }
 
-    /// As [`Program::setup`], for a function that awaits, such as the connection to a further cluster. The manager does
-    /// not run meanwhile: no probe is answered.
+    /// As [`Program::setup`], for an async function, which may connect to another cluster. The manager starts
+    /// after it returns; until then the process answers no health probes.
     ///
     /// ```no_run
     /// use std::path::Path;
@@ -181,21 +184,23 @@ impl Program {
         self
     }
 
-    /// Adds a command of the binary's own; [`ConfigFlags`] gives it the flags of `run`.
+    /// Adds a command; [`ConfigFlags`] gives it the flags of `run`.
     pub fn command(mut self, command: Command, run: impl FnOnce(&ArgMatches) -> ExitCode + 'static) -> Self {
         self.own.push((command, Box::new(run)));
         self
     }
 
-    /// Adds a command that prints a [page](Manager::page) of this program's own, read from a running manager.
-    pub fn question(mut self, question: Question) -> Self {
-        self.questions.push(question);
+    /// Adds a command that requests a [page](Manager::page) of this program from a running manager and prints
+    /// it.
+    pub fn page_command(mut self, command: PageCommand) -> Self {
+        self.page_commands.push(command);
         self
     }
 
-    /// Carries out the process's command line. Wrong input ends with code 2 and one line per mistake, failure with 1.
+    /// Executes the command line of the process. Wrong input ends with code 2 and one line per problem, a
+    /// failure with 1.
     pub fn main(mut self) -> ExitCode {
-        // Both locks end here: a manager writes its log from other threads.
+        // Both locks are released after this statement, because a manager logs from other threads.
         let parsed = self.parse(std::env::args_os(), &mut io::stdout().lock(), &mut io::stderr().lock());
         match parsed {
             Parsed::Done(exit) => exit.into(),
@@ -204,7 +209,8 @@ impl Program {
         }
     }
 
-    /// Parses a command line, its first element being the program, and carries out the commands that need no manager.
+    /// Parses a command line, with the program as its first element, and executes commands that need no
+    /// manager.
     fn parse(
         &self,
         args: impl IntoIterator<Item = OsString>,
@@ -227,22 +233,24 @@ impl Program {
         let matches = match self.command_line().try_get_matches_from(args) {
             Ok(matches) => matches,
             Err(error) if error.use_stderr() => return Err(error.into()),
-            // Help and --version are results, and no errors.
+            // The texts of help and --version are results, not errors.
             Err(text) => return output.print(&text.to_string()).map(|()| Parsed::Done(Exit::Success)),
         };
-        // clap requires a command; should that ever change, an error is better than a command that runs by default.
+        // clap already refuses a command line without a command.
         let (name, flags) = matches.subcommand().ok_or_else(|| Failure::wrong_input("expected a command"))?;
         if let Some(index) = self.own.iter().position(|(command, _)| command.get_name() == name) {
             return Ok(Parsed::Own(index, flags.clone()));
         }
-        let mut questions = self.questions.iter();
-        match (questions.find(|question| question.command().get_name() == name), name) {
-            (Some(question), _) => question.run(flags, &self.schema, output)?,
-            (None, "run") => return self.run(flags),
-            (None, "inspect") => inspect::run(flags, &self.schema, output)?,
-            (None, "crd") => output.print(&self.crd()?)?,
-            (None, "config") => output.print(&self.config(flags)?)?,
-            (None, _) => output.print(&format!("{} {}\n", self.name, self.version))?,
+        if let Some(page) = self.page_commands.iter().find(|page| page.command().get_name() == name) {
+            page.run(flags, &self.schema, output)?;
+            return Ok(Parsed::Done(Exit::Success));
+        }
+        match name {
+            "run" => return self.run(flags),
+            "inspect" => inspect::run(flags, &self.schema, output)?,
+            "crd" => output.print(&self.crd()?)?,
+            "config" => output.print(&self.config(flags)?)?,
+            _ => output.print(&format!("{} {}\n", self.name, self.version))?,
         }
         Ok(Parsed::Done(Exit::Success))
     }
@@ -255,14 +263,14 @@ impl Program {
         let file = file
             .value_parser(clap::value_parser!(PathBuf))
             .help("The file, or a directory with a manager.yaml");
-        let validate = Command::new("validate").about("Print everything that is wrong with a file").arg(file);
+        let validate = Command::new("validate").about("Print all problems of a file").arg(file);
         let schema = Command::new("schema").about("Print the JSON Schema of the file, for editors");
         let config = Command::new("config")
             .about("Check and print configuration files")
             .subcommand_required(true)
             .subcommands([defaults, validate, schema]);
         let own = self.own.iter().map(|(command, _)| command);
-        let own = own.chain(self.questions.iter().map(Question::command)).cloned();
+        let own = own.chain(self.page_commands.iter().map(PageCommand::command)).cloned();
         let version = Command::new("version").about("Print the version");
         Command::new(self.name)
             .version(self.version)
@@ -307,6 +315,12 @@ impl Program {
     }
 }
 
+/// Escapes control characters, which could end a line or control the terminal.
+fn escaped(text: &str) -> String {
+    let escape = |char: char| if char.is_control() { char.escape_default().to_string() } else { char.into() };
+    text.chars().map(escape).collect()
+}
+
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
@@ -338,7 +352,7 @@ impl Output<'_> {
     /// Writes a result.
     fn print(&mut self, text: &str) -> Result<(), Failure> {
         match self.write(text) {
-            // The reader, such as `head`, has closed its end.
+            // A closed pipe is a success: its reader, such as `head`, has read enough.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Failure::other(format_args!("standard output: {error}")))
             }
@@ -351,9 +365,9 @@ impl Output<'_> {
         self.out.flush()
     }
 
-    /// Writes a line beside the result.
+    /// Writes a line to standard error.
     fn note(&mut self, line: &str) {
-        // Standard error may be closed; the result is there all the same.
+        // Standard error may be closed; the result has been written anyway.
         writeln!(self.err, "{line}").and_then(|()| self.err.flush()).ok();
     }
 }
@@ -369,7 +383,7 @@ impl Failure {
         Self { exit: Exit::Failure, text: format!("error: {problem}\n") }
     }
 
-    /// Writes the text. Where standard error is closed, the exit code alone reports the failure.
+    /// Writes the text. If standard error is closed, only the exit code reports the failure.
     fn print(&self, err: &mut dyn Write) -> Exit {
         err.write_all(self.text.as_bytes()).and_then(|()| err.flush()).ok();
         self.exit

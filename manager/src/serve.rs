@@ -1,25 +1,25 @@
-//! A small HTTP/1.1 server whose every resource is bounded, around an axum [`Router`].
+//! A small HTTP/1.1 server around an axum [`Router`], with a bound for every resource.
 //!
-//! Serves probes, metrics and the debug pages. The port is bound when the program is put together, so that a port in
-//! use is reported before anything starts; connections are accepted once there is something to answer. A server holds
-//! no runtime until then: it can be bound on one and run on another.
+//! Serves probes, metrics and the debug pages. The port is bound while the manager is built, so that a port in use is
+//! reported before anything starts; connections are accepted from [`Bound::run`] on. A [`Bound`] belongs to no runtime:
+//! it can be bound on one and run on another.
 //!
 //! # Invariants
-//! 1. At most `connections` are served. When all are taken, a new connection takes the place of the one that has waited
-//!    longest for its peer, so neither a silent peer nor one that does not read keeps others out.
-//! 2. A connection ends: its header and body arrive in time, its answers are read in time, it lives no longer than
-//!    `connection_age`, and once it has to end it has `grace` to send the answer it began.
-//! 3. When [`Bound::run`] returns, no task of it is left.
+//! 1. At most `connections` are served. A further one evicts the connection that has waited longest for its peer, so
+//!    peers that do not send or do not read cannot keep others out.
+//! 2. Every connection ends: a limit applies to the arrival of header and body, to the reading of an answer, to its age,
+//!    and to the time for its last answer (`grace`).
+//! 3. When [`Bound::run`] returns, none of its tasks is left.
 
-mod ask;
+mod blocking;
+mod client;
 mod connection;
 #[cfg(any(test, fuzzing))]
 #[path = "serve/tests/fuzz.rs"]
 pub(crate) mod fuzz;
 mod peers;
-mod taken;
 mod tls;
-mod turns;
+mod write_timeout;
 
 use std::future::Future;
 use std::io;
@@ -37,12 +37,12 @@ use tokio_util::sync::CancellationToken;
 use connection::Connection;
 use peers::Peers;
 
-pub(crate) use ask::{exchange, shake_hands};
+pub(crate) use blocking::{BlockingSlots, keep_permit};
+pub(crate) use client::{connect_tls, exchange};
 pub(crate) use connection::PeerAddress;
 pub use tls::{CertificateError, Certificates, Reads};
-pub(crate) use turns::{Turns, held};
 
-/// Pause after an accept that failed because something ran out, usually descriptors: trying at once would only spin.
+/// Pause after an accept that failed for lack of a resource, usually descriptors; an immediate retry would be a hot loop.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The bounds of a server.
@@ -50,24 +50,24 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// Connections served at the same time, at least 1.
     pub connections: usize,
-    /// Bytes of one request's line and headers, at least 8192. More answers 431.
+    /// Bytes of one request's line and headers, at least 8192. A longer one is answered 431.
     pub header_bytes: usize,
-    /// Time for a whole header to arrive, counted from the connection's begin or the last answer's end; with TLS also for
-    /// its handshake.
+    /// Time for a whole header to arrive, counted from the start of the connection or the end of the last answer. With
+    /// TLS also the time for the handshake.
     pub header_timeout: Duration,
-    /// Bytes of one request's body. More answers 413, a body of unknown length (`Transfer-Encoding`) 411.
+    /// Bytes of one request's body. A longer one is answered 413, one without a `Content-Length` 411.
     pub body_bytes: usize,
-    /// Time for a whole body to arrive, counted from the end of its header. Later answers 408.
+    /// Time for a whole body to arrive, counted from the end of its header. A slower one is answered 408.
     pub body_timeout: Duration,
-    /// Time for a peer to read a whole answer, counted from when it first makes the server wait.
+    /// Time for a peer to read a whole answer, counted from when the server first has to wait for it.
     pub answer_timeout: Duration,
-    /// Age at which a connection has to end, so that clients spread anew over replicas behind one address.
+    /// Age at which a connection must end, so that clients spread again over the replicas behind one address.
     pub connection_age: Duration,
-    /// Time a connection has to send its answer once it has to end.
+    /// Time for a connection that must end to send its last answer.
     pub grace: Duration,
 }
 
-/// A listening port on which nothing is accepted yet.
+/// A listening port that does not accept connections yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: StdListener,
@@ -91,16 +91,16 @@ struct Server {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // A kubelet, some scrapers and a few people: a hundred is plenty. Each costs at most its header and its body,
-            // 128 KiB, and its unread answer, which the handler has to bound.
+            // Enough for a kubelet, some scrapers and a few users. Each costs at most 128 KiB for header and body, plus
+            // its unread answer, which the handler must bound.
             connections: 100,
             header_bytes: 64 * 1024,
-            // A prober sends its header at once. A scraper's connection is not kept from one scrape to the next.
+            // A prober sends its header at once. A scraper's connection need not last until the next scrape.
             header_timeout: Duration::from_secs(10),
-            // An action and the name of its object are a few hundred bytes.
+            // An action and the name of its object take a few hundred bytes.
             body_bytes: 64 * 1024,
             body_timeout: Duration::from_secs(5),
-            // Prometheus gives up on a scrape after as long.
+            // The default timeout of a Prometheus scrape.
             answer_timeout: Duration::from_secs(10),
             connection_age: Duration::from_mins(10),
             grace: Duration::from_secs(5),
@@ -111,37 +111,37 @@ impl Default for Limits {
 // === impl Bound ===
 
 impl Bound {
-    /// Binds an address, such as `0.0.0.0:8081`; port 0 takes a free one.
+    /// Binds an address such as `0.0.0.0:8081`; port 0 binds a free port.
     ///
     /// # Errors
-    /// Fails if the address cannot be read or the port is not free; a retry helps only once its other owner is gone.
+    /// Fails if the address is invalid or the port in use; a retry helps only once the other process has closed it.
     pub fn bind(address: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
         let listener = StdListener::bind(address)?;
-        // Tokio takes over only listeners that do not block.
+        // `TcpListener::from_std` requires it.
         listener.set_nonblocking(true)?;
         Ok(Self { address: listener.local_addr()?, listener, limits, certificates: None })
     }
 
-    /// Answers over TLS, and no longer without.
+    /// Serves TLS instead of plain HTTP.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates);
         self
     }
 
-    /// Returns the address really bound: for port 0, the port that the system chose.
+    /// Returns the bound address; for port 0 with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts and answers until `stop`, then lets open connections finish within `grace` and returns. The bodies of
-    /// requests have arrived when the router is called.
+    /// Accepts connections and answers requests until `stop`, then lets open connections finish within `grace` and
+    /// returns. The router is called once the whole body of a request has arrived.
     ///
     /// # Errors
-    /// Fails at once if this runtime cannot take over the listener or TLS cannot be set up, and never later.
+    /// Fails if the runtime cannot register the listener or TLS cannot be set up: at once or not at all.
     ///
     /// # Cancel safety
-    /// Dropped, it closes its connections.
+    /// Dropping the future closes the connections.
     pub async fn run(self, router: Router, stop: CancellationToken) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
         let tls = self.certificates.as_ref().map(Certificates::acceptor).transpose();
@@ -158,8 +158,8 @@ impl Bound {
 // === impl Server ===
 
 impl Server {
-    /// Accepts until the stop and returns the open connections. Takes the accept call as a function so that its failures
-    /// can be tested.
+    /// Accepts connections until the stop and returns the open ones. `accept` is an argument so that tests can make it
+    /// fail.
     async fn accept_with<A>(&self, accept: impl Fn() -> A) -> JoinSet<()>
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
@@ -167,7 +167,7 @@ impl Server {
         let (mut connections, mut peers) = (JoinSet::new(), Peers::default());
         let mut starved = false;
         loop {
-            // Biased: after a stop no further connection is accepted, however many wait.
+            // Biased: after a stop no further connection is accepted.
             let accepted = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return connections,
@@ -177,7 +177,7 @@ impl Server {
             match accepted {
                 Ok((stream, address)) => {
                     starved = false;
-                    // Later peers wait in the kernel's backlog meanwhile and cost no descriptor.
+                    // Further peers wait in the kernel's backlog, where they cost no descriptor.
                     let room = self.make_room(&mut connections, &peers);
                     if self.stop.run_until_cancelled(room).await.is_none() {
                         return connections;
@@ -191,7 +191,7 @@ impl Server {
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut starved, true) {
-                        tracing::warn!(%error, "cannot accept connections; trying again every second");
+                        tracing::warn!(%error, "cannot accept connections; retrying every second");
                     }
                     self.stop.run_until_cancelled(sleep(ACCEPT_PAUSE)).await;
                 }
@@ -199,10 +199,10 @@ impl Server {
         }
     }
 
-    /// Waits until another connection may be served, and evicts one if none ends by itself.
+    /// Waits until fewer connections than the limit are open; evicts one if none ends by itself.
     async fn make_room(&self, connections: &mut JoinSet<()>, peers: &Peers) {
         while connections.len() >= self.limits.connections.max(1) {
-            // Biased: where a connection has ended, none is evicted.
+            // Biased: if a connection has ended, none is evicted.
             tokio::select! {
                 biased;
                 _ended = connections.join_next() => {}
@@ -212,7 +212,7 @@ impl Server {
     }
 }
 
-/// Whether an accept failed because of the one connection it would have returned; the next may succeed at once.
+/// Returns whether an accept failed only for its own connection, so that the next accept may succeed at once.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

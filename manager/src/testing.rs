@@ -66,9 +66,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{KindStore, Store};
+use crate::cache::{Store, UntypedStore};
 use crate::client::Recorder;
-use crate::client::events::Heard;
+use crate::client::events::RecordedEvents;
 use crate::key::{Cause, Key, KindId, KindScope};
 use crate::reconcile::{Action, Context, Outcome, Reconciler, RunEnvironment, Writes};
 
@@ -84,7 +84,7 @@ pub struct TestContext {
     context: Context,
     run_environment: RunEnvironment,
     api: TestApi,
-    events: Heard,
+    events: RecordedEvents,
 }
 
 /// What one run came to and what it did.
@@ -118,10 +118,10 @@ impl Context {
     /// nothing.
     #[must_use]
     pub fn for_test() -> TestContext {
-        let (events, heard) = Recorder::heard(CONTROLLER);
+        let (recorder, events) = Recorder::in_memory(CONTROLLER);
         let api = TestApi::new();
-        let run_environment = RunEnvironment::new(api.client(), events, CancellationToken::new());
-        TestContext { context: run_environment.context(), run_environment, api, events: heard }
+        let run_environment = RunEnvironment::new(api.client(), recorder, CancellationToken::new());
+        TestContext { context: run_environment.context(), run_environment, api, events }
     }
 }
 
@@ -131,9 +131,9 @@ impl TestContext {
     #[must_use]
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
-        self.api.serve(store.kind_store());
-        let compare_with = |writes: &mut Writes| writes.compare_with(store.kind_store());
-        self.writing(store.kind_store().kind(), compare_with)
+        self.api.serve(store.untyped());
+        let compare_with = |writes: &mut Writes| writes.compare_with(store.untyped());
+        self.writing(store.untyped().kind(), compare_with)
     }
 
     /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed for the kind of
@@ -149,7 +149,7 @@ impl TestContext {
     {
         let kind = KindId::of::<K>();
         // The API server keeps the objects; the reconciler has no store of them.
-        self.api.serve(Store::<K>::from_values(&kind, []).kind_store());
+        self.api.serve(Store::<K>::from_values(&kind, []).untyped());
         self.writing(&kind, |_| {})
     }
 
@@ -294,7 +294,7 @@ impl<K> Store<K> {
             let given = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
             version = version.max(given.unwrap_or(0));
         }
-        match KindStore::filled(kind, &objects, version) {
+        match UntypedStore::filled(kind, &objects, version) {
             Ok(store) => Self::new(store),
             Err(why) => panic!("a store of {kind} cannot hold what no server would give: {why}"),
         }

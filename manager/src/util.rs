@@ -1,8 +1,8 @@
-//! Small tools that several rooms and crates share: a rate limit, a bounded map, filters for repeated log lines, a
-//! follower of files, and the calls of the operating system.
+//! Helpers that several rooms and crates share: a token bucket, a bounded map, filters for repeated log lines, a
+//! file follower, and calls of the operating system.
 //!
-//! Except for the last two, none of them starts a task, waits or reads a clock: the present moment is an argument, so a
-//! test passes in any moment it likes.
+//! Except for the last two, they spawn no task, do not wait and read no clock: the present time is an argument, which
+//! a test can choose.
 
 mod bounded;
 mod bucket;
@@ -21,7 +21,7 @@ pub use bucket::{Limit, TokenBucket};
 pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
 pub use repeats::{LogEvery, LogOnce};
 
-/// Resumes the panic of a task, if it ended by one.
+/// Resumes the panic of a task, if the task ended with one.
 pub(crate) fn resume_panic(ended: Result<(), JoinError>) {
     if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
         resume_unwind(panic);

@@ -84,7 +84,7 @@ impl Follower {
 
         let store = cache.store::<ConfigMap>(Scope::all());
         let books = Arc::new(Books { kept: Mutex::default(), count: watch::Sender::new(0) });
-        let subscription = store.kind_store().subscribe(Box::new(Handler(Arc::clone(&books))));
+        let subscription = store.untyped().subscribe(Box::new(Handler(Arc::clone(&books))));
         let mut running = JoinSet::new();
         let to_run = cache.clone();
         running.spawn(async move { to_run.run(CancellationToken::new()).await });
@@ -95,7 +95,7 @@ impl Follower {
     /// Returns all namespaces, as the same cache has them.
     pub async fn namespaces(&self) -> Store<Namespace> {
         let namespaces = self.cache.store::<Namespace>(Scope::all());
-        namespaces.kind_store().settled().await;
+        namespaces.untyped().settled().await;
         namespaces
     }
 

@@ -1,17 +1,19 @@
-//! Closed gates that wait for each other in a circle, so that none can ever open.
+//! Cycles of closed gates: each gate waits for the next one, so none of them can ever open.
 //!
-//! A gate waits for another WaitDeployment by a `resource` check on it, or by anything that asks a Service whose selector
-//! picks the Pods that the other one holds back.
+//! A gate waits for another WaitDeployment by a `resource` check on it, or by a `service` check or a probe
+//! of a Service whose selector picks Pods that the other WaitDeployment holds back.
 //!
-//! Who is closed says what it waits for and what it holds back ([`Cycles::closed`]), and is told the shortest circle it is
-//! in. Whose circle may have come, gone or changed with that is named to a callback, and asks in turn. All of it is in
-//! memory, so that a search reads no object.
+//! A reconcile that finds its gate closed calls [`Cycles::closed`] with the edges of the gate, and gets the
+//! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback
+//! gets that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no
+//! objects.
 //!
 //! # Invariants
-//! 1. Only gates that have said in this term that they are closed are in a circle.
-//! 2. When a gate opens, or waits for something else, all are named whose circle leads over it or may from now on.
-//! 3. A search looks at `MAX_VISITED` gates, and at `MAX_COMPARED` pairs that may be a gate and what it waits for. In
-//!    the same graph it finds the same circle.
+//! 1. A cycle contains only gates that were recorded as closed in this term of leadership.
+//! 2. When a gate opens or its edges change, the callback gets every other gate whose cycle leads through
+//!    it, before or after the change.
+//! 3. A search visits at most [`MAX_VISITED`] gates and compares at most [`MAX_COMPARED`] pairs of gates.
+//!    In the same graph it finds the same cycle.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -19,67 +21,69 @@ use std::fmt;
 use mainstay::key::{Key, NamespacedName};
 use parking_lot::Mutex;
 
-/// Most gates that one search looks at. A longer circle is not found: nobody draws one.
+/// Most gates that one search visits. A longer cycle is not found; no real setup comes near it.
 const MAX_VISITED: usize = 256;
-/// Most pairs of gates that one search compares, some milliseconds.
+/// Most pairs of gates that one search compares, which takes some milliseconds.
 const MAX_COMPARED: usize = 16_384;
 
 /// A closed gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// What it waits for that another WaitDeployment may bring.
+    /// The effects of other WaitDeployments that the gate waits for.
     pub awaits: Vec<Awaited>,
-    /// The labels of the Pods that it holds back; `None` while its Deployment has Pods, and only an update is held.
+    /// The labels of the Pods that the gate holds back; `None` if its Deployment has Pods already and only an
+    /// update is held back.
     pub holds: Option<BTreeMap<String, String>>,
 }
 
-/// What a closed gate waits for that another WaitDeployment may bring.
+/// An effect of another WaitDeployment that a closed gate waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// That one being ready, which none is whose gate is closed.
+    /// The WaitDeployment is ready. It never is while its gate is closed.
     Ready(NamespacedName),
-    /// Something else of that one: it may have come with the Pods, if there are any.
+    /// Another state of the WaitDeployment, which can come true as soon as it has Pods.
     Object(NamespacedName),
-    /// Pods of a namespace with these labels.
+    /// Pods in this namespace with these labels.
     Pods(String, BTreeMap<String, String>),
 }
 
-/// Finds circles among closed gates.
+/// Finds cycles of closed gates.
 pub struct Cycles {
     graph: Mutex<Graph>,
-    tell: Box<dyn Fn(NamespacedName) + Send + Sync>,
+    notify: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
+/// The closed gates of one term of leadership.
 #[derive(Debug, Default)]
 struct Graph {
-    /// All of it is of this term.
     term: u64,
     gates: HashMap<NamespacedName, Gate>,
-    /// Those who hold Pods back, by namespace and each label of these.
+    /// The gates that hold Pods back, by namespace, key and value of each label of these Pods.
     by_label: HashMap<(String, String, String), BTreeSet<NamespacedName>>,
-    /// The circles that were told, by who was told.
-    circles: HashMap<NamespacedName, Vec<NamespacedName>>,
+    /// The cycle that [`Cycles::closed`] returned last, by gate.
+    cycles: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
 
-/// What a search has come by, the nearest first.
+/// The gates that a search visited, nearest first.
 #[derive(Debug)]
-struct Reached {
-    /// The first is where it began.
+struct Search {
+    /// The first is the start of the search.
     gates: Vec<NamespacedName>,
-    /// Who waits for whom, by their places in `gates`, in the order in which that was found.
-    ways: Vec<(usize, usize)>,
+    /// Pairs of indices into `gates`: the first gate waits for the second. In the order of the search.
+    edges: Vec<(usize, usize)>,
 }
 
 // === impl Cycles ===
 
 impl Cycles {
-    /// `tell` is called, outside any lock, with whose circle may have come, gone or changed; it must not block.
-    pub fn new(tell: impl Fn(NamespacedName) + Send + Sync + 'static) -> Self {
-        Self { graph: Mutex::default(), tell: Box::new(tell) }
+    /// Makes an empty graph. `notify` is called, outside any lock, with each gate whose cycle may have come,
+    /// gone or changed; it must not block.
+    pub fn new(notify: impl Fn(NamespacedName) + Send + Sync + 'static) -> Self {
+        Self { graph: Mutex::default(), notify: Box::new(notify) }
     }
 
-    /// Notes that the gate of `request` is closed, and returns the shortest circle it is in, beginning with it. With
-    /// another term than before everything of the earlier one is forgotten.
+    /// Records that the gate of `request` is closed, and returns the shortest cycle through it, starting with
+    /// it. A term other than that of the last call forgets all gates first.
     pub fn closed(&self, request: &NamespacedName, gate: Gate, term: u64) -> Option<Vec<NamespacedName>> {
         let mut graph = self.graph.lock();
         if graph.term != term {
@@ -90,37 +94,37 @@ impl Cycles {
             graph.remove(request);
             graph.insert(request, gate);
         }
-        let reached = graph.search(request);
-        let circle = reached.circle();
+        let search = graph.search(request);
+        let cycle = search.cycle();
         let mut concerned = BTreeSet::new();
-        // Where nothing has changed here, whoever changed something has named all others.
+        // If this gate has not changed, the call for the changed gate has notified all others.
         if is_news {
-            concerned.extend(graph.led_over(request));
-            concerned.extend(reached.leading_back());
+            concerned.extend(graph.with_cycle_through(request));
+            concerned.extend(search.waiting_for_start());
         }
-        match &circle {
-            Some(circle) => graph.circles.insert(request.clone(), circle.clone()),
-            None => graph.circles.remove(request),
+        match &cycle {
+            Some(cycle) => graph.cycles.insert(request.clone(), cycle.clone()),
+            None => graph.cycles.remove(request),
         };
         drop(graph);
-        self.tell_others(request, concerned);
-        circle
+        self.notify_others(request, concerned);
+        cycle
     }
 
-    /// Notes that the gate of `request` is not closed any more.
+    /// Records that the gate of `request` is not closed any more.
     pub fn opened(&self, request: &NamespacedName) {
         let mut graph = self.graph.lock();
         if !graph.remove(request) {
             return;
         }
-        graph.circles.remove(request);
-        let concerned = graph.led_over(request);
+        graph.cycles.remove(request);
+        let concerned = graph.with_cycle_through(request);
         drop(graph);
-        self.tell_others(request, concerned);
+        self.notify_others(request, concerned);
     }
 
-    fn tell_others(&self, request: &NamespacedName, concerned: BTreeSet<NamespacedName>) {
-        concerned.into_iter().filter(|other| other != request).for_each(&self.tell);
+    fn notify_others(&self, request: &NamespacedName, concerned: BTreeSet<NamespacedName>) {
+        concerned.into_iter().filter(|other| other != request).for_each(&self.notify);
     }
 }
 
@@ -130,15 +134,15 @@ impl fmt::Debug for Cycles {
     }
 }
 
-/// Writes a circle for people who may see the first member's namespace: that member stands at both ends, and those of
-/// other namespaces have no names.
-pub fn text_of(circle: &[NamespacedName]) -> String {
-    let Some(first) = circle.first() else { return String::new() };
-    let name = |member: &NamespacedName| {
-        let is_near = member.namespace() == first.namespace();
-        if is_near { member.name().to_owned() } else { "(in another namespace)".to_owned() }
+/// Formats a cycle for readers with access to the namespace of its first gate, such as `web -> api -> web`.
+/// The names of gates in other namespaces are left out.
+pub fn text_of(cycle: &[NamespacedName]) -> String {
+    let Some(first) = cycle.first() else { return String::new() };
+    let name = |gate: &NamespacedName| {
+        let is_near = gate.namespace() == first.namespace();
+        if is_near { gate.name().to_owned() } else { "(in another namespace)".to_owned() }
     };
-    circle.iter().chain([first]).map(name).collect::<Vec<_>>().join(" -> ")
+    cycle.iter().chain([first]).map(name).collect::<Vec<_>>().join(" -> ")
 }
 
 // === impl Graph ===
@@ -151,7 +155,7 @@ impl Graph {
         self.gates.insert(request.clone(), gate);
     }
 
-    /// Returns whether it was there.
+    /// Returns whether the gate was in the graph.
     fn remove(&mut self, request: &NamespacedName) -> bool {
         let Some(gate) = self.gates.remove(request) else { return false };
         for label in labels(request, &gate) {
@@ -165,45 +169,45 @@ impl Graph {
         true
     }
 
-    /// Returns who was told a circle that leads over `request`.
-    fn led_over(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
-        let told = self.circles.iter().filter(|(_, circle)| circle.contains(request));
-        told.map(|(who, _)| who.clone()).collect()
+    /// Returns the gates whose last returned cycle leads through the gate of `request`.
+    fn with_cycle_through(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
+        let through = self.cycles.iter().filter(|(_, cycle)| cycle.contains(request));
+        through.map(|(gate, _)| gate.clone()).collect()
     }
 
-    /// Searches in breadth, so that the first way back is the shortest.
-    fn search<'a>(&'a self, from: &'a NamespacedName) -> Reached {
-        let (mut places, mut left) = (HashMap::from([(from, 0)]), MAX_COMPARED);
-        let mut reached = Reached { gates: vec![from.clone()], ways: Vec::new() };
-        let mut queue = VecDeque::from([from]);
-        let mut at = 0;
-        while let Some(one) = queue.pop_front() {
-            for other in self.next(one, &mut left) {
-                let is_new = !places.contains_key(other);
-                if is_new && places.len() >= MAX_VISITED {
+    /// Searches breadth first, so the first way back to the start is the shortest.
+    fn search<'a>(&'a self, start: &'a NamespacedName) -> Search {
+        let (mut indices, mut left) = (HashMap::from([(start, 0)]), MAX_COMPARED);
+        let mut search = Search { gates: vec![start.clone()], edges: Vec::new() };
+        let mut queue = VecDeque::from([start]);
+        let mut from = 0;
+        while let Some(gate) = queue.pop_front() {
+            for other in self.next(gate, &mut left) {
+                let is_new = !indices.contains_key(other);
+                if is_new && indices.len() >= MAX_VISITED {
                     continue;
                 }
-                let place = *places.entry(other).or_insert(reached.gates.len());
+                let to = *indices.entry(other).or_insert(search.gates.len());
                 if is_new {
-                    reached.gates.push(other.clone());
+                    search.gates.push(other.clone());
                     queue.push_back(other);
                 }
-                reached.ways.push((at, place));
+                search.edges.push((from, to));
             }
-            at += 1;
+            from += 1;
         }
-        reached
+        search
     }
 
-    /// Returns the closed gates that one waits for, in order for each thing that it waits for; compares no more than
-    /// `left`.
+    /// Returns the closed gates that the gate of `request` waits for, in the order of `awaits`, after at most
+    /// `left` comparisons.
     fn next<'a>(&'a self, request: &NamespacedName, left: &mut usize) -> Vec<&'a NamespacedName> {
         let mut found = Vec::new();
         for awaited in self.gates.get(request).into_iter().flat_map(|gate| &gate.awaits) {
             match awaited {
                 Awaited::Ready(other) | Awaited::Object(other) => {
-                    let brings = |gate: &Gate| gate.holds.is_some() || matches!(awaited, Awaited::Ready(_));
-                    let gate = self.gates.get_key_value(other).filter(|(_, gate)| brings(gate));
+                    let blocks = |gate: &Gate| gate.holds.is_some() || matches!(awaited, Awaited::Ready(_));
+                    let gate = self.gates.get_key_value(other).filter(|(_, gate)| blocks(gate));
                     found.extend(gate.map(|(other, _)| other).filter(|_| *left > 0));
                     *left = left.saturating_sub(1);
                 }
@@ -211,7 +215,8 @@ impl Graph {
                     let holding = |(key, value): (&String, &String)| {
                         self.by_label.get(&(namespace.clone(), key.clone(), value.clone()))
                     };
-                    // One label that nobody has is enough; without any, it is a Service whose Pods nobody here makes.
+                    // A label that no held Pod has settles it. So does an empty selector: the endpoints of
+                    // such a Service are not Pods of a WaitDeployment.
                     let holding: Option<Vec<_>> = wanted.iter().map(holding).collect();
                     let Some(rarest) = holding.into_iter().flatten().min_by_key(|holding| holding.len())
                     else {
@@ -231,36 +236,36 @@ impl Graph {
     }
 }
 
-/// By what one that holds Pods back is found.
+/// Returns the keys of a gate in [`Graph::by_label`].
 fn labels(request: &NamespacedName, gate: &Gate) -> impl Iterator<Item = (String, String, String)> {
     let namespace = request.namespace().unwrap_or_default();
     let held = gate.holds.iter().flatten();
     held.map(move |(key, value)| (namespace.to_owned(), key.clone(), value.clone()))
 }
 
-// === impl Reached ===
+// === impl Search ===
 
-impl Reached {
-    /// Returns the shortest way back to where the search began.
-    fn circle(&self) -> Option<Vec<NamespacedName>> {
-        let (mut at, _) = *self.ways.iter().find(|(_, to)| *to == 0)?;
-        let mut circle = Vec::new();
+impl Search {
+    /// Returns the shortest cycle through the start of the search.
+    fn cycle(&self) -> Option<Vec<NamespacedName>> {
+        let mut cycle = Vec::new();
+        let mut at = 0;
         loop {
-            circle.push(self.gates[at].clone());
+            // The first edge to a gate is the one by which the search found it.
+            at = self.edges.iter().find(|(_, to)| *to == at)?.0;
+            cycle.push(self.gates[at].clone());
             if at == 0 {
                 break;
             }
-            // The first way to one that was found is the one that it was found by.
-            at = self.ways.iter().find(|(_, to)| *to == at)?.0;
         }
-        circle.reverse();
-        Some(circle)
+        cycle.reverse();
+        Some(cycle)
     }
 
-    /// Returns everybody who waits for where the search began, at however many removes.
-    fn leading_back(&self) -> Vec<NamespacedName> {
+    /// Returns all visited gates that wait for the start, directly or through other gates.
+    fn waiting_for_start(&self) -> Vec<NamespacedName> {
         let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (from, to) in &self.ways {
+        for (from, to) in &self.edges {
             before.entry(*to).or_default().push(*from);
         }
         let (mut seen, mut queue) = (BTreeSet::new(), vec![0]);

@@ -1,4 +1,4 @@
-//! What is known of one dependency at this moment.
+//! The observation of one dependency at one moment.
 
 #[cfg(test)]
 mod tests;
@@ -8,43 +8,45 @@ use mainstay_api::ProbeCheck;
 use super::probe::{ProbeResult, Verdict, VerdictState};
 use crate::reasons;
 
-/// What is known of one dependency.
+/// The observed state of one dependency, with reason and message for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Whether it holds.
+    /// Whether the dependency is ready.
     pub state: State,
-    /// Why, in one CamelCase word.
+    /// One of the CamelCase words in [`reasons`].
     pub reason: &'static str,
-    /// Why, for people. Never anything that came from the other side.
+    /// A text for people. It never quotes an answer of the probed server.
     pub message: String,
 }
 
-/// Whether a dependency holds.
+/// Whether a dependency is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has looked yet.
+    /// Not observed yet.
     Unknown,
-    /// It holds.
+    /// The check succeeded.
     Ready,
-    /// It does not.
+    /// The check failed.
     NotReady,
-    /// It cannot be looked at for now, whether it holds or not: that is no news of it.
+    /// The check cannot be made at present, for example because the API server does not answer. Proves
+    /// neither readiness nor a loss.
     Blind,
-    /// The operator's policy forbids to look.
+    /// The operator's probe policy forbids the check.
     Denied,
-    /// It cannot be looked at as it is written, whatever happens elsewhere.
+    /// The check is invalid as written; only an edit of the spec helps.
     Invalid,
 }
 
 // === impl Observation ===
 
 impl Observation {
-    /// What is said before anybody has looked.
+    /// Returns the observation of a dependency that was not checked yet.
     pub fn unknown() -> Self {
         Self { state: State::Unknown, reason: reasons::UNKNOWN, message: "not tried yet".to_owned() }
     }
 
-    /// What is judged by more than the last result keeps the same words for as long as the judgement lasts.
+    /// Returns the observation for a verdict. While thresholds keep the state against the last result, reason
+    /// and message stay those of the state, so the status does not change.
     pub(super) fn probed(check: &ProbeCheck, verdict: Verdict) -> Self {
         let Some(result) = verdict.result else { return Self::unknown() };
         let state = match verdict.state {
@@ -60,7 +62,7 @@ impl Observation {
                 (good.reason(), good.message().to_owned())
             }
             State::NotReady if result.is_good() => {
-                let message = "it answers, not often enough in a row yet";
+                let message = "too few successful probes in a row yet";
                 (reasons::probe::TOO_FEW_SUCCESSES, message.to_owned())
             }
             _ => (result.reason(), result.message().to_owned()),

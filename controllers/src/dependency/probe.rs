@@ -1,25 +1,27 @@
 //! Probes prerequisites over the network, beside the reconciles.
 //!
-//! A reconcile only declares the targets of its object ([`Engine::watch`]) and reads the last verdicts
+//! A reconcile only registers the targets of its object ([`Engine::watch`]) and reads the last verdicts
 //! ([`Engine::verdicts`]); the [`Driver`] opens the sockets. When a verdict changes, a callback gets every
-//! object that waits for the target, and feeds the queue. So a black hole costs a socket and never a worker.
+//! object that waits for the target, and enqueues it. So a black hole costs a socket and never a worker.
 //!
-//! `targets` holds the state of all targets under one lock; `driver` runs a task per target; `turns` grants
-//! the permits to start a probe. The lock of `turns` may be taken under that of `targets`, not the other way
-//! round. No callback, log line or await happens under either. Time and randomness come from outside.
+//! `targets` holds the state of all targets under one lock; `driver` runs a task per target; `slots` grants
+//! the permits to start a probe. The lock of `slots` may be taken under that of `targets`, not the other
+//! way round. Neither is held during a callback, a log call or an await. Time and randomness come from
+//! outside.
 //!
 //! # Invariants
 //! 1. The period never grows: it is the shortest that a waiting object asks for, or that the policy allows,
 //!    less up to a tenth of jitter.
 //! 2. A verdict is published on its first appearance and on change only.
-//! 3. No address is dialled that the policy in force at the start of the probe had not checked, and exactly
-//!    the checked addresses are dialled: there is no second look-up.
+//! 3. A probe dials only addresses that the policy in force at its start has admitted. It resolves a name
+//!    once and dials exactly the addresses that were checked.
 //!
-//! Those of the tasks stand in `driver`, those of fairness in `turns`.
+//! The invariants of the tasks are listed in `driver`, those of fairness in `slots`.
 
-mod addresses;
+mod address_limits;
 mod attempt;
 mod authorities;
+mod cluster_info;
 mod describe;
 mod dial;
 mod driver;
@@ -33,11 +35,10 @@ mod ranges;
 mod reachability;
 mod resolve;
 mod services;
-mod surroundings;
+mod slots;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod want;
 
 use std::fmt;
@@ -53,18 +54,18 @@ use tokio::time::Instant;
 use crate::reasons;
 use crate::settings::ProbePolicy;
 use metrics::ProbeMetrics;
+use slots::Slots;
 use targets::Targets;
-use turns::Turns;
 
 pub use authorities::{Authorities, NoAuthorities, authorities};
+pub use cluster_info::{AddressOwner, ClusterInfo, NoCluster};
 pub use describe::{Description, MAX_NAMED, NextProbe, StartLimit};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use driver::Driver;
 #[cfg(any(test, fuzzing))]
 pub use kinds::fuzz;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
-pub use services::{Behind, Endpoint, NoServices, ServiceAnswer, Services};
-pub use surroundings::{NoSurroundings, Owner, Surroundings};
+pub use services::{Backends, Endpoint, NoServices, ServiceAnswer, Services};
 pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
@@ -73,38 +74,38 @@ pub const MAX_IN_FLIGHT: usize = 128;
 /// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// It accepted a connection, and the check needs no more.
+    /// The target accepted a connection, and the check needs no more.
     Connected,
-    /// It answered as the check expects.
+    /// The target answered as the check expects.
     Answered,
-    /// It did neither.
+    /// Any other outcome, also a probe that could not be sent.
     NotReady {
         /// One of [`reasons::probe`].
         reason: &'static str,
-        /// For people.
+        /// A text for people.
         message: String,
     },
-    /// The policy forbids the probe. Checked again every period, since the policy can change.
+    /// The policy denies the probe. It is checked again every period, since the policy can change.
     Denied {
         /// One of [`reasons::denial`].
         rule: &'static str,
-        /// Names the configuration key that would allow it, if there is one.
+        /// A text for people. Names the configuration key that would admit the probe, if there is one.
         message: String,
     },
 }
 
-/// The outside world, as far as the engine uses it.
+/// The connections of the engine to the outside, replaced in tests.
 #[derive(Clone)]
 pub struct Seams {
     /// Opens connections.
     pub dial: Arc<dyn Dial>,
-    /// Looks names up that are no Services.
+    /// Resolves names that are not Services.
     pub resolve: Arc<dyn Resolve>,
     /// Finds Services.
     pub services: Arc<dyn Services>,
-    /// Finds out about the rest of the cluster.
-    pub surroundings: Arc<dyn Surroundings>,
-    /// Gives numbers in [0, 1) for the jitter.
+    /// Reads other facts about the cluster.
+    pub cluster: Arc<dyn ClusterInfo>,
+    /// Returns random numbers in [0, 1), for the jitter.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
@@ -112,40 +113,40 @@ pub struct Seams {
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
-    /// Whether this replica leads; `None`: there is no other.
+    /// Whether this replica leads; `None` without leader election.
     leading: Option<watch::Receiver<bool>>,
 }
 
 struct Shared {
     targets: Mutex<Targets>,
-    turns: Arc<Turns>,
+    slots: Arc<Slots>,
     seams: Seams,
     metrics: ProbeMetrics,
     /// Wakes the driver after targets were added.
     added: Notify,
-    /// Called for each object of which a verdict has changed.
+    /// Called for each object whose verdict has changed.
     changed: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 // === impl ProbeResult ===
 
 impl ProbeResult {
-    /// Returns the result of a success of this check.
+    /// Returns the successful result of a check.
     pub fn good(check: &ProbeCheck) -> Self {
         if matches!(check, ProbeCheck::Tcp(_)) { Self::Connected } else { Self::Answered }
     }
 
-    /// Returns whether it is a success.
+    /// Returns whether the result is a success.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Connected | Self::Answered)
     }
 
-    /// Returns whether it withholds the kind of failure.
+    /// Returns whether the result hides the kind of failure, as for raw addresses.
     fn is_coarse(&self) -> bool {
         matches!(self, Self::NotReady { reason: reasons::probe::NOT_READY, .. })
     }
 
-    /// Returns one CamelCase word.
+    /// Returns one of the CamelCase words in [`reasons`].
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Connected => reasons::probe::CONNECTED,
@@ -155,11 +156,11 @@ impl ProbeResult {
         }
     }
 
-    /// Returns a few words for people.
+    /// Returns a text for people.
     pub fn message(&self) -> &str {
         match self {
             Self::Connected => "connected",
-            Self::Answered => "it answers as it should",
+            Self::Answered => "it answers as expected",
             Self::NotReady { message, .. } | Self::Denied { message, .. } => message,
         }
     }
@@ -168,7 +169,7 @@ impl ProbeResult {
 // === impl Engine ===
 
 impl Engine {
-    /// Makes an engine and its driver. `changed` is called outside any lock, for each request of which a
+    /// Makes an engine and its driver. `changed` is called, outside any lock, with each object whose
     /// verdict is new or has changed; it must not block.
     pub fn new(
         policy: ProbePolicy,
@@ -188,7 +189,7 @@ impl Engine {
     ) -> (Self, Driver) {
         let metrics = ProbeMetrics::register(registry);
         let shared = Arc::new(Shared {
-            turns: Arc::new(Turns::new(slots, &policy, metrics.in_flight.clone())),
+            slots: Arc::new(Slots::new(slots, &policy, metrics.in_flight.clone())),
             targets: Mutex::new(Targets::new(Arc::new(policy), metrics.clone())),
             seams,
             metrics,
@@ -199,22 +200,22 @@ impl Engine {
         (Self { shared, leading: None }, driver)
     }
 
-    /// Ignores targets that are declared while this replica does not lead: a reconcile may end after its
-    /// term, and its object would wait until the end of the next one. Stop the driver only once `leading` is
-    /// false.
+    /// Ignores targets that are registered while this replica does not lead. A reconcile may outlast its
+    /// term, and its targets would stay registered until the end of the next one. Stop the driver only once
+    /// `leading` is false.
     #[must_use]
     pub fn while_leading(self, leading: watch::Receiver<bool>) -> Self {
         Self { leading: Some(leading), ..self }
     }
 
-    /// Probes these targets, and no others, for `request` until it is [forgotten](Self::forget): each now if
-    /// it is new, or after its delay, then every period. An empty list forgets.
+    /// Probes these targets, and no others, for `request` until it is [forgotten](Self::forget): each now
+    /// if it is new, or after its delay, then every period. An empty list forgets.
     ///
-    /// Repeating a call changes nothing. Results of a target stay known while its times or thresholds change;
-    /// a target that other objects wait for already is judged at once by its known results.
+    /// Repeating a call changes nothing. A target keeps its results while times or thresholds change. If
+    /// other objects wait for a target already, its known results give a verdict at once.
     pub fn watch(&self, request: &NamespacedName, wants: Vec<Want>) {
         let mut targets = self.shared.targets.lock();
-        // Under the lock: targets declared before the end of a term are cleared by it.
+        // Checked under the lock: the end of a term clears the targets that were registered before it.
         if self.leading.as_ref().is_some_and(|leading| !*leading.borrow()) {
             return;
         }
@@ -231,8 +232,8 @@ impl Engine {
         self.watch(request, Vec::new());
     }
 
-    /// Returns the verdict on each target that `request` waits for, in the order in which it named them;
-    /// empty if it waits for none.
+    /// Returns the verdict on each target that `request` waits for, in the order of its wants; empty if it
+    /// waits for none.
     pub fn verdicts(&self, request: &NamespacedName) -> Vec<Verdict> {
         self.shared.targets.lock().verdicts(request)
     }
@@ -240,7 +241,7 @@ impl Engine {
     /// Returns the known results of each target that `request` waits for, its next probe and the other
     /// objects that wait for it, in the order of [`verdicts`](Self::verdicts).
     pub fn describe(&self, request: &NamespacedName) -> Vec<Description> {
-        self.shared.targets.lock().describe(request, &self.shared.turns, Instant::now())
+        self.shared.targets.lock().describe(request, &self.shared.slots, Instant::now())
     }
 
     /// Returns whether an object waits for a connection to this Service.
@@ -248,30 +249,29 @@ impl Engine {
         self.shared.targets.lock().connects_to(service)
     }
 
-    /// Probes all targets now that connect to this Service and are not ready: its endpoints have changed.
+    /// Makes probes of the targets that connect to this Service and are not ready due now, because its
+    /// endpoints have changed.
     ///
-    /// A Service whose endpoints change all the time raises the rate by little: a few such probes can follow
-    /// each other, in the long run there are at most as many as there are others. All limits hold for them
-    /// too.
+    /// A Service whose endpoints change all the time at most doubles the rate of its probes, apart from a
+    /// burst of three. All limits apply to these probes too.
     pub fn probe_now(&self, namespace: &str, service: &str) {
         let service = NamespacedName::namespaced(namespace, service);
-        self.shared.targets.lock().hurry(&service, Instant::now());
+        self.shared.targets.lock().probe_early(&service, Instant::now());
     }
 
-    /// Returns whether targets lost lately have a common cause on our side, such as the network of the
-    /// manager: then a loss proves nothing about its target. Stays true for half a minute after, in which
-    /// every target is probed again.
+    /// Returns whether recent losses have a common cause on the manager's side, such as its network: then a
+    /// loss proves nothing about its target. Stays true for half a minute longer, so that every target is
+    /// probed again.
     ///
-    /// Looks through all targets; call it before a loss is acted on.
+    /// Reads all targets; meant to be called before acting on a loss.
     pub fn suspects_outage(&self) -> bool {
         self.shared.targets.lock().suspects_outage(Instant::now())
     }
 
-    /// Puts another policy in force. Probes in flight end under the old one; targets it had denied are probed
-    /// now.
+    /// Applies another policy. Probes in flight end under the old one; targets that it denied are probed now.
     pub fn reconfigure(&self, policy: ProbePolicy) {
         let now = Instant::now();
-        self.shared.turns.reconfigure(&policy, now);
+        self.shared.slots.reconfigure(&policy, now);
         let changed = self.shared.targets.lock().reconfigure(Arc::new(policy), now);
         self.shared.publish(changed);
     }
@@ -280,7 +280,7 @@ impl Engine {
 // === impl Shared ===
 
 impl Shared {
-    /// Calls back for objects with a changed verdict; not under a lock.
+    /// Calls back for objects with a changed verdict. Must not be called under a lock.
     fn publish(&self, requests: Vec<NamespacedName>) {
         for request in requests {
             (self.changed)(request);

@@ -1,4 +1,4 @@
-//! Services as the cache knows them: where a probe would get to, and how many endpoints are ready.
+//! Services in the cache: the addresses that a probe would connect to, and the number of ready endpoints.
 
 mod facts;
 mod ready;
@@ -15,35 +15,35 @@ use mainstay::key::NamespacedName;
 use serde::Deserialize;
 use tracing::warn;
 
-use crate::dependency::probe::{Behind, ServiceAnswer, Services};
-use facts::{Facts, ServiceFacts, SliceFacts, mark};
+use crate::dependency::probe::{Backends, ServiceAnswer, Services};
+use facts::{Facts, ServiceFacts, SliceFacts, fingerprint};
 
 pub use ready::Endpoints;
 
-/// Which Service a slice belongs to.
+/// The label of an EndpointSlice with the name of its Service.
 pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
-/// The index of slices by the name of their Service.
+/// The index of EndpointSlices by the name of their Service.
 const BY_SERVICE: &str = "by-service";
-/// The index of Services by the addresses that connections to them are made to.
+/// The index of Services by the addresses at which they accept connections.
 const BY_ADDRESS: &str = "by-address";
-/// Where those stand in it whose addresses cannot be read.
-const VEILED: &str = "veiled";
-/// Places for the addresses that Services list beside those of the cluster: their number has no bound.
-const PLACES: u32 = 1024;
-/// Most Services that may list one address and port if none has it as a cluster address. Nodes pass connections on to one
-/// of them, so more have no use, and each makes every probe of the address more expensive.
+/// The key in this index of Services that cannot be decoded.
+const UNDECODABLE: &str = "undecodable";
+/// Most keys in this index for external and load-balancer addresses. A Service may list any number of them.
+const OTHER_KEYS: u32 = 1024;
+/// Most Services that may list one address and port. Nodes forward a connection to one of them only, so more
+/// have no use, and each makes every probe of the address more expensive.
 const MAX_SHARERS: usize = 16;
 
-/// Finds Services and their endpoints in two stores; reads only the few fields it names.
+/// Reads Services and EndpointSlices from their stores; decodes only the few fields of the view types below.
 #[derive(Debug)]
 pub struct CachedServices {
     services: Store<ServiceView>,
     slices: Store<SliceView>,
     service_facts: Facts<ServiceFacts>,
     slice_facts: Facts<SliceFacts>,
-    /// Remove the facts of deleted objects.
-    _forgets: [Subscription; 2],
+    /// Remove the facts of deleted objects, until dropped.
+    _removals: [Subscription; 2],
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,7 +69,7 @@ struct LoadBalancerView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct IngressView {
-    /// Empty where the load balancer has a name only, which DNS knows.
+    /// Empty if the load balancer has only a hostname.
     ip: String,
 }
 
@@ -86,14 +86,14 @@ struct ServiceSpecView {
     external_ips: Vec<String>,
     external_name: String,
     ports: Vec<PortView>,
-    /// Absent where somebody else writes the slices.
+    /// Absent if the control plane does not write the EndpointSlices of the Service.
     selector: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PortView {
-    /// Empty where there is one port alone.
+    /// May be empty if the Service has one port.
     name: String,
     port: u16,
     /// Empty means TCP.
@@ -110,9 +110,9 @@ struct SliceView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlicePortView {
-    /// That of the port of the Service.
+    /// The name of the port of the Service.
     name: Option<String>,
-    /// That of the endpoints.
+    /// The port number at the endpoints.
     port: Option<u16>,
 }
 
@@ -121,7 +121,7 @@ struct SlicePortView {
 struct EndpointView {
     addresses: Vec<String>,
     conditions: EndpointConditions,
-    /// Mostly a Pod.
+    /// The object behind the endpoint, mostly a Pod.
     target_ref: Option<TargetView>,
 }
 
@@ -135,34 +135,35 @@ struct TargetView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct EndpointConditions {
-    /// Absent means ready, by the API's own rule.
+    /// Absent means ready, by the definition of the API.
     ready: Option<bool>,
 }
 
 // === impl CachedServices ===
 
 impl CachedServices {
-    /// Reads from these stores.
+    /// Reads from these stores, and adds its indexes to them.
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
-        let services = Store::<ServiceView>::new(services.kind_store().clone());
+        let services = Store::<ServiceView>::new(services.untyped().clone());
         let (service_facts, slice_facts) = (Facts::<ServiceFacts>::default(), Facts::<SliceFacts>::default());
         let of_service = service_facts.clone();
-        // Neither can fail: the handles are new, and have no other index. Without them `behind` fails, and nothing is let
-        // through.
-        drop(services.index_view(BY_ADDRESS, move |view| Ok(places(of_service.of(view)))));
-        // Not by the label: of a slice whose metadata is too large to be kept the store shows none.
+        // Neither call can fail, since both handles are new and have no other index. Without an index
+        // `backends` would fail, and the policy would deny every probe.
+        drop(services.index_view(BY_ADDRESS, move |view| Ok(index_keys(of_service.of(view)))));
+        // A label selector would miss a slice whose metadata is too large to be kept; an index function
+        // sees it.
         let slices = slices.view::<SliceView>();
         drop(slices.index_view(BY_SERVICE, |view| {
             Ok(view.meta().labels.get(SERVICE_NAME_LABEL).map(str::to_owned).into_iter().collect())
         }));
-        let forgets = [
-            services.kind_store().subscribe(Box::new(service_facts.clone())),
-            slices.kind_store().subscribe(Box::new(slice_facts.clone())),
+        let removals = [
+            services.untyped().subscribe(Box::new(service_facts.clone())),
+            slices.untyped().subscribe(Box::new(slice_facts.clone())),
         ];
-        Self { services, slices, service_facts, slice_facts, _forgets: forgets }
+        Self { services, slices, service_facts, slice_facts, _removals: removals }
     }
 
-    /// Returns the labels of the Pods behind a Service; empty if they cannot be told.
+    /// Returns the selector of a Service; empty if the Service has none or cannot be read.
     pub fn selector(&self, service: &NamespacedName) -> BTreeMap<String, String> {
         let service = self.services.get(service).ok().flatten();
         service.and_then(|service| service.spec.selector.clone()).unwrap_or_default()
@@ -170,7 +171,7 @@ impl CachedServices {
 
     fn slices_of(&self, namespace: &str, name: &str) -> Result<Vec<Arc<SliceFacts>>, String> {
         let slices = self.slices.list(&Select::index(BY_SERVICE, name).within(namespace)).map_err(cause)?;
-        // A slice that cannot be read, or is too large to be, hides where connections go: the whole answer is unknown.
+        // An unreadable slice makes the whole answer unknown, since a connection may go to its endpoints.
         let facts = slices.iter().map(|slice| self.slice_facts.of(slice.view()));
         facts.collect::<Result<_, _>>().map_err(cause)
     }
@@ -189,21 +190,26 @@ impl CachedServices {
             return Ok(ServiceAnswer::NotFound);
         };
         let facts = self.service_facts.of(service.view()).map_err(cause)?;
-        match facts.judge(port) {
+        match facts.answer(port) {
             Some(answer) => Ok(answer),
             None => self.headless(namespace, name),
         }
     }
 
-    /// Returns the endpoints behind an address: a cluster address, which one Service at most has, or one that any number of
-    /// Services list.
-    fn behind_as(&self, ip: IpAddr, port: u16, is_cluster_address: bool) -> Result<Option<Behind>, String> {
-        let place = if is_cluster_address { place_of_cluster_address(ip) } else { place_of_other(mark(ip)) };
-        let mut found: Option<Behind> = None;
+    /// Returns the endpoints of the Services with an address: as a cluster address, which at most one
+    /// Service has, or as an external or load-balancer address, which any number of Services may list.
+    fn backends_as(
+        &self,
+        ip: IpAddr,
+        port: u16,
+        is_cluster_address: bool,
+    ) -> Result<Option<Backends>, String> {
+        let key = if is_cluster_address { cluster_address_key(ip) } else { other_key(fingerprint(ip)) };
+        let mut found: Option<Backends> = None;
         let mut sharers = 0;
-        for service in self.services.list(&Select::index(BY_ADDRESS, place)).map_err(cause)? {
+        for service in self.services.list(&Select::index(BY_ADDRESS, key)).map_err(cause)? {
             let facts = self.service_facts.of(service.view()).map_err(cause)?;
-            if !is_cluster_address && !facts.lists(mark(ip)) {
+            if !is_cluster_address && !facts.lists(fingerprint(ip)) {
                 continue;
             }
             let Some(port) = facts.tcp_port(port) else { continue };
@@ -215,7 +221,7 @@ impl CachedServices {
             let found = found.get_or_insert_default();
             found.cluster_address_of = is_cluster_address.then(|| namespace.to_owned());
             for slice in self.slices_of(namespace, service.meta().name())? {
-                found.endpoints.extend(slice.behind(port));
+                found.endpoints.extend(slice.backends(port));
             }
         }
         Ok(found)
@@ -227,32 +233,33 @@ impl Services for CachedServices {
         self.look_up(namespace, name, port).unwrap_or_else(ServiceAnswer::Unknown)
     }
 
-    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String> {
-        let veiled = self.services.list(&Select::index(BY_ADDRESS, VEILED)).map_err(cause)?;
-        if !veiled.is_empty() {
-            // Which one is nobody's business but its owner's: the log has the name.
-            return Err("one of the Services cannot be decoded, and may have any address".to_owned());
+    fn backends(&self, address: SocketAddr) -> Result<Option<Backends>, String> {
+        let undecodable = self.services.list(&Select::index(BY_ADDRESS, UNDECODABLE)).map_err(cause)?;
+        if !undecodable.is_empty() {
+            // The author of another Service may read this text, so only the log names the Service.
+            return Err("a Service cannot be decoded, and may have any address".to_owned());
         }
         let (ip, port) = (address.ip().to_canonical(), address.port());
-        // Nodes pass a connection to a cluster address on to the Service that has it, even if other Services list it.
-        let own = self.behind_as(ip, port, true)?;
-        if own.is_some() { Ok(own) } else { self.behind_as(ip, port, false) }
+        // A node forwards a connection to a cluster address to its own Service, even if other Services list
+        // the address.
+        let own = self.backends_as(ip, port, true)?;
+        if own.is_some() { Ok(own) } else { self.backends_as(ip, port, false) }
     }
 }
 
-/// Returns where a Service stands in the index by address.
-fn places(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
+/// Returns the keys of a Service in the index by address.
+fn index_keys(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
     match facts {
         Ok(facts) => {
-            let own = facts.cluster_addresses().map(|ip| place_of_cluster_address(ip.to_canonical()));
-            let mut places: Vec<_> = own.chain(facts.marks().map(place_of_other)).collect();
-            places.sort_unstable();
-            places.dedup();
-            places
+            let own = facts.cluster_addresses().map(|ip| cluster_address_key(ip.to_canonical()));
+            let mut keys: Vec<_> = own.chain(facts.fingerprints().map(other_key)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys
         }
         Err(error) => {
-            warn!(%error, "while this Service is there, no probe connects: it may stand for any address");
-            vec![VEILED.to_owned()]
+            warn!(%error, "a Service cannot be decoded and may have any address; all probes are denied until it is repaired");
+            vec![UNDECODABLE.to_owned()]
         }
     }
 }
@@ -261,16 +268,16 @@ fn cause(error: impl Display) -> String {
     error.to_string()
 }
 
-fn place_of_cluster_address(ip: IpAddr) -> String {
+fn cluster_address_key(ip: IpAddr) -> String {
     format!("cluster {ip}")
 }
 
-/// Many addresses have one place, so that no Service has more than [`PLACES`] however many it lists.
-fn place_of_other(mark: u32) -> String {
-    format!("other {}", mark % PLACES)
+/// Several addresses share a key, so a Service has at most [`OTHER_KEYS`] keys for any number of addresses.
+fn other_key(fingerprint: u32) -> String {
+    format!("other {}", fingerprint % OTHER_KEYS)
 }
 
-/// Returns the Service whose endpoints a slice lists.
+/// Returns the Service that an EndpointSlice belongs to.
 pub fn service_of_slice(slice: &Meta) -> Option<NamespacedName> {
     let service = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(NamespacedName::new(slice.namespace(), service))
@@ -279,7 +286,7 @@ pub fn service_of_slice(slice: &Meta) -> Option<NamespacedName> {
 // === impl views ===
 
 impl SlicePortView {
-    /// A port of a Service and that of a slice belong together by name.
+    /// Returns whether this is the port of the Service with that name.
     fn is_named(&self, name: &str) -> bool {
         self.name.as_deref().unwrap_or_default() == name
     }

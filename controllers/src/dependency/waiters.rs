@@ -1,64 +1,65 @@
-//! Who waits for what, both ways round.
+//! Which WaitDeployments wait for which subjects, indexed both ways.
 //!
 //! # Invariants
-//! 1. `by_thing` and `by_request` hold the same pairs; neither holds an empty list.
+//! 1. `by_subject` and `by_request` contain the same pairs; neither contains an empty collection.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use mainstay::key::NamespacedName;
 
-/// Who waits for things that are known by a `T`.
+/// The WaitDeployments that wait for subjects, such as the name of a Service. A subject is identified by a
+/// `T`.
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
-    by_thing: HashMap<T, HashSet<NamespacedName>>,
-    /// As given: in order, and a thing that is waited for twice stands there twice.
+    by_subject: HashMap<T, HashSet<NamespacedName>>,
+    /// The lists as given to [`set`](Self::set), with order and duplicates.
     by_request: HashMap<NamespacedName, Vec<T>>,
 }
 
 // === impl Waiters ===
 
 impl<T: Clone + Eq + Hash> Waiters<T> {
-    /// Notes that `request` waits for these things and for no others. Returns whether that is news.
-    pub(crate) fn set(&mut self, request: &NamespacedName, things: Vec<T>) -> bool {
-        if self.by_request.get(request).map_or(things.is_empty(), |known| *known == things) {
+    /// Records that `request` waits for these subjects and no others. Returns whether the list has changed.
+    pub(crate) fn set(&mut self, request: &NamespacedName, subjects: Vec<T>) -> bool {
+        if self.by_request.get(request).map_or(subjects.is_empty(), |known| *known == subjects) {
             return false;
         }
         self.forget(request);
-        for thing in &things {
-            self.by_thing.entry(thing.clone()).or_default().insert(request.clone());
+        for subject in &subjects {
+            self.by_subject.entry(subject.clone()).or_default().insert(request.clone());
         }
-        if !things.is_empty() {
-            self.by_request.insert(request.clone(), things);
+        if !subjects.is_empty() {
+            self.by_request.insert(request.clone(), subjects);
         }
         true
     }
 
-    /// Notes that `request` waits for nothing any more. Returns whether that is news.
+    /// Removes `request`. Returns whether it waited for a subject.
     pub(crate) fn forget(&mut self, request: &NamespacedName) -> bool {
-        let Some(things) = self.by_request.remove(request) else { return false };
-        for thing in things {
-            if let Some(waiting) = self.by_thing.get_mut(&thing) {
+        let Some(subjects) = self.by_request.remove(request) else { return false };
+        for subject in subjects {
+            if let Some(waiting) = self.by_subject.get_mut(&subject) {
                 waiting.remove(request);
                 if waiting.is_empty() {
-                    self.by_thing.remove(&thing);
+                    self.by_subject.remove(&subject);
                 }
             }
         }
         true
     }
 
-    /// Returns whether anybody waits for a thing.
-    pub(crate) fn has(&self, thing: &T) -> bool {
-        self.by_thing.contains_key(thing)
+    /// Returns whether a WaitDeployment waits for a subject.
+    pub(crate) fn has(&self, subject: &T) -> bool {
+        self.by_subject.contains_key(subject)
     }
 
-    /// Returns who waits for a thing, in no particular order.
-    pub(crate) fn of(&self, thing: &T) -> Vec<NamespacedName> {
-        self.by_thing.get(thing).into_iter().flatten().cloned().collect()
+    /// Returns the WaitDeployments that wait for a subject, in no particular order.
+    pub(crate) fn of(&self, subject: &T) -> Vec<NamespacedName> {
+        self.by_subject.get(subject).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns everybody who waits, in no particular order.
+    /// Returns all WaitDeployments that wait for a subject, in no particular order.
     pub(crate) fn all(&self) -> Vec<NamespacedName> {
         self.by_request.keys().cloned().collect()
     }
@@ -66,7 +67,7 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
 
 impl<T> Default for Waiters<T> {
     fn default() -> Self {
-        Self { by_thing: HashMap::new(), by_request: HashMap::new() }
+        Self { by_subject: HashMap::new(), by_request: HashMap::new() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is passed on, what is held back, and whose a Deployment is.
+//! The desired Deployment, the parts that are held back, and ownership.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn live(desired: &Value) -> LiveDeployment {
 }
 
 #[test]
-fn the_spec_is_passed_on_verbatim_and_owned() {
+fn the_spec_is_copied_unchanged_and_the_deployment_is_owned() {
     let desired = desired(&object(&json!({})), &[]);
     assert_eq!(
         desired,
@@ -37,7 +37,8 @@ fn the_spec_is_passed_on_verbatim_and_owned() {
                     "apps.mainstay.dev/template": "5db908cae62f76e0",
                 },
                 "ownerReferences": [{
-                    "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "u1",
+                    "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment",
+                    "name": "web", "uid": "u1",
                     "controller": true, "blockOwnerDeletion": true,
                 }],
             },
@@ -48,11 +49,12 @@ fn the_spec_is_passed_on_verbatim_and_owned() {
 }
 
 #[test]
-fn tracking_marks_stay_behind() {
+fn tracking_keys_are_not_copied() {
     let marks = json!({
         "team": "a", "example.com/owner": "b", "app.kubernetes.io/name": "web",
         "app.kubernetes.io/instance": "x", "argocd.argoproj.io/tracking-id": "x", "helm.sh/chart": "x",
-        "kustomize.toolkit.fluxcd.io/name": "x", "meta.helm.sh/release-name": "x", "mainstay.dev/paused": "false",
+        "kustomize.toolkit.fluxcd.io/name": "x", "meta.helm.sh/release-name": "x",
+        "mainstay.dev/paused": "false",
         "kubectl.kubernetes.io/last-applied-configuration": "{}", "deployment.kubernetes.io/revision": "3",
     });
     let meta = json!({"name": "web", "uid": "u1", "labels": marks, "annotations": marks});
@@ -66,7 +68,7 @@ fn tracking_marks_stay_behind() {
 }
 
 #[test]
-fn keys_and_domains_that_are_named_stay_behind_and_our_own_marks_do_not() {
+fn configured_keys_and_domains_are_not_copied_and_annotations_of_the_gate_are_kept() {
     let marks = json!({
         "team": "a", "example.com/team": "b", "example.com/owner": "c", "sub.example.com/owner": "d",
         "example.org/team": "e", "teams": "f",
@@ -80,7 +82,7 @@ fn keys_and_domains_that_are_named_stay_behind_and_our_own_marks_do_not() {
 }
 
 #[test]
-fn what_is_held_back_keeps_its_marks_and_all_else_goes_on() {
+fn held_parts_keep_their_annotations_and_all_other_fields_are_updated() {
     let running = live(&desired(&object(&json!({})), &[]));
     let edited = json!({"replicas": 2, "selector": {}, "template": {"spec": {"x": []}}});
     let meta = json!({"name": "web", "uid": "u1", "generation": 5, "labels": {"team": "b"}});
@@ -101,25 +103,25 @@ fn what_is_held_back_keeps_its_marks_and_all_else_goes_on() {
     let (generation, template) = marks(&empty);
     assert_eq!((generation, &template), (json!("4"), &marks(&asked).1), "the new template is written");
     let (generation, _) = marks(&with_replicas_held(&asked, None));
-    assert_eq!(generation, Value::Null, "one that is made without replicas was never let through");
-    assert_eq!(marks(&with_no_replicas(&asked)), marks(&asked), "what is taken away was let through");
+    assert_eq!(generation, Value::Null, "a Deployment created with held replicas has no generation");
+    assert_eq!(marks(&with_no_replicas(&asked)), marks(&asked), "a scale-down keeps the desired annotations");
 }
 
 #[test]
-fn only_changes_of_ours_change_the_fingerprint() {
+fn only_changes_of_written_fields_change_the_fingerprint() {
     let desired = desired(&object(&json!({})), &[]);
     let before = Fingerprint::of(&desired, Some(&live(&desired)));
-    let check = |change: fn(&mut LiveDeployment), same: bool, what: &str| {
+    let check = |change: fn(&mut LiveDeployment), same: bool, case: &str| {
         let mut live = live(&desired);
         change(&mut live);
-        assert_eq!(Fingerprint::of(&desired, Some(&live)) == before, same, "{what}");
+        assert_eq!(Fingerprint::of(&desired, Some(&live)) == before, same, "{case}");
     };
     check(|live| drop(live.status.insert("replicas".into(), json!(3))), true, "status");
     check(|live| drop(live.metadata.labels.insert("theirs".into(), "x".into())), true, "a foreign label");
     check(|live| live.metadata.generation += 1, false, "an edited spec");
     check(|live| live.metadata.uid = "d2".into(), false, "a new Deployment");
-    check(|live| live.metadata.annotations.clear(), false, "our annotation removed");
-    check(|live| live.metadata.owner_references.clear(), false, "our owner reference removed");
+    check(|live| live.metadata.annotations.clear(), false, "a written annotation removed");
+    check(|live| live.metadata.owner_references.clear(), false, "the owner reference removed");
     let edited =
         super::desired(&object(&json!({"spec": {"replicas": 2, "selector": {}, "template": {}}})), &[]);
     assert_ne!(Fingerprint::of(&edited, Some(&live(&desired))), before, "an edited WaitDeployment");
@@ -130,5 +132,8 @@ fn control_is_by_uid() {
     let live = live(&desired(&object(&json!({})), &[]));
     assert!(live.is_controlled_by(&object(&json!({}))));
     assert!(!live.is_controlled_by(&object(&json!({"metadata": {"name": "web", "uid": "u2"}}))));
-    assert!(!live.is_controlled_by(&object(&json!({"metadata": {"name": "web"}}))), "no uid owns nothing");
+    assert!(
+        !live.is_controlled_by(&object(&json!({"metadata": {"name": "web"}}))),
+        "an object without a uid controls no Deployment"
+    );
 }

@@ -1,4 +1,4 @@
-//! The sample: a WaitDeployment and its prerequisite, a port of this machine that nobody listens on at first.
+//! The sample: a WaitDeployment and its prerequisite, a port of this machine that is closed at first.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,25 +9,26 @@ use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio::time::sleep;
 
-use super::story::Story;
+use super::steps::Steps;
 
 pub(super) const NAMESPACE: &str = "default";
 pub(super) const NAME: &str = "hello";
 
-/// How long the prerequisite takes to come up: long enough to watch the gate being closed.
+/// Time until the prerequisite comes up: long enough to see the closed gate.
 const SLOW_START: Duration = Duration::from_secs(8);
 
-/// A prerequisite that is not up yet.
+/// The prerequisite of the sample.
 pub(super) struct Sample {
     address: SocketAddr,
-    /// Bound, so that nobody else gets the port, and not listening, so that connections are refused.
+    /// Bound, so that no other process gets the port, and not listening yet, so that connections are refused.
+    /// `None` once it listens.
     socket: Option<TcpSocket>,
 }
 
 // === impl Sample ===
 
 impl Sample {
-    /// Takes a free port of loopback.
+    /// Binds a free port of loopback.
     pub(super) fn reserve() -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
@@ -38,7 +39,7 @@ impl Sample {
         self.address
     }
 
-    /// The WaitDeployment, as a user would write it.
+    /// Returns the WaitDeployment as a user would write it.
     pub(super) fn manifest(&self) -> Value {
         json!({
             "apiVersion": "apps.mainstay.dev/v1alpha1",
@@ -56,14 +57,14 @@ impl Sample {
         })
     }
 
-    /// Starts to listen after a while and goes on for as long as it is polled.
-    pub(super) async fn come_up(&mut self, story: &Story) -> io::Result<Infallible> {
+    /// Listens on the port after a delay, and accepts connections for as long as the future is polled.
+    pub(super) async fn listen_later(&mut self, steps: &Steps) -> io::Result<Infallible> {
         sleep(SLOW_START).await;
         let Some(socket) = self.socket.take() else { return std::future::pending().await };
         let listener = socket.listen(16)?;
-        story.say(&format!("the prerequisite now listens on {}", self.address));
+        steps.print(&format!("the prerequisite now listens on {}", self.address));
         loop {
-            // Whoever connects has seen what it wanted to know.
+            // A connection is all that a probe needs.
             drop(listener.accept().await?);
         }
     }

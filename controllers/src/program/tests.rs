@@ -1,16 +1,16 @@
-//! The schema of the program, and the files that are shipped with it.
+//! The schema of the program, and the configuration files that are shipped with it.
 
 use mainstay::config::Overrides;
 
 use super::config_schema;
 
-/// `mainstay config print-defaults > config/manager.yaml` mends it.
+/// To update the file: `mainstay config print-defaults > config/manager.yaml`.
 #[test]
 fn the_shipped_file_is_made_from_the_types() {
     let shipped = include_str!("../../../config/manager.yaml");
     assert!(
         config_schema().default_file("mainstay") == shipped,
-        "config/manager.yaml is not what is printed"
+        "config/manager.yaml differs from the printed defaults"
     );
 }
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn selectors_read_as_on_a_command_line() {
+fn selectors_have_the_syntax_of_kubectl() {
     let check = |selector: Value, text: &str| {
         let selector: LabelSelector = serde_json::from_value(selector).unwrap();
         assert_eq!(text_of(&selector), text);
@@ -11,7 +11,8 @@ fn selectors_read_as_on_a_command_line() {
     check(json!({}), "");
     check(json!({"matchLabels": {"b": "2", "a": "1", "c": ""}}), "a=1,b=2,c=");
     let expressions = json!([
-        {"key": "z", "operator": "In", "values": ["2", "1"]}, {"key": "y", "operator": "NotIn", "values": ["1"]},
+        {"key": "z", "operator": "In", "values": ["2", "1"]},
+        {"key": "y", "operator": "NotIn", "values": ["1"]},
         {"key": "x", "operator": "Exists"}, {"key": "w", "operator": "DoesNotExist"},
     ]);
     check(

@@ -1,5 +1,5 @@
-//! One entry of `probePolicy.allow`: a network, a host, or all hosts below a domain, and the namespaces whose objects may
-//! name it.
+//! One entry of `probePolicy.allow`: a network, a host or a domain, and the namespaces with objects that may
+//! use it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,12 +13,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::network::{self, Network};
 
-/// The form of an entry, for messages.
-const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, or a domain such as .example.com";
-/// Every entry matches it; the parser refuses much of what else does.
+/// The accepted forms of an entry, for error messages.
+const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, \
+                    or a domain such as .example.com";
+/// Pattern for the JSON schema: matches every valid entry. The parser refuses other texts that match.
 const PATTERN: &str = r"^(\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+(/[0-9]{1,3})?)$";
 
-/// Something that mode `AllowList` allows beside Services.
+/// A target that mode `AllowList` allows besides Services.
 ///
 /// Addresses are compared as numbers, never as text; names without regard to case.
 ///
@@ -46,16 +47,16 @@ pub enum AllowRule {
 pub struct AllowEntry {
     /// Addresses or hosts.
     pub to: AllowRule,
-    /// The namespaces of the objects that may name them. Empty: every one that does not enforce a Pod Security level below
-    /// privileged.
+    /// The namespaces with objects that may use the entry. Empty: every namespace that does not enforce the
+    /// Pod Security level baseline or restricted.
     pub namespaces: Vec<String>,
 }
 
 // === impl AllowEntry ===
 
 impl AllowEntry {
-    /// Returns whether objects of a namespace may use the entry. `restricted`: the namespace enforces the Pod Security
-    /// level baseline or restricted, so the entry has to name it.
+    /// Returns whether objects of a namespace may use the entry. `restricted`: the namespace enforces the Pod
+    /// Security level baseline or restricted, so the entry has to name it.
     pub fn serves(&self, namespace: &str, restricted: bool) -> bool {
         if self.namespaces.is_empty() {
             !restricted
@@ -98,7 +99,7 @@ impl<'de> Deserialize<'de> for AllowEntry {
             fn visit_map<A: MapAccess<'de>>(self, keys: A) -> Result<AllowEntry, A::Error> {
                 let Mapping { to, namespaces } = Mapping::deserialize(MapAccessDeserializer::new(keys))?;
                 if namespaces.is_empty() {
-                    // All namespaces are spelled by the text alone.
+                    // An entry for all namespaces is written as plain text.
                     return Err(A::Error::custom("expected at least one namespace"));
                 }
                 match namespaces.iter().find(|name| !is_namespace(name)) {
@@ -153,12 +154,12 @@ impl JsonSchema for AllowEntry {
 // === impl AllowRule ===
 
 impl AllowRule {
-    /// Returns whether the rule allows an address. An IPv4 address in IPv6 form is the IPv4 address.
+    /// Returns whether the rule allows an address. An IPv4 address in IPv6 form counts as the IPv4 address.
     pub fn allows_address(&self, candidate: IpAddr) -> bool {
         matches!(self, Self::Network(network) if network.contains(candidate))
     }
 
-    /// Returns whether the rule allows a host by its name; a dot at its end does not matter.
+    /// Returns whether the rule allows a host name; a dot at its end is ignored.
     pub fn allows_host(&self, candidate: &str) -> bool {
         let candidate = candidate.strip_suffix('.').unwrap_or(candidate).to_ascii_lowercase();
         match self {
@@ -182,7 +183,7 @@ impl FromStr for AllowRule {
             };
         }
         let (name, domain) = text.strip_prefix('.').map_or((text, false), |domain| (domain, true));
-        // A last label of digits would be an IPv4 address in one of its odd spellings.
+        // A last label that begins with a digit could be an unusual form of an IPv4 address, such as `127.1`.
         let numeric =
             name.rsplit('.').next().is_some_and(|last| last.starts_with(|c: char| c.is_ascii_digit()));
         if !is_dns_name(&name.to_ascii_lowercase()) || numeric {

@@ -1,4 +1,4 @@
-//! A network: all addresses that begin with the same bits.
+//! A network: all addresses with the same prefix.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use mainstay::config::from_text;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The form of a network, for messages.
+/// The accepted forms of a network, for error messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address";
-/// Every network matches it; the parser refuses much of what else does.
+/// Pattern for the JSON schema: matches every valid network. The parser refuses other texts that match.
 const PATTERN: &str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
 
-/// How many bits stand before an IPv4 address that is written as an IPv6 one.
+/// Number of prefix bits of an IPv4 address in IPv6 form (`::ffff:0:0/96`).
 const MAPPED_BITS: u8 = 96;
 
-/// All addresses that begin with the same bits. One address alone is a network of its whole length.
+/// All addresses with the same prefix. A single address is a network with a prefix of full length.
 ///
 /// ```
 /// use mainstay_controllers::settings::Network;
@@ -33,7 +33,7 @@ pub struct Network(IpNet);
 // === impl Network ===
 
 impl Network {
-    /// Returns whether an address is in the network. An IPv4 address in IPv6 form is the IPv4 address.
+    /// Returns whether an address is in the network. An IPv4 address in IPv6 form counts as the IPv4 address.
     pub fn contains(&self, candidate: IpAddr) -> bool {
         self.0.contains(&candidate.to_canonical())
     }
@@ -44,7 +44,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((address, prefix)) = text.split_once('/') else {
-            // As `contains` compares: an IPv4 address in IPv6 form is the IPv4 address.
+            // Like `contains`: an IPv4 address in IPv6 form counts as the IPv4 address.
             let address = text.parse::<IpAddr>().map_err(|_| FORM.to_owned())?.to_canonical();
             return Ok(Self(address.into()));
         };
@@ -60,7 +60,8 @@ impl FromStr for Network {
             (IpAddr::V6(_), IpAddr::V4(mapped)) => {
                 let short =
                     prefix.checked_sub(MAPPED_BITS).and_then(|prefix| Ipv4Net::new(mapped, prefix).ok());
-                // It would match nothing: addresses of that form are compared as IPv4.
+                // A shorter prefix would match no address, because `contains` compares such addresses as
+                // IPv4.
                 let expected = "a network of IPv4 addresses in IPv4 form, such as 10.8.0.0/16";
                 short.map(|network| Self(network.into())).ok_or_else(|| expected.to_owned())
             }

@@ -1,4 +1,4 @@
-//! The two sections: their words, their refusals, and when each key applies.
+//! The two sections: accepted values, error messages, and when each key applies.
 
 use mainstay::config::{API_VERSION, Change, ConfigSchema, KIND, ManagerConfiguration, Overrides};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::*;
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
-/// The schema of a program that has the two sections.
+/// Returns the schema of a program with the two sections.
 fn sections() -> ConfigSchema {
     ConfigSchema::new()
         .section::<ProbePolicy>(PROBE_POLICY)
@@ -26,7 +26,12 @@ fn refused(body: &str, expected: &[&str]) {
 
 #[test]
 fn a_policy_is_read_with_all_its_entries() {
-    let body = r#"probePolicy: {mode: AllowList, allow: [10.8.0.0/16, "2001:db8::/32", 192.0.2.1, DB.example.com, {to: .example.org, namespaces: [shop]}], denied: [10.8.1.0/24, "::ffff:10.0.0.0/104"], minPeriod: 1s}
+    let body = r#"
+probePolicy:
+  mode: AllowList
+  allow: [10.8.0.0/16, "2001:db8::/32", 192.0.2.1, DB.example.com, {to: .example.org, namespaces: [shop]}]
+  denied: [10.8.1.0/24, "::ffff:10.0.0.0/104"]
+  minPeriod: 1s
 waitDeployment: {notPassedOn: [team, example.com/*]}
 "#;
     let configuration = read(body).unwrap();
@@ -43,7 +48,7 @@ waitDeployment: {notPassedOn: [team, example.com/*]}
 }
 
 #[test]
-fn values_that_no_policy_has_are_refused_together() {
+fn all_invalid_values_are_refused_together() {
     refused(
         r#"probePolicy:
   mode: AllowList
@@ -62,23 +67,25 @@ shutdown: {gracePeriod: 9h}
             "m.yaml: probePolicy.deniedPorts[1]: 0; expected a whole number from 1 to 65535",
             "m.yaml: probePolicy.maxPerSecond: 0; expected a whole number from 1 to 100000",
             r#"m.yaml: probePolicy.minPeriod: "10ms"; expected a duration from 1s to 1h"#,
-            r#"m.yaml: probePolicy.crossNamespace[0]: "**"; expected the name of a namespace, or "*" for every one"#,
+            "m.yaml: probePolicy.crossNamespace[0]: \"**\"; \
+             expected the name of a namespace, or \"*\" for every one",
             r#"m.yaml: probePolicy.dnsSuffixes[0]: ".example.com"; expected a domain such as example.com"#,
             r#"m.yaml: probePolicy.resources[0]: "jobs"; expected a kind such as Pod or Job.batch"#,
-            "m.yaml: probePolicy.allow: []; expected at least one entry with mode AllowList, or mode ServicesOnly",
-            r#"m.yaml: waitDeployment.notPassedOn[0]: "*"; expected a key such as team or example.com/team, or a domain with all its keys, such as example.com/*"#,
+            "m.yaml: probePolicy.allow: []; \
+             expected at least one entry with mode AllowList, or mode ServicesOnly",
+            "m.yaml: waitDeployment.notPassedOn[0]: \"*\"; expected a key such as team or example.com/team, \
+             or a domain with all its keys, such as example.com/*",
         ],
     );
     refused(
         "probePolicy: {allow: [10.0.0.0/8]}\n",
-        &[
-            "m.yaml: probePolicy.allow: a list of 1; expected [] with mode ServicesOnly, which does not read it, or mode AllowList",
-        ],
+        &["m.yaml: probePolicy.allow: a list of 1; \
+             expected [] with mode ServicesOnly, which does not read it, or mode AllowList"],
     );
 }
 
 #[test]
-fn entries_of_other_shapes_are_refused_with_their_place() {
+fn entries_of_wrong_types_are_refused_with_their_path() {
     for (body, expected) in [
         ("allow: [{to: 10.0.0.0/8}]", "m.yaml:3:24: probePolicy.allow[0]: has no namespaces"),
         (
@@ -101,15 +108,18 @@ fn entries_of_other_shapes_are_refused_with_their_place() {
         ("allow: [7]", "probePolicy.allow[0]: 7; "),
         (
             "denied: [10.8.0.1/16]",
-            r#"m.yaml:3:24: probePolicy.denied[0]: "10.8.0.1/16"; expected the network's own address, 10.8.0.0/16"#,
+            "m.yaml:3:24: probePolicy.denied[0]: \"10.8.0.1/16\"; \
+             expected the network's own address, 10.8.0.0/16",
         ),
         (
             "denied: [example.com]",
-            r#"m.yaml:3:24: probePolicy.denied[0]: "example.com"; expected a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address"#,
+            "m.yaml:3:24: probePolicy.denied[0]: \"example.com\"; \
+             expected a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address",
         ),
         (
             "mode: any",
-            r#"m.yaml:3:21: probePolicy.mode: "any"; expected ServicesOnly, AllowList or Any; did you mean Any?"#,
+            "m.yaml:3:21: probePolicy.mode: \"any\"; \
+             expected ServicesOnly, AllowList or Any; did you mean Any?",
         ),
     ] {
         let lines = read(&format!("probePolicy: {{{body}}}")).unwrap_err();
@@ -135,7 +145,8 @@ fn the_schema_has_the_patterns_and_bounds_of_the_sections() {
 fn each_key_alone_applies_when_the_schema_says() {
     let rich = json!({
         "probePolicy": {
-            "mode": "Any", "allow": ["10.8.0.0/16"], "crossNamespace": ["pay"], "dnsSuffixes": ["example.com"],
+            "mode": "Any", "allow": ["10.8.0.0/16"], "crossNamespace": ["pay"],
+            "dnsSuffixes": ["example.com"],
             "resources": ["Pod"], "allowLoopback": true, "denied": ["10.8.1.0/24"], "deniedPorts": [22],
             "minPeriod": "1s", "maxPerSecond": 7, "maxPerSecondPerNamespace": 3, "maxPerSecondPerAddress": 2,
             "maxTargetsPerNamespace": 9,
@@ -147,7 +158,7 @@ fn each_key_alone_applies_when_the_schema_says() {
         for (name, key) in schema["properties"][section]["properties"].as_object().unwrap() {
             let path = format!("{section}.{name}");
             let mut document = json!({section: {name: &rich[section][name]}});
-            // What allow holds is read with one mode alone.
+            // A non-empty allow is valid only with this mode.
             if name == "allow" {
                 document[section]["mode"] = "AllowList".into();
             }

@@ -14,12 +14,12 @@ fn object(uid: &str, version: &str) -> WaitDeployment {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// A writer whose cache shows this object.
+/// Makes a writer with this object in its cache.
 fn writer(newest: WaitDeployment) -> (StatusWriter, TestContext) {
     let objects = Store::from_objects([newest]);
     let cx = Context::for_test().with_store(&objects);
     let apply = Applier::new(KindId::of::<WaitDeployment>(), "writer");
-    (StatusWriter::new(&objects, &apply, &Turns::default()), cx)
+    (StatusWriter::new(&objects, &apply, &StatusLocks::default()), cx)
 }
 
 fn web() -> NamespacedName {
@@ -27,7 +27,7 @@ fn web() -> NamespacedName {
 }
 
 #[tokio::test]
-async fn a_status_is_for_the_version_that_is_known_when_it_is_sent() {
+async fn a_write_carries_the_version_that_the_cache_shows_when_it_is_sent() {
     let (writer, cx) = writer(object("u1", "9"));
     assert!(writer.write(&cx, &web(), "u1", &json!({"replicas": 1})).await.unwrap());
     let sent = cx.take_writes();
@@ -44,20 +44,20 @@ async fn a_status_is_for_the_version_that_is_known_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_to_a_successor() {
+async fn a_recreated_object_gets_no_status_of_its_predecessor() {
     let (writer, cx) = writer(object("u2", "9"));
     assert!(!writer.write(&cx, &web(), "u1", &json!({})).await.unwrap());
     assert_eq!(cx.take_writes(), []);
 }
 
 #[tokio::test]
-async fn two_writers_take_turns() {
+async fn two_writers_of_one_object_take_turns() {
     let (writer, cx) = writer(object("u1", "9"));
     let request = web();
-    let other = writer.turns.of(&request).lock().await;
+    let other = writer.locks.of(&request).lock().await;
     let status = json!({});
     let mut write = pin!(writer.write(&cx, &request, "u1", &status));
-    assert!(write.as_mut().now_or_never().is_none(), "another one is on its way");
+    assert!(write.as_mut().now_or_never().is_none(), "the other write is in flight");
     drop(other);
     assert!(write.await.unwrap());
 }

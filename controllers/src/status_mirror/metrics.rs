@@ -1,4 +1,4 @@
-//! What the mirror tells about itself: how late its statuses are, and what its runs came to.
+//! Metrics of the mirror: the delay of its writes, and the results of its runs.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// From one request to an API server that refuses for minutes, in seconds.
+/// In seconds: from one request to an API server that refuses writes for minutes.
 const LAG_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
-/// The families of one mirror.
+/// The metric families of the mirror.
 #[derive(Clone, Debug)]
 pub(super) struct MirrorMetrics {
     lag: Histogram,
     writes: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-/// What a run came to that was not put off.
+/// The result of a run that was not delayed by the pause between writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WriteResult {
     /// The status was written.
     Applied,
-    /// It showed everything already.
+    /// The status was up to date.
     Skipped,
-    /// Somebody else had written meanwhile.
+    /// Another writer had changed the object meanwhile.
     Conflict,
     /// The write failed for another reason.
     Error,
@@ -37,12 +37,12 @@ impl MirrorMetrics {
         let metrics = Self {
             lag: registry.family(
                 "mainstay_waitdeployment_mirror_lag_seconds",
-                "Time from the first look that found a status out of date to its being written",
+                "Time from the first run that found a status out of date until it was written",
                 Histogram::new(LAG_BUCKETS),
             ),
             writes: registry.family(
                 "mainstay_waitdeployment_mirror_writes",
-                "Looks at statuses that were due, by what became of the write",
+                "Runs for statuses that were due, by the result of the write",
                 Family::default(),
             ),
         };
@@ -57,7 +57,7 @@ impl MirrorMetrics {
         self.writes.get_or_create(&[("result", result.as_str())]).inc();
     }
 
-    /// Counts a status that was written, out of date for so long.
+    /// Counts a written status that was out of date for `lag`.
     pub(super) fn applied(&self, lag: Duration) {
         self.count(WriteResult::Applied);
         self.lag.observe(lag.as_secs_f64());

@@ -1,16 +1,16 @@
-//! What a WaitDeployment's status shows of its Deployment: a pure function.
+//! The part of a WaitDeployment's status that mirrors its Deployment: a pure function.
 //!
-//! Called by the `deployment-status-mirror` reconciler. The Deployment's status is read as JSON with a list of known
-//! fields, so that neither a field nor a value of a newer cluster can make it fail.
+//! Called by the `deployment-status-mirror` reconciler. The known fields of the Deployment's status are read
+//! from JSON, so no field or value of a newer cluster can make it fail.
 //!
-//! `status.observedGeneration` is not copied: it counts the Deployment's edits, while `kubectl wait` compares it with
-//! the generation of the object it waits for. The raw pair stands in `status.deployment`.
+//! `status.observedGeneration` is not copied: it counts the Deployment's edits, while `kubectl wait` compares
+//! it with the generation of the object it waits for. `status.deployment` has both numbers of the Deployment.
 //!
 //! # Invariants
-//! 1. Only a Deployment controlled by this object's uid is shown; any other counts as none.
-//! 2. A mirrored condition carries generation G of the WaitDeployment only once the Deployment controller has seen
-//!    what was written for G; before that, an older one.
-//! 3. Mirroring onto a status that shows it already changes nothing.
+//! 1. Only a Deployment that is controlled by this object's uid is shown; any other one counts as missing.
+//! 2. A mirrored condition carries generation G of the WaitDeployment only once the Deployment controller has
+//!    observed the Deployment written for G; before that, an older generation.
+//! 3. Mirroring an unchanged Deployment again gives an equal status.
 
 #[cfg(test)]
 mod tests;
@@ -25,27 +25,45 @@ use crate::deployment::{LiveDeployment, text};
 use crate::reasons::{self, condition};
 use crate::selector;
 
-/// Who owns the mirrored fields of the status.
+/// Field manager of the mirrored fields of the status.
 pub const FIELD_MANAGER: &str = "waitdeployment-status";
 
-/// The part of a status that the mirror owns. Everything else in the inner value is empty.
+/// The part of a status that the mirror owns. All other fields of the inner value are empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MirrorStatus(WaitDeploymentStatus);
 
-/// Returns what the status of `object` is to show of the live Deployment of its name.
+/// Returns the mirror's part of the status of `object`; `live` is the Deployment of its name.
 pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> MirrorStatus {
-    let selector = Some(selector::text_of(&object.spec.selector));
     let live = live.filter(|live| live.is_controlled_by(object));
-    MirrorStatus(match live {
-        Some(live) => WaitDeploymentStatus { selector, ..of_deployment(object, live, now) },
-        None => WaitDeploymentStatus { selector, ..of_nothing(object, now) },
+    let none = Map::new();
+    let status = live.map_or(&none, |live| &live.status);
+    let count = |field| integer(status, field);
+    let or_zero = |field| count(field).or(Some(0));
+    MirrorStatus(WaitDeploymentStatus {
+        selector: Some(selector::text_of(&object.spec.selector)),
+        replicas: or_zero("replicas"),
+        updated_replicas: or_zero("updatedReplicas"),
+        ready_replicas: or_zero("readyReplicas"),
+        available_replicas: or_zero("availableReplicas"),
+        unavailable_replicas: or_zero("unavailableReplicas"),
+        // Not every cluster counts them, so an absent count is not zero.
+        terminating_replicas: count("terminatingReplicas"),
+        collision_count: count("collisionCount"),
+        deployment: live.map(|live| DeploymentReference {
+            name: live.metadata.name.clone(),
+            uid: live.metadata.uid.clone(),
+            generation: Some(live.metadata.generation),
+            observed_generation: Some(live.count("observedGeneration")),
+        }),
+        conditions: conditions(object, live, now),
+        ..WaitDeploymentStatus::default()
     })
 }
 
 // === impl MirrorStatus ===
 
 impl MirrorStatus {
-    /// Returns whether the object already shows this and nothing else of the mirror's.
+    /// Returns whether the mirror's part of the object's status already equals this one.
     pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
         object.status.as_ref().is_some_and(|status| owned_part(status) == self.0)
     }
@@ -53,7 +71,7 @@ impl MirrorStatus {
 
 // === private ===
 
-/// Takes from a live status what the mirror owns, in the order in which the mirror writes it.
+/// Returns the mirror's part of a live status, with conditions in the order in which the mirror writes them.
 fn owned_part(status: &WaitDeploymentStatus) -> WaitDeploymentStatus {
     let conditions = condition::OF_MIRROR.iter();
     let conditions = conditions
@@ -70,54 +88,30 @@ fn owned_part(status: &WaitDeploymentStatus) -> WaitDeploymentStatus {
     }
 }
 
-fn of_nothing(object: &WaitDeployment, now: &Time) -> WaitDeploymentStatus {
-    let message = "no Deployment of this WaitDeployment exists";
-    let generation = object.generation();
-    WaitDeploymentStatus {
-        replicas: Some(0),
-        updated_replicas: Some(0),
-        ready_replicas: Some(0),
-        available_replicas: Some(0),
-        unavailable_replicas: Some(0),
-        conditions: vec![unknown_available(object, reasons::DEPLOYMENT_NOT_FOUND, message, generation, now)],
-        ..WaitDeploymentStatus::default()
-    }
-}
-
-fn of_deployment(object: &WaitDeployment, live: &LiveDeployment, now: &Time) -> WaitDeploymentStatus {
-    let count = |field| integer(&live.status, field);
-    let or_zero = |field| count(field).or(Some(0));
+fn conditions(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> Vec<Condition> {
+    let unknown = |reason, message: &str, generation| {
+        let fields = ("Unknown", reason, message.to_owned());
+        let condition = condition_of(object, condition::AVAILABLE, &fields, now);
+        Condition { observed_generation: Some(generation), ..condition }
+    };
+    let Some(live) = live else {
+        let message = "no Deployment of this WaitDeployment exists";
+        return vec![unknown(reasons::DEPLOYMENT_NOT_FOUND, message, object.generation())];
+    };
     let generation = observed_generation(object, live);
-    let mut conditions: Vec<Condition> =
-        condition::OF_MIRROR.iter().filter_map(|type_| copied(live.condition(type_)?, generation)).collect();
+    let copied = |type_: &&str| copied(live.condition(type_)?, generation);
+    let mut conditions: Vec<Condition> = condition::OF_MIRROR.iter().filter_map(copied).collect();
     if conditions.first().is_none_or(|first| first.type_ != condition::AVAILABLE) {
-        let message = "the Deployment has not reported yet";
-        conditions.insert(0, unknown_available(object, reasons::NOT_REPORTED, message, generation, now));
+        let message = "the Deployment has no condition Available yet";
+        conditions.insert(0, unknown(reasons::NOT_REPORTED, message, generation));
     }
-    WaitDeploymentStatus {
-        replicas: or_zero("replicas"),
-        updated_replicas: or_zero("updatedReplicas"),
-        ready_replicas: or_zero("readyReplicas"),
-        available_replicas: or_zero("availableReplicas"),
-        unavailable_replicas: or_zero("unavailableReplicas"),
-        // Only some clusters count it, so absent is not zero.
-        terminating_replicas: count("terminatingReplicas"),
-        collision_count: count("collisionCount"),
-        deployment: Some(DeploymentReference {
-            name: live.metadata.name.clone(),
-            uid: live.metadata.uid.clone(),
-            generation: Some(live.metadata.generation),
-            observed_generation: Some(live.count("observedGeneration")),
-        }),
-        conditions,
-        ..WaitDeploymentStatus::default()
-    }
+    conditions
 }
 
-/// Returns the generation of the WaitDeployment that the Deployment's conditions speak of.
+/// Returns the generation of the WaitDeployment that the Deployment's conditions are about.
 ///
-/// While the Deployment controller lags behind, what was shown before still holds, if it was about this Deployment;
-/// 0 otherwise, since `kubectl wait` takes an absent number for the current one.
+/// While the Deployment controller lags behind, the generation shown before stays, if it was about this
+/// Deployment; otherwise 0, because `kubectl wait` takes an absent generation for the current one.
 fn observed_generation(object: &WaitDeployment, live: &LiveDeployment) -> i64 {
     let written_for = live.written_for().unwrap_or_default();
     if live.is_observed() {
@@ -131,8 +125,8 @@ fn observed_generation(object: &WaitDeployment, live: &LiveDeployment) -> i64 {
     earlier.unwrap_or_default().min(written_for)
 }
 
-/// Copies the fields that the CRD knows; one more would be pruned and never compare equal. `None` for a condition
-/// without a usable status.
+/// Copies the fields that are in the CRD; the API server would prune any other one, and the status would
+/// never compare equal. `None` for a condition with an invalid status.
 fn copied(condition: &Map<String, Value>, generation: i64) -> Option<Condition> {
     let status = text(condition, "status");
     if !["True", "False", "Unknown"].contains(&status) {
@@ -149,18 +143,6 @@ fn copied(condition: &Map<String, Value>, generation: i64) -> Option<Condition> 
         reason: optional("reason"),
         message: optional("message"),
     })
-}
-
-fn unknown_available(
-    object: &WaitDeployment,
-    reason: &'static str,
-    message: &str,
-    generation: i64,
-    now: &Time,
-) -> Condition {
-    let saying = ("Unknown", reason, message.to_owned());
-    let condition = condition_of(object, condition::AVAILABLE, &saying, now);
-    Condition { observed_generation: Some(generation), ..condition }
 }
 
 fn integer(status: &Map<String, Value>, field: &str) -> Option<i32> {

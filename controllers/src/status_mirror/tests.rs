@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::deployment::desired;
-use crate::status::Turns;
+use crate::status::StatusLocks;
 use crate::status_mirror::mirror::FIELD_MANAGER;
 
 fn request() -> NamespacedName {
     NamespacedName::namespaced("shop", "web")
 }
 
-/// A mirror of one WaitDeployment with these additions to its metadata, whose Deployment has one of two Pods ready.
+/// Makes the mirror of one WaitDeployment with these additional fields in its metadata. One of the two Pods
+/// of its Deployment is ready.
 fn mirrored(metadata: &Value) -> (StatusMirror, Store<WaitDeployment>, TestContext) {
     let mut object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 3},
@@ -28,7 +29,7 @@ fn mirrored(metadata: &Value) -> (StatusMirror, Store<WaitDeployment>, TestConte
     let objects = Store::from_values(&KindId::of::<WaitDeployment>(), [object]);
     let deployments = Store::from_values(&KindId::of::<Deployment>(), [live]);
     let applier = Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER);
-    let status = StatusWriter::new(&objects, &applier, &Turns::default());
+    let status = StatusWriter::new(&objects, &applier, &StatusLocks::default());
     let cx = Context::for_test().with_store(&objects).with_store(&deployments);
     (StatusMirror::new(&objects, &deployments, status, &Registry::new()), objects, cx)
 }
@@ -43,11 +44,11 @@ async fn a_status_is_written_once_and_only_as_a_status() {
     assert_eq!((shown.replicas, shown.ready_replicas), (Some(2), Some(1)));
 
     let run = reconcile_once(&mirror, &request(), &cx).await;
-    assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]), "what is shown is not written again");
+    assert_eq!((run.action(), run.wrote()), (Action::Done, vec![]), "an equal status is not written again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_in_a_row_are_gathered_and_never_put_off() {
+async fn changes_within_the_pause_are_written_together_and_do_not_extend_it() {
     let (mirror, objects, cx) = mirrored(&json!({}));
     let deployments: Api<Deployment> = Api::namespaced(cx.client().clone(), "shop");
     let ready = async |count: i32| {
@@ -58,7 +59,8 @@ async fn changes_in_a_row_are_gathered_and_never_put_off() {
         (run.action(), of_mirror)
     };
     assert_eq!(ready(1).await, (Action::Done, 1));
-    // A trickle faster than the pause: each change is told of after what is left of the pause, and no later.
+    // Changes arrive faster than the pause ends: each one is requeued for the rest of the pause, and no
+    // later.
     let step = PAUSE / 4;
     for passed in 1..4 {
         tokio::time::advance(step).await;
@@ -72,29 +74,29 @@ async fn changes_in_a_row_are_gathered_and_never_put_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_late_from_the_first_change_on_that_it_lacks() {
-    let mut book = Book::default();
-    assert_eq!(book.rest(&request(), 1), None);
-    assert_eq!(book.wrote(&request()), Duration::ZERO);
+async fn a_status_is_out_of_date_from_the_first_unwritten_change_on() {
+    let mut pace = Pace::default();
+    assert_eq!(pace.pause(&request(), 1), None);
+    assert_eq!(pace.wrote(&request()), Duration::ZERO);
     let step = PAUSE / 4;
     for passed in 1..4 {
         tokio::time::advance(step).await;
-        assert_eq!(book.rest(&request(), 1), Some(step * (4 - passed)));
+        assert_eq!(pace.pause(&request(), 1), Some(step * (4 - passed)));
     }
     tokio::time::advance(step).await;
-    assert_eq!(book.rest(&request(), 1), None);
-    assert_eq!(book.wrote(&request()), step * 3);
+    assert_eq!(pace.pause(&request(), 1), None);
+    assert_eq!(pace.wrote(&request()), step * 3);
 
-    assert_eq!(book.rest(&request(), 1), Some(PAUSE));
-    assert_eq!(book.rest(&NamespacedName::namespaced("shop", "gone"), 1), None);
+    assert_eq!(pace.pause(&request(), 1), Some(PAUSE));
+    assert_eq!(pace.pause(&NamespacedName::namespaced("shop", "gone"), 1), None);
     tokio::time::advance(PAUSE * 100).await;
-    assert_eq!(book.rest(&request(), 2), None);
-    assert_eq!(book.wrote(&request()), Duration::ZERO, "others have led in between");
-    assert_eq!(book.stale.len(), 0, "and have seen the other one go");
+    assert_eq!(pace.pause(&request(), 2), None);
+    assert_eq!(pace.wrote(&request()), Duration::ZERO, "another replica has led meanwhile");
+    assert_eq!(pace.stale.len(), 0, "the entry of the deleted object is gone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_going_or_gone_is_left_alone() {
+async fn a_deleted_object_is_left_alone() {
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example.com/b"]});
     let (mirror, _, cx) = mirrored(&going);
     let run = reconcile_once(&mirror, &request(), &cx).await;
@@ -108,11 +110,11 @@ async fn what_is_going_or_gone_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_tried_again() {
+async fn a_conflict_is_retried() {
     let (mirror, _, cx) = mirrored(&json!({}));
     cx.api().refuse_next(409, "Conflict", "the object has been modified");
     let error = reconcile_once(&mirror, &request(), &cx).await.outcome.unwrap_err();
     assert!(error.is_conflict(), "{error}");
-    // At once: nothing was written that is to rest.
+    // Without a pause: no status was written.
     assert_eq!(reconcile_once(&mirror, &request(), &cx).await.wrote().len(), 1);
 }

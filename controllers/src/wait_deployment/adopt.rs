@@ -1,6 +1,7 @@
-//! Taking over a Deployment that nobody controls.
+//! Adoption of a Deployment that has no controller.
 //!
-//! Its Pods are not touched by that: what is applied afterwards is the spec, and an equal template is no new one.
+//! Adoption alone does not restart Pods: the spec is applied afterwards, and an equal template starts no
+//! rollout.
 
 use std::time::Duration;
 
@@ -12,32 +13,32 @@ use kube::{Api, Resource as _};
 use mainstay::cache::Entry;
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Context, ReconcileError};
-use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::Adoption;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::WaitDeploymentReconciler;
-use super::refused::{denies, may_pass};
-use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, ownership, template_only};
+use super::Run;
+use super::refused::{denies, refusal_that_may_pass};
+use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, managed_fields, template_only};
 
-/// When to look again at what the cache does not show as it is yet.
+/// Delay before the retry if the cache does not show the latest Deployment yet.
 const CHANGED_RETRY: Duration = Duration::from_secs(1);
 
-/// Most bytes of managedFields that are decoded. Any client may add entries, and decoded they take many times their text.
+/// Most bytes of managedFields that are decoded: any client may add entries, and a decoded entry takes many
+/// times the memory of its text.
 const MAX_MANAGED_FIELDS: usize = 256 << 10;
 
-/// Somebody was faster.
+/// Another client has adopted, deleted or replaced the Deployment since the cache showed it.
 #[derive(Debug, thiserror::Error)]
-#[error("the Deployment has changed since it was found to be nobody's")]
+#[error("the Deployment has changed since it was found without a controller")]
 struct Changed;
 
-/// The Deployment cannot be taken over.
+/// The Deployment cannot be adopted. A retry helps only after its `managedFields` have shrunk.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "managedFields of the Deployment have {0} bytes, more than {MAX_MANAGED_FIELDS}; remove the entries of managers that \
-     are gone"
+    "managedFields of the Deployment have {0} bytes, more than {MAX_MANAGED_FIELDS}; \
+     remove the entries of managers that are gone"
 )]
 pub(super) struct ManagedFieldsTooLarge(usize);
 
@@ -57,21 +58,20 @@ struct LiveMetadata {
     managed_fields: Option<Box<RawValue>>,
 }
 
-// === impl WaitDeploymentReconciler ===
+// === impl Run ===
 
-impl WaitDeploymentReconciler {
-    /// Makes the creator's fields ours, so that what is left out of the spec later goes away.
+impl Run<'_> {
+    /// Moves the fields that the creator of the Deployment applied to the gate's field manager, so that a
+    /// field which is later removed from the spec disappears.
     ///
-    /// Returns the version it has then; `None` if it has to be left alone: its template is another one, and only an
-    /// identical one may be taken over.
-    pub(super) async fn take_over(
+    /// Returns the resourceVersion of the Deployment then; `None` if it must not be adopted: its template
+    /// differs, and adoption is `IfIdentical`.
+    pub(super) async fn adopt(
         &self,
-        request: &NamespacedName,
-        object: &WaitDeployment,
         found: &Entry<LiveDeployment>,
         desired: &Value,
-        cx: &Context,
     ) -> Result<Option<String>, ReconcileError> {
+        let Self { request, object, cx, .. } = *self;
         let deployments = deployments(request, cx);
         if object.spec.adoption() == Adoption::IfIdentical
             && !is_identical(&deployments, found, desired).await?
@@ -82,14 +82,14 @@ impl WaitDeploymentReconciler {
         let url = Deployment::url_path(&(), request.namespace());
         let get = ApiRequest::new(url).get(request.name(), &GetParams::default());
         let Live { metadata: live } = cx.client().request(get.map_err(kube::Error::BuildRequest)?).await?;
-        // What was decided on may be long gone; the cache will show it soon.
+        // The decision was made for an earlier Deployment; the cache will show this one soon.
         if !live.is_still(found) {
             return Err(ReconcileError::retry_after(Changed, CHANGED_RETRY));
         }
         let mut version = live.resource_version.clone();
         let is_current = version == found.meta().resource_version.to_string();
-        if let Some(moved) = ownership::with_creators_fields(live.managed_fields()?, desired) {
-            // Of the version that was read, and of the Deployment that was decided about.
+        if let Some(moved) = managed_fields::with_creators_fields(live.managed_fields()?, desired) {
+            // A precondition: the version that was read, of the Deployment that the decision was made for.
             let metadata = json!({
                 "uid": found.meta().uid.to_string(),
                 "resourceVersion": live.resource_version,
@@ -101,21 +101,21 @@ impl WaitDeploymentReconciler {
             let moved = deployments.patch(request.name(), &params, &patch).await?;
             version = moved.metadata.resource_version.unwrap_or_default();
         }
-        // Of what the cache has not shown nothing was decided: its own version leads to a conflict, and another look.
+        // The decision does not cover a version that the cache has not shown: with the cached version the
+        // write conflicts, and the next run decides again.
         Ok(Some(if is_current { version } else { found.meta().resource_version.to_string() }))
     }
 
-    /// Returns whether the Deployment, which bears no mark of ours, has the object's template all the same. Not known to
-    /// have it while the comparison is denied: the write, or its trial, is refused alike then, and the status tells it.
+    /// Returns whether the Deployment, which has no template hash, has the template of the object. Returns
+    /// false if the comparison is refused: the write or its dry run is refused as well then, and the status
+    /// reports that.
     pub(super) async fn has_same_template(
         &self,
-        request: &NamespacedName,
         found: &Entry<LiveDeployment>,
         desired: &Value,
-        cx: &Context,
     ) -> Result<bool, ReconcileError> {
-        match is_identical(&deployments(request, cx), found, desired).await {
-            Err(error) if may_pass(error.source()) => Ok(false),
+        match is_identical(&deployments(self.request, self.cx), found, desired).await {
+            Err(error) if refusal_that_may_pass(error.source()).is_some() => Ok(false),
             answer => answer,
         }
     }
@@ -124,7 +124,8 @@ impl WaitDeploymentReconciler {
 // === impl LiveMetadata ===
 
 impl LiveMetadata {
-    /// Returns whether it is the one that was found, and still nobody's.
+    /// Returns whether this is the Deployment that the cache shows, not being deleted and without a
+    /// controller.
     fn is_still(&self, found: &Entry<LiveDeployment>) -> bool {
         self.uid == *found.meta().uid.to_string()
             && self.deletion_timestamp.is_none()
@@ -148,8 +149,8 @@ fn deployments(request: &NamespacedName, cx: &Context) -> Api<DynamicObject> {
     Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
 }
 
-/// Asks the server what the Deployment would be with all defaults, under a name that is free, and compares the templates:
-/// a comparison of ours would have to know every default of every version.
+/// Compares the templates after the API server has filled in all defaults, by a dry run of a create under a
+/// generated name: a comparison in the manager would need every default of every Kubernetes version.
 async fn is_identical(
     deployments: &Api<DynamicObject>,
     found: &Entry<LiveDeployment>,
@@ -164,7 +165,7 @@ async fn is_identical(
     let fresh: DynamicObject = serde_json::from_value(fresh)?;
     let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let answer = match deployments.create(&params, &fresh).await {
-        // Nothing that exists is identical with what the server refuses as invalid.
+        // An invalid template equals no existing one.
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) && !denies(&status) => {
             return Ok(false);
         }
@@ -178,21 +179,21 @@ async fn is_identical(
 mod tests {
     use mainstay::reconcile::Retry;
 
-    use super::super::deed::refused;
     use super::super::gate::Applied;
+    use super::super::write::refused;
     use super::*;
 
     #[test]
-    fn managed_fields_that_are_too_large_are_told_and_not_decoded() {
+    fn too_large_managed_fields_are_reported_and_not_decoded() {
         let live = |bytes: usize| {
             let fields = json!([{"manager": "x".repeat(bytes)}]);
             let metadata = json!({"uid": "d1", "resourceVersion": "5", "managedFields": fields});
             serde_json::from_str::<LiveMetadata>(&metadata.to_string()).unwrap().managed_fields()
         };
         assert_eq!(live(1000).unwrap().len(), 1);
-        let done = refused(live(MAX_MANAGED_FIELDS).unwrap_err()).unwrap();
-        assert_eq!(done.error.unwrap().retry(), Retry::Never);
-        let Applied::Rejected(told) = done.applied else { panic!("{:?}", done.applied) };
-        assert!(told.contains("have 262160 bytes, more than 262144"), "{told}");
+        let result = refused(live(MAX_MANAGED_FIELDS).unwrap_err()).unwrap();
+        assert_eq!(result.error.unwrap().retry(), Retry::Never);
+        let Applied::Refused(refusal) = result.applied else { panic!("{:?}", result.applied) };
+        assert!(refusal.message.contains("have 262160 bytes, more than 262144"), "{refusal:?}");
     }
 }

@@ -1,26 +1,29 @@
-//! Whether the Deployment may exist, grow and change yet: a pure state machine.
+//! Whether the Deployment may be created, updated and scaled up yet: a pure state machine.
 //!
-//! Called by the `wait-deployment` reconciler with what the cache and the probe engine know; nothing here reads a clock,
-//! a socket or a server. What has to outlive the manager stands in the object's status and is read back from there:
-//! when the gate closed, what was known of each dependency, and that one was lost.
+//! Called by the `wait-deployment` reconciler with the cached objects and the results of the checks; it does
+//! no I/O and reads no clock. State that must survive a restart of the manager is read back from the object's
+//! status: when the gate closed, the last result of each dependency, and whether one was lost.
 //!
-//! The gate looks first: as long as nothing is to be held back and nobody asked for losses to be told, dependencies are
-//! not looked at, so their outages are no business of an app that already runs.
+//! Dependencies are not checked while the gate holds no part of the spec back and `onLoss` is Ignore, so an
+//! outage of them does not affect an application that runs already.
 //!
 //! # Invariants
-//! 1. A Deployment that is controlled by our uid is never deleted, and its replicas are taken away only where `onLoss`
-//!    says so, for a dependency that had held and is seen to fail now.
-//! 2. A Deployment of that name that is not ours and may not be adopted is never written.
-//! 3. What was told before this process began is repeated until it has been tried again, and opens nothing.
-//! 4. "Not ready yet" is a state, never an error: what is waited for brings the next look, not a backoff.
-//! 5. A decision that depends on time names the moment of the next one.
+//! 1. A Deployment that is controlled by the object's uid is never deleted, and is scaled to 0 only where
+//!    `onLoss` is ScaleToZero, after a dependency that was ready has failed in this process.
+//! 2. A Deployment of the object's name that another owner controls, or that may not be adopted, is never
+//!    written.
+//! 3. A result from before the start of this process stays in the status until the dependency has been
+//!    checked again, but never opens a gate.
+//! 4. "Not ready yet" is a state and never an error: the next run comes from a check result, not from a
+//!    backoff.
+//! 5. A decision that depends on time returns when to decide again.
 
 mod events;
 mod loss;
 mod needs;
+mod ownership;
 mod report;
 mod rollout;
-mod standing;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -32,164 +35,155 @@ use mainstay_api::wait_for::{Adoption, OnDeadline, OnLoss};
 use mainstay_api::{InvalidSpec, Plan, WaitDeployment};
 
 use crate::dependency::observation::{Observation, State};
-use crate::deployment::{LiveDeployment, template_mark};
+use crate::deployment::{LiveDeployment, template_hash};
 use crate::reasons::condition;
 
-pub(crate) use events::{Change, Deed, Happening, OpenedBy, Opening, of_deed};
-pub use loss::{Loss, had_held};
-pub use needs::{Known, Needs, Seen};
+pub(crate) use events::{OpenedBy, Opening, StatusChange, Transition, Write, write_transition};
+pub use loss::{Loss, were_ready};
+pub use needs::{DependencyState, Needs, Observed};
+pub use ownership::{Conflict, Ownership};
 pub(crate) use report::TooLargeStatus;
-pub use report::{Applied, GateStatus, Trial, report};
-pub use standing::{Conflict, Standing};
+pub use report::{Applied, DryRun, GateStatus, Refusal, RefusalKind, report};
 
-/// How soon to look again while the manager's own network is in doubt.
+/// When to run again while an outage of the manager's own network is suspected.
 const OUTAGE_RETRY: Duration = Duration::from_secs(10);
 
-/// What is known when the gate decides.
+/// The input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// With the status that was told last.
+    /// The object with its last written status.
     pub object: &'a WaitDeployment,
-    /// What it waits for.
+    /// The resolved `spec.waitFor` or `waitProbe` of the object.
     pub plan: Result<&'a Plan, &'a InvalidSpec>,
-    /// The Deployment of its name, whoever controls it.
+    /// The Deployment of the object's name, whichever owner controls it.
     pub live: Option<&'a LiveDeployment>,
-    /// In the order of the plan; empty unless [`looks`] asks for them.
+    /// One per dependency, in the order of the plan; empty unless [`needs_checks`] returns true.
     pub observations: &'a [Observation],
-    /// Whether so much failed at once that the manager's own network is to be suspected. A failure seen now is not taken
-    /// for a loss then, and nothing is scaled down.
+    /// Whether so many targets failed at once that an outage of the manager's own network is suspected. A
+    /// failure seen now does not count as a loss then, and no Deployment is scaled down.
     pub outage: bool,
-    /// When that was last so, as far as this process knows: grace counts from there.
-    pub outage_until: Option<Timestamp>,
-    /// The API server was asked, and would make of the object's template just the one that `live` has, which bears no
-    /// mark.
+    /// When this process last suspected an outage; the grace before a scale-down counts from there.
+    pub last_outage: Option<Timestamp>,
+    /// Whether the API server found that `live`, which has no template hash, has the template of the object.
     pub same_template: bool,
-    /// The cycle of closed gates that this one is part of, for people.
+    /// The cycle of closed gates that this object is part of, as text.
     pub cycle: Option<&'a str>,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What to do about one WaitDeployment, and what is known of its dependencies.
+/// The state of one gate, and the next step for its Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What to do about the Deployment.
+    /// The next step for the Deployment.
     pub course: Course,
-    /// Set while anything is held back.
+    /// Set while the gate holds anything back.
     pub closed: Option<Closed>,
-    /// As far as they are looked at.
+    /// The states of the dependencies.
     pub needs: Needs,
-    /// The Deployment was let through, which was not told yet, and nobody knows what opened the gate: what was told
-    /// stands until the dependencies have been looked at.
+    /// The Deployment is written but the status does not show the open gate yet, and no check has run since:
+    /// the status is left as it is until one has.
     pub unexplained: bool,
-    /// Set while a dependency is lost that had held.
+    /// Set while a dependency that was ready is lost.
     pub loss: Option<Loss>,
-    /// The cycle that keeps the gate closed.
+    /// The cycle of closed gates that keeps this one closed, as text.
     pub cycle: Option<String>,
-    /// When to decide again, even if nothing changes.
+    /// When to decide again, even if no event arrives.
     pub next: Option<Duration>,
 }
 
-/// What to do about the Deployment.
+/// The next step for the Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Course {
-    /// Nothing: the object is being deleted, and garbage collection does the rest.
+    /// Nothing: the object is being deleted, and garbage collection deletes its Deployment.
     Leave,
-    /// Nothing: the Deployment belongs to somebody else.
+    /// Nothing: a Deployment of the object's name exists and is left alone.
     Conflict(Conflict),
-    /// Nothing: our Deployment is being deleted; decide again once it is gone.
+    /// Nothing: the Deployment is being deleted; decide again once it is gone.
     Terminating,
-    /// Nothing: there is no Deployment, and what to wait for cannot be acted on.
+    /// Nothing: there is no Deployment, and the dependencies in the spec are invalid.
     Invalid(InvalidSpec),
-    /// Nothing yet: there is no Deployment, and it is waited for its dependencies.
+    /// Nothing yet: there is no Deployment, and its dependencies are not ready.
     Wait,
-    /// Bring the Deployment to the current spec, but for what is held back.
-    Write(Write),
+    /// Apply the current spec, except for the parts that the gate holds back.
+    Write(PlannedWrite),
 }
 
-/// How the Deployment is to be written.
+/// How to write the Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// The dependencies do not hold, but the deadline is over and the object asks to go on without them.
+pub struct PlannedWrite {
+    /// The dependencies are not ready, but the deadline has passed and `onDeadline` is Proceed.
     pub proceeds: bool,
-    /// It is nobody's so far: take it over.
+    /// The Deployment has no controller yet: adopt it.
     pub adopts: bool,
-    /// Leave the template as it is.
+    /// Keep the live template.
     pub holds_template: bool,
-    /// How many replicas it gets.
+    /// How many replicas the Deployment gets.
     pub replicas: Replicas,
 }
 
 /// How many replicas a Deployment gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
-    /// As many as the object asks for, or whatever there are if it asks for none.
-    AsAsked,
-    /// 0 as before, though more are asked for.
+    /// As many as the object sets; left to other writers if it sets none.
+    AsSpecified,
+    /// Still 0, although the object sets more.
     Held,
     /// 0, because a dependency is lost.
-    TakenAway,
+    ScaledToZero,
 }
 
 /// A closed gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// When it closed.
+    /// When the gate closed.
     pub since: Timestamp,
-    /// When `onDeadline` applies.
+    /// When `onDeadline` applies; `None` without a deadline.
     pub deadline: Option<Timestamp>,
-    /// What follows, once that time is over.
+    /// The value of `onDeadline`, once the deadline has passed.
     pub expired: Option<OnDeadline>,
 }
 
-/// Returns whether the dependencies have to be looked at.
-pub fn looks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDeployment>) -> bool {
+/// Returns whether the gate needs results of the dependencies' checks.
+pub fn needs_checks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDeployment>) -> bool {
     if object.is_deleting() || plan.dependencies.is_empty() {
         return false;
     }
-    match Standing::of(object, live) {
-        Standing::Absent => object.spec.gates().create || holds_replicas(object, None),
-        Standing::Ours(live) => {
-            plan.on_loss != OnLoss::Ignore || !is_told_open(object) || may_hold(object, live, false)
+    match Ownership::of(object, live) {
+        Ownership::Absent => object.spec.gates().create || holds_replicas(object, None),
+        Ownership::Owned(live) => {
+            plan.on_loss != OnLoss::Ignore || !status_shows_open(object) || may_hold(object, live)
         }
-        Standing::Adoptable(live) => may_hold(object, live, false),
-        Standing::Leaving | Standing::Foreign(_) => false,
+        Ownership::Adoptable(live) => may_hold(object, live),
+        Ownership::Terminating | Ownership::Conflict(_) => false,
     }
 }
 
-/// Returns how long the gate has been closed, as far as delays go: they begin with its closing, and not anew with another
-/// manager. Where losses are looked at while it is open they are over.
+/// Returns how long the gate has been closed, for the `initialDelaySeconds` of checks: they count from the
+/// closing of the gate, and a new manager does not restart them. While an open gate is watched for losses,
+/// every delay is over.
 pub fn closed_for(object: &WaitDeployment, plan: &Plan, now: Timestamp) -> Duration {
-    let told = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
-    match told {
-        // A clock that was set back in between makes it begin now.
+    let closed = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
+    match closed {
+        // If the clock was set back since, the gate counts as closed now.
         Some(since) => Duration::try_from(now.duration_since(since.0)).unwrap_or_default(),
-        None if plan.on_loss != OnLoss::Ignore && had_held(object) => Duration::MAX,
+        None if plan.on_loss != OnLoss::Ignore && were_ready(object) => Duration::MAX,
         None => Duration::ZERO,
     }
 }
 
-/// Decides what to do.
+/// Decides the next step for the Deployment.
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let Facts { object, live, .. } = *facts;
-    let bare = |course| Decision {
-        course,
-        closed: None,
-        needs: Needs::unknown(),
-        unexplained: false,
-        loss: None,
-        cycle: None,
-        next: None,
-    };
     if object.is_deleting() {
-        return bare(Course::Leave);
+        return Decision::of(Course::Leave, Needs::unknown());
     }
-    let (live, adopts) = match Standing::of(object, live) {
-        Standing::Foreign(conflict) => return bare(Course::Conflict(conflict)),
-        Standing::Leaving => return bare(Course::Terminating),
-        Standing::Absent => (None, false),
-        Standing::Ours(live) => (Some(live), false),
-        Standing::Adoptable(live) => (Some(live), true),
+    let (live, adopts) = match Ownership::of(object, live) {
+        Ownership::Conflict(conflict) => return Decision::of(Course::Conflict(conflict), Needs::unknown()),
+        Ownership::Terminating => return Decision::of(Course::Terminating, Needs::unknown()),
+        Ownership::Absent => (None, false),
+        Ownership::Owned(live) => (Some(live), false),
+        Ownership::Adoptable(live) => (Some(live), true),
     };
     let needs = Needs::of(facts, live.is_some());
     let loss = live.filter(|_| !adopts).and_then(|live| Loss::find(facts, &needs, live));
@@ -199,29 +193,8 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 // === impl Decision ===
 
 impl Decision {
-    /// Returns the state in one word, for logs and metrics.
-    pub fn as_str(&self) -> &'static str {
-        let scaled = self.loss.as_ref().is_some_and(|loss| loss.scales);
-        match &self.course {
-            Course::Leave => "deleting",
-            Course::Conflict(_) => "conflict",
-            Course::Terminating => "terminating",
-            Course::Invalid(_) => "invalid",
-            _ if self.closed.is_some_and(|closed| closed.expired.is_some()) => "expired",
-            Course::Wait => match self.needs.verdict {
-                State::Denied => "denied",
-                State::Invalid => "invalid",
-                _ => "closed",
-            },
-            Course::Write(_) if self.closed.is_some() => "held",
-            Course::Write(_) if scaled => "scaled_to_zero",
-            Course::Write(_) if self.loss.as_ref().is_some_and(|loss| !loss.tolerated) => "lost",
-            Course::Write(_) => "open",
-        }
-    }
-
-    /// Every word that [`as_str`](Self::as_str) may return of an object that is not being deleted, and that of one of
-    /// which nothing is decided, because it is too large.
+    /// Every value of [`as_str`](Self::as_str) except `deleting`, and `too_large` for objects that are not
+    /// decoded.
     pub const STATES: [&'static str; 11] = [
         "closed",
         "conflict",
@@ -236,60 +209,91 @@ impl Decision {
         "too_large",
     ];
 
-    /// Returns how the Deployment is to be written, if it is.
-    pub fn write(&self) -> Option<Write> {
-        if let Course::Write(write) = self.course { Some(write) } else { None }
+    fn of(course: Course, needs: Needs) -> Self {
+        Self { course, closed: None, needs, unexplained: false, loss: None, cycle: None, next: None }
+    }
+
+    /// Returns the state in one word, for logs and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match &self.course {
+            Course::Leave => "deleting",
+            Course::Conflict(_) => "conflict",
+            Course::Terminating => "terminating",
+            Course::Invalid(_) => "invalid",
+            _ if self.closed.is_some_and(|closed| closed.expired.is_some()) => "expired",
+            Course::Wait => match self.needs.verdict {
+                State::Denied => "denied",
+                State::Invalid => "invalid",
+                _ => "closed",
+            },
+            Course::Write(_) if self.closed.is_some() => "held",
+            Course::Write(_) if self.scales_to_zero() => "scaled_to_zero",
+            Course::Write(_) if self.loss.as_ref().is_some_and(|loss| !loss.tolerated) => "lost",
+            Course::Write(_) => "open",
+        }
+    }
+
+    /// Returns how to write the Deployment, if it is to be written.
+    pub fn write(&self) -> Option<PlannedWrite> {
+        if let Course::Write(planned) = self.course { Some(planned) } else { None }
+    }
+
+    /// Returns whether the Deployment has to have 0 replicas because a dependency is lost.
+    pub(crate) fn scales_to_zero(&self) -> bool {
+        self.loss.as_ref().is_some_and(|loss| loss.scales)
     }
 }
 
-// === impl Write ===
+// === impl PlannedWrite ===
 
-impl Write {
-    /// Returns whether anything is held back.
+impl PlannedWrite {
+    /// Returns whether the write holds anything back.
     pub fn holds(&self) -> bool {
         self.holds_template || self.replicas == Replicas::Held
     }
 }
 
-// === private: what is held back ===
+// === private: the parts that a gate holds back ===
 
-// The gates are read from the fields as they are, not from the plan: a spec that cannot be acted on must not let through
-// what it means to hold.
+// `gates` is read from the raw field and not from the plan: an invalid spec must not open a gate that it
+// names.
 
-fn may_hold(object: &WaitDeployment, live: &LiveDeployment, same_template: bool) -> bool {
-    holds_template(object, live, same_template) || holds_replicas(object, Some(live))
+fn may_hold(object: &WaitDeployment, live: &LiveDeployment) -> bool {
+    holds_template(object, live, false) || holds_replicas(object, Some(live))
 }
 
 fn holds_template(object: &WaitDeployment, live: &LiveDeployment, same_template: bool) -> bool {
-    object.spec.gates().update && !same_template && !is_let_through(object, live)
+    object.spec.gates().update && !same_template && !has_template(object, live)
 }
 
-/// Replicas that the object does not set are somebody else's, and nobody's to hold back. A Deployment that is not there
-/// counts as one without replicas.
+/// Returns whether the gate keeps the Deployment at 0 replicas. Replicas that the object does not set are
+/// never held back: another writer sets them. A missing Deployment counts as one with 0 replicas.
 fn holds_replicas(object: &WaitDeployment, live: Option<&LiveDeployment>) -> bool {
     let asked = object.spec.replicas.unwrap_or_default();
     let present = live.map_or(Some(0), |live| live.spec.replicas);
     object.spec.gates().scale_from_zero && asked > 0 && present == Some(0)
 }
 
-/// Returns whether the Deployment has the object's template: by the mark that was left with it, and where an earlier
-/// version left none, by the generation. One that is adopted only if it is identical either has it or is left alone.
-fn is_let_through(object: &WaitDeployment, live: &LiveDeployment) -> bool {
-    match live.template_mark() {
+/// Returns whether the Deployment has the object's template: by its template hash, or by its generation if an
+/// earlier version of mainstay wrote it without one. A Deployment that is adopted only if it is identical
+/// counts as having it.
+fn has_template(object: &WaitDeployment, live: &LiveDeployment) -> bool {
+    match live.template_hash() {
         None if live.controller().is_none() && object.spec.adoption() == Adoption::IfIdentical => true,
-        Some(mark) => mark == template_mark(object),
+        Some(hash) => hash == template_hash(object),
         None => live.written_for() == Some(object.generation()),
     }
 }
 
-/// Returns whether the status tells of an open gate all that there is to tell: a write of the status may be refused, or
-/// never made, after the Deployment was. What was not told to hold by then is told once it does.
-fn is_told_open(object: &WaitDeployment) -> bool {
+/// Returns whether the status shows an open gate with all dependencies ready, or not checked. The write of
+/// the status may have failed after that of the Deployment; checks then go on until the status shows the
+/// result.
+fn status_shows_open(object: &WaitDeployment) -> bool {
     let Some(status) = &object.status else { return false };
-    let Some(told) = object.condition(condition::DEPENDENCIES_READY) else { return false };
-    // Unknown is also what is said where nobody is to look.
-    let is_left_alone = told.status == "Unknown" && told.message.as_deref() == Some(needs::NOT_WATCHED);
-    status.gate_closed_time.is_none() && (told.status == "True" || is_left_alone)
+    let Some(shown) = object.condition(condition::DEPENDENCIES_READY) else { return false };
+    // Unknown is also the status while the dependencies of an open gate are not checked.
+    let is_unchecked = shown.status == "Unknown" && shown.message.as_deref() == Some(needs::NOT_CHECKED);
+    status.gate_closed_time.is_none() && (shown.status == "True" || is_unchecked)
 }
 
 // === private: the decision ===
@@ -302,53 +306,55 @@ fn decide_by_needs(
     loss: Option<Loss>,
 ) -> Decision {
     let Facts { object, plan, now, .. } = *facts;
-    let holds = needs.hold();
-    let is_scaled = loss.as_ref().is_some_and(|loss| loss.scales);
-    let waits = live.is_none() && object.spec.gates().create && !holds;
-    let mut write = Write {
+    let ready = needs.are_ready();
+    let waits = live.is_none() && object.spec.gates().create && !ready;
+    let mut planned = PlannedWrite {
         proceeds: false,
         adopts,
-        holds_template: !holds && live.is_some_and(|live| holds_template(object, live, facts.same_template)),
-        replicas: if is_scaled {
-            Replicas::TakenAway
-        } else if !holds && !waits && holds_replicas(object, live) {
+        holds_template: !ready && live.is_some_and(|live| holds_template(object, live, facts.same_template)),
+        replicas: if loss.as_ref().is_some_and(|loss| loss.scales) {
+            Replicas::ScaledToZero
+        } else if !ready && !waits && holds_replicas(object, live) {
             Replicas::Held
         } else {
-            Replicas::AsAsked
+            Replicas::AsSpecified
         },
     };
     if let (true, Err(invalid)) = (waits, plan) {
-        let closed = Some(Closed { deadline: None, expired: None, ..Closed::of(object, None, now) });
-        let course = Course::Invalid(invalid.clone());
-        return Decision { course, closed, needs, unexplained: false, loss: None, cycle: None, next: None };
+        let closed = Some(Closed::of(object, None, now));
+        return Decision { closed, ..Decision::of(Course::Invalid(invalid.clone()), needs) };
     }
-    let is_closed = waits || write.holds();
+    let is_closed = waits || planned.holds();
     let was_closed = object.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some());
-    let mut closed = (is_closed || was_closed && !holds).then(|| Closed::of(object, plan.ok(), now));
-    let mut course = if waits { Course::Wait } else { Course::Write(write) };
+    let mut closed = (is_closed || was_closed && !ready).then(|| Closed::of(object, plan.ok(), now));
+    // If the status could not be written then, it still has the same deadline, and the next run proceeds
+    // again.
     let proceeds = closed.is_some_and(|closed| closed.expired == Some(OnDeadline::Proceed));
-    closed = closed.filter(|_| is_closed);
-    // That it went on is told again where it was not written: the deadline is as old as before.
+    closed = closed.filter(|_| is_closed && !proceeds);
     if proceeds {
-        write.proceeds = true;
-        write.holds_template = false;
-        if write.replicas == Replicas::Held {
-            write.replicas = Replicas::AsAsked;
+        planned.proceeds = true;
+        planned.holds_template = false;
+        if planned.replicas == Replicas::Held {
+            planned.replicas = Replicas::AsSpecified;
         }
-        course = Course::Write(write);
-        closed = None;
     }
-    let is_untold =
-        live.is_some() && !adopts && !is_closed && !proceeds && needs.looks && !is_told_open(object);
-    let unexplained = is_untold && !holds && needs.blocking().any(|known| !known.is_fresh);
+    let course = if waits && !proceeds { Course::Wait } else { Course::Write(planned) };
+    let is_unreported = live.is_some()
+        && !adopts
+        && !is_closed
+        && !proceeds
+        && needs.are_checked
+        && !status_shows_open(object);
+    let unexplained = is_unreported && !ready && needs.blocking().any(|dependency| !dependency.is_fresh);
     let moments = [
         closed.filter(|closed| closed.expired.is_none()).and_then(|closed| closed.deadline),
         loss.as_ref().and_then(|loss| loss.next),
     ];
-    let in_time = moments.into_iter().flatten().filter_map(|moment| until(now, moment));
-    // What is not believed now has to be looked at again, and no event may tell of it.
-    let doubts = (facts.outage && needs.has_doubts).then_some(OUTAGE_RETRY);
-    let next = in_time.chain(doubts).min();
+    let timers = moments.into_iter().flatten().filter_map(|moment| until(now, moment));
+    // A failure that is ignored during a suspected outage is judged again later, and no event announces the
+    // end of it.
+    let retry = (facts.outage && needs.ignores_failures).then_some(OUTAGE_RETRY);
+    let next = timers.chain(retry).min();
     let cycle = facts.cycle.filter(|_| closed.is_some()).map(str::to_owned);
     Decision { course, closed, needs, unexplained, loss, cycle, next }
 }
@@ -356,23 +362,23 @@ fn decide_by_needs(
 // === impl Closed ===
 
 impl Closed {
-    /// A gate that has been closed for as long as the status says, or is closed now. The deadline counts from there, so
-    /// that neither a restart nor an edit of anything else begins it anew.
+    /// Returns a gate that closed when the status shows, or now. The deadline counts from there, so neither a
+    /// restart of the manager nor an edit of another field extends it.
     fn of(object: &WaitDeployment, plan: Option<&Plan>, now: Timestamp) -> Self {
-        let told = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
-        let since = told.map_or(now, |told| told.0);
+        let shown = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
+        let since = shown.map_or(now, |shown| shown.0);
         let deadline = plan.and_then(|plan| later(since, plan.deadline?));
         let over = deadline.is_some_and(|deadline| deadline <= now);
         Self { since, deadline, expired: plan.filter(|_| over).map(|plan| plan.on_deadline) }
     }
 }
 
-/// Returns the moment this much later; `None` beyond the end of the calendar.
+/// Returns `moment + wait`; `None` beyond the end of the calendar.
 fn later(moment: Timestamp, wait: Duration) -> Option<Timestamp> {
     moment.checked_add(wait).ok()
 }
 
-/// Returns how long it is until `moment`; `None` if it has come.
+/// Returns the time from `now` until `moment`; `None` if the moment has passed.
 fn until(now: Timestamp, moment: Timestamp) -> Option<Duration> {
     Duration::try_from(moment.duration_since(now)).ok().filter(|wait| !wait.is_zero())
 }

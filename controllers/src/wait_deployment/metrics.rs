@@ -1,11 +1,10 @@
-//! What the gates tell about themselves. Labels are bounded: never a name, never a namespace.
+//! Metrics of the gates. No label is the name or namespace of an object, so the number of series is bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
-use mainstay_api::Condition;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,33 +12,35 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::watch;
 
-use super::gate::{Change, Decision, OpenedBy, Opening};
+use super::gate::{Decision, OpenedBy, Opening, StatusChange};
+use crate::conditions::has_reason;
 use crate::reasons::{self, condition};
 
-/// From a Service that is ready already to a restore that takes a day, in seconds.
+/// In seconds: from a Service that is ready already to a restore that takes a day.
 const WAIT_BUCKETS: [f64; 11] =
     [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0];
 
-/// The families of one controller.
+/// The metric families of the controller.
 #[derive(Clone, Debug)]
 pub struct GateMetrics {
     gates: Family<Label, Gauge>,
     wait: Histogram,
     opened: Family<Label, Counter>,
     expired: Counter,
-    /// In which state each object was last seen. The gauges change under its lock, so that they are its sums.
+    /// The last state of each object. The gauges change only under this lock, so they equal the sums over the
+    /// map.
     states: Arc<Mutex<HashMap<NamespacedName, &'static str>>>,
     /// Whether this replica leads.
     leading: watch::Receiver<bool>,
 }
 
-/// The one label of a family, with its value.
+/// The only label of a family, with its value.
 type Label = [(&'static str, &'static str); 1];
 
 // === impl GateMetrics ===
 
 impl GateMetrics {
-    /// Registers the families. Gates are counted while `leading`.
+    /// Registers the families. Gates are counted only while `leading` is true.
     pub fn register(registry: &Registry, leading: watch::Receiver<bool>) -> Self {
         let metrics = Self {
             gates: registry.family(
@@ -54,7 +55,7 @@ impl GateMetrics {
             ),
             opened: registry.family(
                 "mainstay_waitdeployment_gate_opened",
-                "Gates that opened, by what opened them",
+                "Gates that opened, by cause",
                 Family::default(),
             ),
             expired: registry.family(
@@ -74,28 +75,28 @@ impl GateMetrics {
         metrics
     }
 
-    /// Notes the state of one object.
+    /// Records the state of one object.
     pub(super) fn observe(&self, request: &NamespacedName, state: &'static str) {
         let mut states = self.states.lock();
-        // A term is over before its last reconciles are: what they see after `clear` would stay.
+        // The last runs of a term may end after `clear`, and an entry of theirs would stay.
         if !*self.leading.borrow() {
             return;
         }
         self.gates.get_or_create(&[("state", state)]).inc();
-        self.leave(states.insert(request.clone(), state));
+        self.decrement(states.insert(request.clone(), state));
     }
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, request: &NamespacedName) {
         let mut states = self.states.lock();
-        self.leave(states.remove(request));
+        self.decrement(states.remove(request));
     }
 
-    /// Forgets all, once this replica leads no more: another one sees to them from now on, and a sum over the replicas
-    /// counts each once.
+    /// Forgets all objects once this replica leads no more: the new leader counts them, so a sum over the
+    /// replicas counts each object once.
     pub(crate) fn clear(&self) {
         let mut states = self.states.lock();
-        // The next term has begun already: what its reconciles have seen stays.
+        // The next term has begun already, and its runs have recorded states.
         if *self.leading.borrow() {
             return;
         }
@@ -105,18 +106,16 @@ impl GateMetrics {
         }
     }
 
-    /// Counts what has happened to one gate.
-    pub(super) fn count(&self, change: &Change<'_>) {
-        let Change { object, after, .. } = *change;
+    /// Counts the opening of a gate and the expiry of its deadline.
+    pub(super) fn count(&self, change: &StatusChange<'_>) {
+        let StatusChange { object, after, .. } = *change;
         let opening = change.opening();
         if let Some(Opening { by, waited }) = opening {
             self.opened.get_or_create(&[("outcome", outcome_of(by))]).inc();
             self.wait.observe(waited.as_secs_f64());
         }
         let proceeds = opening.is_some_and(|opening| opening.by == OpenedBy::Deadline);
-        let is_late = |ready: Option<&Condition>| {
-            ready.is_some_and(|ready| ready.reason.as_deref() == Some(reasons::DEADLINE_EXCEEDED))
-        };
+        let is_late = |ready| has_reason(ready, reasons::DEADLINE_EXCEEDED);
         let becomes_late =
             is_late(after.condition(condition::READY)) && !is_late(object.condition(condition::READY));
         if becomes_late || proceeds {
@@ -124,7 +123,7 @@ impl GateMetrics {
         }
     }
 
-    fn leave(&self, state: Option<&'static str>) {
+    fn decrement(&self, state: Option<&'static str>) {
         if let Some(state) = state {
             self.gates.get_or_create(&[("state", state)]).dec();
         }

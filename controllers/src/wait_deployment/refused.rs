@@ -1,57 +1,55 @@
-//! What a refusal of the API server means for the next try.
+//! Which errors of a write are refusals of the API server, and whether a retry can help.
 
 use std::error::Error;
 
 use kube::core::Status;
 use mainstay::client::{WriteError, refusal};
 
-/// Returns whether another try with the same body would be refused again: invalid (422), malformed (400), or with a
-/// key or a type that the schema does not have, which server-side apply answers with a plain 500.
+use super::gate::{Refusal, RefusalKind};
+
+/// Returns the refusal if a retry with the same body would be refused again: invalid (422), malformed (400),
+/// or with a field or type that is not in the schema, which server-side apply answers with a plain 500.
 ///
-/// A 422 about the uid is none: another Deployment has taken the name, and the cache will show it soon. A denial by
-/// admission is none either, though most come with these codes.
-pub(super) fn is_rejection(error: &WriteError) -> bool {
-    let details = refusal(error).and_then(|status| status.details.as_ref());
-    let replaced =
-        details.is_some_and(|details| details.causes.iter().any(|cause| cause.field == "metadata.uid"));
-    let no_schema = || words_of(error).contains("failed to create typed patch object");
-    match error.code() {
-        _ if is_denial(error) => false,
-        Some(422) => !replaced,
-        Some(400) => !is_no_dry_run(error),
-        Some(500) => no_schema(),
+/// A 422 about the uid is excluded: another Deployment has taken the name, and the cache will show it soon. A
+/// denial by admission is excluded as well, although most have one of these codes.
+pub(super) fn invalid_refusal(error: &WriteError) -> Option<Refusal> {
+    let status = refusal(error).filter(|status| !denies(status))?;
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let is_invalid = match status.code {
+        422 => causes.into_iter().all(|cause| cause.field != "metadata.uid"),
+        400 => !is_dry_run_unsupported(error),
+        500 => status.message.contains("failed to create typed patch object"),
         _ => false,
-    }
+    };
+    is_invalid.then(|| Refusal { kind: RefusalKind::Invalid, message: status.message.clone() })
 }
 
-/// Returns whether an admission policy or an admission webhook denied the object. The code is their author's choice: 422
-/// for a policy and 400 for a webhook that names none. They may admit the same body later: a policy is being rolled out, the
-/// namespace lacks a label, there is a change freeze.
-pub(super) fn is_denial(error: &(dyn Error + 'static)) -> bool {
-    refusal(error).is_some_and(denies)
+/// Returns the refusal if it may pass without an edit of the object: by admission, RBAC or a quota.
+pub(super) fn refusal_that_may_pass(error: &(dyn Error + 'static)) -> Option<Refusal> {
+    let status = refusal(error)?;
+    let kind = match status.code {
+        _ if denies(status) => RefusalKind::Denied,
+        403 => RefusalKind::Forbidden,
+        _ => return None,
+    };
+    Some(Refusal { kind, message: status.message.clone() })
 }
 
-/// The same of the status that the API server answered with.
+/// Returns whether an admission policy or an admission webhook denied the object. Its author chooses the
+/// code: 422 for a policy and 400 for a webhook unless set. Admission may accept the same body later: a
+/// policy is being rolled out, the namespace lacks a label, or a change freeze ends.
 pub(super) fn denies(status: &Status) -> bool {
-    let is_told = |words: &str| status.message.contains(words);
-    // The words of the API server for a ValidatingAdmissionPolicy, and for a webhook. No field of the status marks a denial.
-    (400..500).contains(&status.code) && (is_told("denied request: ") || is_told("denied the request"))
+    // The API server's phrases for a ValidatingAdmissionPolicy and for a webhook. No field of the status
+    // marks a denial.
+    let phrases = ["denied request: ", "denied the request"];
+    (400..500).contains(&status.code) && phrases.iter().any(|phrase| status.message.contains(phrase))
 }
 
-/// Returns whether it is a refusal that may pass without an edit of the object: by RBAC, a quota or admission.
-pub(super) fn may_pass(error: &(dyn Error + 'static)) -> bool {
-    refusal(error).is_some_and(|status| status.code == 403 || denies(status))
-}
-
-/// Returns whether nobody can say without doing it: an admission webhook with side effects cannot be asked, which the
-/// server answers with 400.
-pub(super) fn is_no_dry_run(error: &WriteError) -> bool {
-    error.code() == Some(400) && words_of(error).contains("does not support dry run")
-}
-
-/// Returns the server's own words.
-pub(super) fn words_of(error: &WriteError) -> String {
-    refusal(error).map_or_else(|| error.to_string(), |status| status.message.clone())
+/// Returns whether a dry run is impossible: the API server answers 400 if an admission webhook has side
+/// effects.
+pub(super) fn is_dry_run_unsupported(error: &WriteError) -> bool {
+    let is_unsupported = |status: &Status| status.message.contains("does not support dry run");
+    error.code() == Some(400) && refusal(error).is_some_and(is_unsupported)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The reconciler against an API server in memory.
+//! The reconciler with an API server in memory.
 
 use mainstay::key::KindId;
 use mainstay::metrics::Registry;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::deployment::{DECODED_SHARE, FIELD_MANAGER};
-use crate::status::Turns;
+use crate::status::StatusLocks;
 
 const STATUS: &str = "apply waitdeployments.apps.mainstay.dev/status shop/web";
 const DEPLOYMENT: &str = "apply deployments.apps shop/web";
@@ -18,12 +18,12 @@ fn web() -> NamespacedName {
     NamespacedName::namespaced("shop", "web")
 }
 
-/// A gate of one object, given as the fields of its spec; nothing that is probed ever answers.
+/// Makes the reconciler of one object with these fields of its spec; no probe ever has a result.
 fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
     gate_beside(spec, None)
 }
 
-/// The same, with a Deployment that was there before.
+/// Like [`gate`], beside an existing Deployment.
 fn gate_beside(
     spec: &Value,
     deployment: Option<Value>,
@@ -45,7 +45,7 @@ fn gate_beside(
         StatusWriter::new(
             &objects,
             &Applier::new(KindId::of::<WaitDeployment>(), FIELD_MANAGER),
-            &Turns::default(),
+            &StatusLocks::default(),
         ),
         Dependencies::for_test(),
         Vec::new(),
@@ -59,7 +59,7 @@ fn closed() -> Value {
 }
 
 #[tokio::test]
-async fn a_deployment_is_written_once_a_term() {
+async fn a_deployment_is_written_once_per_term() {
     let (gate, _, cx) = gate(&json!({}));
     let cx = cx.with_term(1);
     let run = reconcile_once(&gate, &web(), &cx).await;
@@ -68,50 +68,50 @@ async fn a_deployment_is_written_once_a_term() {
     let reasons: Vec<_> = run.events.iter().map(|event| &*event.reason).collect();
     assert_eq!(reasons, ["DeploymentCreated"]);
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
-    // Another replica has led in between: what it wrote is not known.
+    // Another replica has led meanwhile, and may have written.
     let cx = cx.with_term(2);
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), [DEPLOYMENT]);
-    assert!(run.events.is_empty(), "and it changes nothing: {:?}", run.events);
+    assert!(run.events.is_empty(), "the write changed nothing: {:?}", run.events);
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_closed_gate_tries_the_deployment_out_once() {
+async fn a_closed_gate_runs_one_dry_run() {
     let (gate, objects, cx) = gate(&closed());
     let cx = cx.with_term(1);
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_eq!(told.condition("TemplateAccepted").unwrap().status, "True");
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(shown.condition("TemplateAccepted").unwrap().status, "True");
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
     let cx = cx.with_term(2);
-    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "the status tells it");
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "the status shows the result");
 }
 
 #[tokio::test]
-async fn a_template_that_would_be_refused_is_told_while_it_waits_and_sent_once() {
+async fn an_invalid_template_is_reported_while_the_gate_is_closed_and_sent_once() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(422, "Invalid", "no container");
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.action(), Action::Done, "what it waits for may come all the same");
-    let told = objects.get(&web()).unwrap().unwrap();
-    let accepted = told.condition("TemplateAccepted").unwrap();
+    assert_eq!(run.action(), Action::Done, "the dependency may still become ready");
+    let shown = objects.get(&web()).unwrap().unwrap();
+    let accepted = shown.condition("TemplateAccepted").unwrap();
     assert_eq!((accepted.status.as_str(), accepted.reason.as_deref()), ("False", Some("Invalid")));
-    assert_eq!(told.condition("Ready").unwrap().message.as_deref(), Some("no container"));
+    assert_eq!(shown.condition("Ready").unwrap().message.as_deref(), Some("no container"));
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trial_refused_by_a_quota_is_made_again_slowly() {
+async fn a_dry_run_refused_by_a_quota_is_retried_slowly() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(403, "Forbidden", "exceeded quota: few");
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.action(), Action::RequeueAfter(written::TRIAL_RETRY));
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("QuotaExceeded"));
-    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "not before its time");
-    tokio::time::advance(written::TRIAL_RETRY).await;
+    assert_eq!(run.action(), Action::RequeueAfter(memory::DRY_RUN_RETRY));
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(shown.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("QuotaExceeded"));
+    assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "not before the retry is due");
+    tokio::time::advance(memory::DRY_RUN_RETRY).await;
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
 }
@@ -125,21 +125,21 @@ async fn a_denial_by_admission_has_its_own_reason_and_is_retried_slowly() {
         [(422, "Invalid", POLICY), (403, "Forbidden", POLICY), (400, "BadRequest", WEBHOOK)]
     {
         let (gate, objects, cx) = gate(&json!({}));
-        let told = |type_: &str| {
-            let told = objects.get(&web()).unwrap().unwrap();
-            told.condition(type_).unwrap().reason.clone().unwrap()
+        let reason_of = |type_: &str| {
+            let shown = objects.get(&web()).unwrap().unwrap();
+            shown.condition(type_).unwrap().reason.clone().unwrap()
         };
         cx.api().refuse_next(code, reason, message);
         let run = reconcile_once(&gate, &web(), &cx).await;
-        assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(deed::FORBIDDEN_RETRY), "{code}");
+        assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(write::FORBIDDEN_RETRY), "{code}");
         for type_ in ["Ready", "Stalled", "TemplateAccepted"] {
-            assert_eq!(told(type_), "AdmissionDenied", "{code} {type_}");
+            assert_eq!(reason_of(type_), "AdmissionDenied", "{code} {type_}");
         }
         assert_eq!(run.events[0].reason, "AdmissionDenied");
-        // The policy is gone by the next try.
+        // The policy is gone before the retry.
         let run = reconcile_once(&gate, &web(), &cx).await;
         assert_eq!(run.wrote()[0], DEPLOYMENT, "{code}");
-        assert_eq!(told("TemplateAccepted"), "Accepted");
+        assert_eq!(reason_of("TemplateAccepted"), "Accepted");
     }
 }
 
@@ -153,20 +153,21 @@ async fn a_denied_comparison_does_not_prove_another_template() {
     let (gate, objects, cx) = gate_beside(&spec, Some(there));
     cx.api().refuse_next(422, "Invalid", "denied request: change freeze");
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(deed::FORBIDDEN_RETRY));
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_eq!(told.condition("Ready").unwrap().reason.as_deref(), Some("AdmissionDenied"));
-    // Where more is decided by it, the rest of the run goes on.
+    assert_eq!(run.outcome.unwrap_err().retry(), Retry::After(write::FORBIDDEN_RETRY));
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(shown.condition("Ready").unwrap().reason.as_deref(), Some("AdmissionDenied"));
+    // Elsewhere the run goes on without the comparison.
     let found = gate.deployments.entry(&web()).unwrap().unwrap();
-    let desired = gate.desired(&told);
+    let run = Run { reconciler: &gate, request: &web(), object: &shown, cx: &cx };
+    let desired = run.desired();
     cx.api().refuse_next(403, "Forbidden", "exceeded quota: few");
-    assert!(!gate.has_same_template(&web(), &found, &desired, &cx).await.unwrap());
+    assert!(!run.has_same_template(&found, &desired).await.unwrap());
     cx.api().refuse_next(500, "InternalError", "etcd is away");
-    gate.has_same_template(&web(), &found, &desired, &cx).await.unwrap_err();
+    run.has_same_template(&found, &desired).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_trial_is_retried_slowly() {
+async fn a_denied_dry_run_is_retried_slowly() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(
         400,
@@ -174,62 +175,62 @@ async fn a_denied_trial_is_retried_slowly() {
         "admission webhook \"a.example.com\" denied the request: not signed",
     );
     let run = reconcile_once(&gate, &web(), &cx).await;
-    assert_eq!(run.action(), Action::RequeueAfter(written::TRIAL_RETRY));
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_eq!(told.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("AdmissionDenied"));
-    tokio::time::advance(written::TRIAL_RETRY).await;
+    assert_eq!(run.action(), Action::RequeueAfter(memory::DRY_RUN_RETRY));
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(shown.condition("TemplateAccepted").unwrap().reason.as_deref(), Some("AdmissionDenied"));
+    tokio::time::advance(memory::DRY_RUN_RETRY).await;
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), ["apply deployments.apps shop/web (dry run)", STATUS]);
 }
 
 #[tokio::test]
-async fn a_trial_that_fails_is_told_and_made_again_on_the_backoff() {
+async fn a_failed_dry_run_is_reported_and_retried_with_backoff() {
     let (gate, objects, cx) = gate(&closed());
     cx.api().refuse_next(500, "InternalError", "etcd is away");
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert!(run.outcome.unwrap_err().to_string().contains("etcd is away"));
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_eq!(told.condition("TemplateAccepted").unwrap().status, "Unknown");
-    assert_eq!(told.condition("Reconciling").unwrap().status, "True", "the wait is told all the same");
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_eq!(shown.condition("TemplateAccepted").unwrap().status, "Unknown");
+    assert_eq!(shown.condition("Reconciling").unwrap().status, "True", "the status is written all the same");
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_says_so_and_is_left_alone() {
+async fn an_object_that_cannot_be_decoded_gets_an_event_and_is_left_alone() {
     let (gate, _, cx) = gate(&json!({"replicas": "many"}));
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), [""; 0]);
     let error = run.outcome.unwrap_err();
-    assert_eq!(error.retry(), Retry::Never, "no loop: {error}");
+    assert_eq!(error.retry(), Retry::Never, "no retry: {error}");
     assert_eq!(run.events[0].reason, "Unreadable");
     assert!(run.events[0].note.contains("invalid type: string \"many\""), "{}", run.events[0].note);
 }
 
 #[tokio::test]
-async fn a_deadline_is_kept_without_any_event() {
+async fn a_deadline_requeues_without_any_event() {
     let mut spec = closed();
     spec["waitFor"]["deadlineSeconds"] = 60.into();
     let (gate, _, cx) = gate(&spec);
     let run = reconcile_once(&gate, &web(), &cx).await;
-    let Action::RequeueAfter(wait) = run.action() else { panic!("no wake-up") };
+    let Action::RequeueAfter(wait) = run.action() else { panic!("not requeued") };
     assert!(wait.as_secs() >= 55 && wait.as_secs() <= 60, "{wait:?}");
 }
 
 #[test]
-fn a_term_begins_in_doubt() {
+fn the_start_of_a_term_counts_as_an_outage() {
     let at = |second| Timestamp::from_second(second).unwrap();
-    let mut doubt = Doubt::default();
-    assert_eq!(doubt.note(1, false, at(10)), Some(at(10)), "nobody has been seen to answer yet");
-    assert_eq!(doubt.note(1, false, at(20)), Some(at(10)));
-    assert_eq!(doubt.note(1, true, at(30)), Some(at(30)), "outage");
-    assert_eq!(doubt.note(1, false, at(40)), Some(at(30)));
-    assert_eq!(doubt.note(2, false, at(50)), Some(at(50)), "the next term");
+    let mut last = LastOutage::default();
+    assert_eq!(last.update(1, false, at(10)), Some(at(10)), "no target has answered yet");
+    assert_eq!(last.update(1, false, at(20)), Some(at(10)));
+    assert_eq!(last.update(1, true, at(30)), Some(at(30)), "outage");
+    assert_eq!(last.update(1, false, at(40)), Some(at(30)));
+    assert_eq!(last.update(2, false, at(50)), Some(at(50)), "the next term");
 }
 
-/// As many bytes of text in an object as are too many for the gate.
+/// Bytes of text that make an object too large for the gate.
 const LARGE: usize = 2_700_000;
 
 #[tokio::test]
-async fn an_object_that_is_too_large_is_told_so_once_and_goes_on_when_it_shrinks() {
+async fn a_too_large_object_is_reported_once_and_reconciled_again_when_it_shrinks() {
     let (mut gate, objects, cx) = gate(&json!({"x": "x".repeat(LARGE)}));
     gate.objects = objects.limited_to_share(DECODED_SHARE);
     let cx = cx.with_term(1);
@@ -237,25 +238,25 @@ async fn an_object_that_is_too_large_is_told_so_once_and_goes_on_when_it_shrinks
     assert_eq!((run.action(), run.wrote()), (Action::Done, vec![STATUS.to_owned()]));
     let reasons: Vec<_> = run.events.iter().map(|event| &*event.reason).collect();
     assert_eq!(reasons, ["Unreadable"]);
-    let told = objects.get(&web()).unwrap().unwrap();
+    let shown = objects.get(&web()).unwrap().unwrap();
     for (type_, status) in [("Ready", "False"), ("Reconciling", "False"), ("Stalled", "True")] {
-        let told = told.condition(type_).unwrap();
-        assert_eq!((&*told.status, told.reason.as_deref()), (status, Some("TooLarge")), "{type_}");
-        let message = told.message.as_deref().unwrap();
+        let condition = shown.condition(type_).unwrap();
+        assert_eq!((&*condition.status, condition.reason.as_deref()), (status, Some("TooLarge")), "{type_}");
+        let message = condition.message.as_deref().unwrap();
         assert!(message.contains(" has 270") && message.contains("more than 2621440"), "{message}");
     }
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [""; 0], "nothing has changed");
-    // Another replica may have led in between.
+    // Another replica may have led meanwhile.
     let cx = cx.with_term(2);
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [STATUS]);
     gate.objects = objects.clone();
     assert_eq!(reconcile_once(&gate, &web(), &cx).await.wrote(), [DEPLOYMENT, STATUS]);
-    let told = objects.get(&web()).unwrap().unwrap();
-    assert_ne!(told.condition("Ready").unwrap().reason.as_deref(), Some("TooLarge"));
+    let shown = objects.get(&web()).unwrap().unwrap();
+    assert_ne!(shown.condition("Ready").unwrap().reason.as_deref(), Some("TooLarge"));
 }
 
 #[tokio::test]
-async fn a_deployment_that_is_too_large_is_left_alone_and_told() {
+async fn a_too_large_deployment_is_left_alone_and_reported() {
     let live = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "d1"},
         "spec": {"selector": {}, "template": {"x": "x".repeat(LARGE)}},
@@ -264,8 +265,8 @@ async fn a_deployment_that_is_too_large_is_left_alone_and_told() {
     gate.deployments = gate.deployments.limited_to_share(DECODED_SHARE);
     let run = reconcile_once(&gate, &web(), &cx).await;
     assert_eq!(run.wrote(), [STATUS]);
-    let told = objects.get(&web()).unwrap().unwrap();
-    let ready = told.condition("Ready").unwrap();
+    let shown = objects.get(&web()).unwrap().unwrap();
+    let ready = shown.condition("Ready").unwrap();
     assert_eq!(ready.reason.as_deref(), Some("TooLarge"));
     assert!(ready.message.as_deref().unwrap().starts_with("Deployment.apps shop/web has 270"), "{ready:?}");
 }

@@ -1,4 +1,4 @@
-//! Puts an answer together from what the cache and the engine hold.
+//! Builds an answer from the cache and the probe engine.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::Store;
 use mainstay::inspect::PageError;
 use mainstay::key::{Key as _, NamespacedName};
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use mainstay_api::wait_for::HttpScheme;
 use mainstay_api::{Check, GROUP, KIND, Plan, PlannedDependency, ProbeCheck, WaitDeployment};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Answer, Dependency, Probe};
-use crate::dependency::probe::{Description, NextProbe};
+use crate::dependency::probe::{Description, MAX_NAMED, NextProbe};
 use crate::dependency::{Dependencies, Described};
 use crate::reasons::condition;
 use crate::selector;
 
-/// How many WaitDeployments are told with what they wait for; who made them chose how many there are.
-pub(super) const MAX_TOLD: usize = 100;
+/// Most WaitDeployments that one answer expands: tenants choose how many there are.
+pub(super) const MAX_EXPANDED: usize = 100;
 
-/// What can be asked.
+/// The debug page.
 #[derive(Clone, Debug)]
 pub struct Why {
     objects: Store<WaitDeployment>,
@@ -33,7 +33,7 @@ pub struct Why {
 // === impl Why ===
 
 impl Why {
-    /// Answers about these objects.
+    /// Makes the page for these objects.
     pub fn new(
         objects: &Store<WaitDeployment>,
         dependencies: Dependencies,
@@ -42,10 +42,10 @@ impl Why {
         Self { objects: objects.clone(), dependencies, leading }
     }
 
-    /// Answers about the object named by what follows the page's name in a path.
+    /// Returns the answer about an object; `path` is the rest of the request's path, a namespace and a name.
     ///
     /// # Errors
-    /// If that is not a namespace and a name, or no such object is known.
+    /// If `path` is anything else, or the cache has no such object.
     pub fn page(&self, path: &[&str], now: Timestamp) -> Result<Value, PageError> {
         let [namespace, name] = path else {
             let text = "expected /debug/waitdeployments/NAMESPACE/NAME";
@@ -58,34 +58,34 @@ impl Why {
         serde_json::to_value(answer).map_err(|error| PageError::Unavailable(error.to_string()))
     }
 
-    /// `told` are those that stand in the answer already with what they wait for.
+    /// Returns the answer about an object, or `None` if it does not exist. Objects in `expanded` have their
+    /// dependencies elsewhere in the answer already.
     fn answer(
         &self,
         request: &NamespacedName,
         now: Timestamp,
-        told: &mut BTreeSet<NamespacedName>,
+        expanded: &mut BTreeSet<NamespacedName>,
     ) -> Result<Option<Answer>, PageError> {
         let object = self.objects.get(request).map_err(|error| PageError::Unavailable(error.to_string()))?;
         let Some(object) = object else { return Ok(None) };
-        let mut answer = self.told(request, &object, now);
-        if told.contains(request) || told.len() >= MAX_TOLD {
+        let mut answer = self.from_status(request, &object, now);
+        if expanded.len() >= MAX_EXPANDED || !expanded.insert(request.clone()) {
             answer.elsewhere = true;
             return Ok(Some(answer));
         }
-        told.insert(request.clone());
         match object.plan() {
             Err(invalid) => answer.invalid = Some(invalid.to_string()),
             Ok(plan) => {
                 answer.on_deadline = format!("{:?}", plan.on_deadline);
                 answer.r#match = format!("{:?}", plan.match_policy);
-                answer.dependencies = self.each(request, &object, &plan, now, told);
+                answer.dependencies = self.dependencies(request, &object, &plan, now, expanded);
             }
         }
         Ok(Some(answer))
     }
 
-    /// What stands in the status.
-    fn told(&self, request: &NamespacedName, object: &WaitDeployment, now: Timestamp) -> Answer {
+    /// Returns the part of the answer that is in the object's status.
+    fn from_status(&self, request: &NamespacedName, object: &WaitDeployment, now: Timestamp) -> Answer {
         let ready = object.condition(condition::READY);
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let status = object.status.as_ref();
@@ -105,37 +105,33 @@ impl Why {
         }
     }
 
-    fn each(
+    fn dependencies(
         &self,
         request: &NamespacedName,
         object: &WaitDeployment,
         plan: &Plan,
         now: Timestamp,
-        told: &mut BTreeSet<NamespacedName>,
+        expanded: &mut BTreeSet<NamespacedName>,
     ) -> Vec<Dependency> {
         let described = self.dependencies.describe(request, plan);
         let mut lines = Vec::with_capacity(plan.dependencies.len());
         for (dependency, described) in plan.dependencies.iter().zip(described) {
-            let mut line = told_of(object, dependency, now);
+            let mut line = dependency_from_status(object, dependency, now);
             match described {
                 Described::Cached { others } => {
                     line.others = others.len();
-                    line.named = others
-                        .iter()
-                        .take(crate::dependency::probe::MAX_NAMED)
-                        .map(ToString::to_string)
-                        .collect();
+                    line.named = others.iter().take(MAX_NAMED).map(ToString::to_string).collect();
                 }
                 Described::Probed(description) => {
                     line.others = description.others;
                     line.named = description.named.iter().map(ToString::to_string).collect();
                     line.probe = Some(Probe::from(&*description));
                 }
-                Described::Nothing => {}
+                Described::NotRegistered => {}
             }
-            if let Some(next) = waits_in_turn(request, &dependency.check) {
-                // Of one that cannot be read the line itself says why.
-                line.waits = self.answer(&next, now, told).ok().flatten().map(Box::new);
+            if let Some(next) = awaited_object(request, &dependency.check) {
+                // For an object that cannot be read, the message of the dependency has the cause.
+                line.waits = self.answer(&next, now, expanded).ok().flatten().map(Box::new);
             }
             lines.push(line);
         }
@@ -143,29 +139,34 @@ impl Why {
     }
 }
 
-/// What the status says of a dependency.
-fn told_of(object: &WaitDeployment, dependency: &PlannedDependency, now: Timestamp) -> Dependency {
-    let told = object.status.as_ref();
-    let told = told.and_then(|status| status.dependencies.iter().find(|entry| entry.name == dependency.name));
+/// Returns the part of a dependency's state that is in the object's status.
+fn dependency_from_status(
+    object: &WaitDeployment,
+    dependency: &PlannedDependency,
+    now: Timestamp,
+) -> Dependency {
+    let status = object.status.as_ref();
+    let entry =
+        status.and_then(|status| status.dependencies.iter().find(|entry| entry.name == dependency.name));
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
     Dependency {
         name: dependency.name.clone(),
-        check: described(&dependency.check),
+        check: check_text(&dependency.check),
         optional: dependency.optional,
-        ready: told.map(|told| told.ready),
-        reason: text(told.and_then(|told| told.reason.as_ref())),
-        message: text(told.and_then(|told| told.message.as_ref())),
-        since_seconds: told
-            .and_then(|told| told.last_transition_time.as_ref())
+        ready: entry.map(|entry| entry.ready),
+        reason: text(entry.and_then(|entry| entry.reason.as_ref())),
+        message: text(entry.and_then(|entry| entry.message.as_ref())),
+        since_seconds: entry
+            .and_then(|entry| entry.last_transition_time.as_ref())
             .map(|since| seconds_since(since, now)),
         ..Dependency::default()
     }
 }
 
-/// Returns the WaitDeployment that a check looks at, if it looks at one.
-fn waits_in_turn(request: &NamespacedName, check: &Check) -> Option<NamespacedName> {
+/// Returns the WaitDeployment that a check waits for, if it is for one.
+fn awaited_object(request: &NamespacedName, check: &Check) -> Option<NamespacedName> {
     match check {
-        Check::Resource(ResourceCheck { group, kind, which: Which::Name(name), .. })
+        Check::Resource(ResourceCheck { group, kind, objects: Objects::Name(name), .. })
             if group == GROUP && kind == KIND =>
         {
             Some(NamespacedName::namespaced(request.namespace().unwrap_or_default(), name.as_str()))
@@ -174,8 +175,8 @@ fn waits_in_turn(request: &NamespacedName, check: &Check) -> Option<NamespacedNa
     }
 }
 
-/// Says what is looked at.
-pub(super) fn described(check: &Check) -> String {
+/// Returns a check in a few words.
+fn check_text(check: &Check) -> String {
     match check {
         Check::Service(service) => {
             let port = service.port.as_ref().map(|port| format!(", port {port}")).unwrap_or_default();
@@ -201,15 +202,15 @@ pub(super) fn described(check: &Check) -> String {
         Check::Probe(ProbeCheck::Tls(tls)) => format!("TLS {} as {}", tls.address, tls.server_name),
         Check::Probe(ProbeCheck::Dns(dns)) => format!("DNS {} ({:?})", dns.name, dns.record),
         Check::Resource(resource) => {
-            let which = match &resource.which {
-                Which::Name(name) => name.clone(),
-                Which::Selector(selector) => format!("with {}", selector::text_of(selector)),
+            let objects = match &resource.objects {
+                Objects::Name(name) => name.clone(),
+                Objects::Selector(selector) => format!("with {}", selector::text_of(selector)),
             };
             let state = match &resource.state {
                 ResourceState::Condition { type_, status } => format!("{type_}={status}"),
                 ResourceState::JsonPath { path, value } => format!("{path}={value}"),
             };
-            format!("{} {which}: {state}", resource.kind)
+            format!("{} {objects}: {state}", resource.kind)
         }
     }
 }
@@ -223,11 +224,11 @@ fn seconds_since(time: &Time, now: Timestamp) -> f64 {
 impl From<&Description> for Probe {
     fn from(description: &Description) -> Self {
         let seconds = |duration: Option<std::time::Duration>| duration.map(|duration| duration.as_secs_f64());
-        let (next, held) = match description.next {
+        let (next, delayed_by) = match description.next {
             NextProbe::In(next) => (Some(next.as_secs_f64()), None),
             NextProbe::InFlight => (None, Some("inFlight")),
             NextProbe::Delayed(limit) => (None, Some(limit.as_str())),
-            NextProbe::NoPlace => (None, Some("max_targets_per_namespace")),
+            NextProbe::OverTargetLimit => (None, Some("max_targets_per_namespace")),
         };
         Self {
             period_seconds: description.period.as_secs_f64(),
@@ -238,7 +239,7 @@ impl From<&Description> for Probe {
             successes: description.successes,
             failures: description.failures,
             next_seconds: next,
-            held: held.map(str::to_owned),
+            delayed_by: delayed_by.map(str::to_owned),
         }
     }
 }

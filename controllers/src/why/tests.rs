@@ -26,7 +26,8 @@ fn object(name: &str, dependencies: &Value, status: &Value) -> Value {
 
 fn resource(name: &str) -> Value {
     json!({"name": name, "resource": {
-        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": name, "condition": "Ready",
+        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": name,
+        "condition": "Ready",
     }})
 }
 
@@ -38,22 +39,21 @@ fn ask(objects: impl IntoIterator<Item = Value>, path: &[&str]) -> Result<Answer
 }
 
 #[test]
-fn what_is_waited_for_is_told_with_what_that_waits_for() {
+fn a_dependency_that_is_a_waitdeployment_is_shown_with_its_own_dependencies() {
     let closed = json!({
         "observedGeneration": 2,
         "gateClosedTime": "2026-01-01T00:00:00Z",
         "deadlineTime": "2026-01-01T00:15:00Z",
-        "conditions": [{"type": "Ready", "status": "False", "reason": "Waiting", "message": "waiting for api"}],
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Waiting", "message": "waiting for api"},
+        ],
         "dependencies": [{
             "name": "api", "ready": false, "reason": "NotInState", "message": "Ready is False",
             "lastTransitionTime": "2026-01-01T00:00:30Z",
         }],
     });
-    let web = object(
-        "web",
-        &json!([resource("api"), {"name": "mail", "optional": true, "tcpSocket": {"host": "mail", "port": 25}}]),
-        &closed,
-    );
+    let mail = json!({"name": "mail", "optional": true, "tcpSocket": {"host": "mail", "port": 25}});
+    let web = object("web", &json!([resource("api"), mail]), &closed);
     let api = object("api", &json!([{"name": "db", "service": {"name": "db", "port": "pg"}}]), &json!({}));
     let answer = ask([web, api], &["shop", "web"]).unwrap();
     let text = "\
@@ -61,18 +61,18 @@ shop/web   not ready, Waiting: waiting for api
 gate closed for 10m00s, deadline in 5m00s, then Fail; waits for all of
 ├─ api   WaitDeployment api: Ready=True
 │  not ready for 9m30s, NotInState: Ready is False
-│  └─ shop/api   nothing said yet
-│     what follows is about an earlier spec
+│  └─ shop/api   no status yet
+│     the status is about an earlier spec
 │     └─ db   Service db, port pg
-│        not looked at
+│        not checked
 └─ mail   TCP mail:25, optional
-   not looked at
+   not checked
 ";
     assert_eq!(text::tree(&answer), text);
 }
 
 #[test]
-fn a_circle_is_told_once_round() {
+fn a_cycle_is_expanded_once() {
     let of =
         |name: &str, other: &str| object(name, &json!([resource(other)]), &json!({"observedGeneration": 2}));
     let answer = ask([of("a", "b"), of("b", "a")], &["shop", "a"]).unwrap();
@@ -82,8 +82,9 @@ fn a_circle_is_told_once_round() {
 }
 
 #[test]
-fn many_ways_between_a_few_do_not_make_a_long_answer() {
-    // Nine layers of sixteen, each waiting for all of the next: sixteen to the eighth ways.
+fn many_paths_between_few_objects_do_not_make_a_long_answer() {
+    // Nine layers of 16 objects, each of which waits for all objects of the next layer: 16 to the power of 8
+    // paths.
     let name = |layer: usize, at: usize| format!("l{layer}-{at}");
     let objects = (0..9).flat_map(|layer| {
         (0..16).map(move |at| {
@@ -93,13 +94,13 @@ fn many_ways_between_a_few_do_not_make_a_long_answer() {
     });
     let answer = ask(objects, &["shop", "l0-0"]).unwrap();
     let text = text::tree(&answer);
-    let told = text.lines().filter(|line| line.contains("nothing said yet")).count();
-    assert!((100..=100 * 16 + 1).contains(&told), "{told} lines");
-    assert!(text.contains("ask for it by itself"));
+    let shown = text.lines().filter(|line| line.contains("no status yet")).count();
+    assert!((100..=100 * 16 + 1).contains(&shown), "{shown} lines");
+    assert!(text.contains("or left out: run why for it"));
 }
 
 #[test]
-fn what_a_tenant_wrote_does_nothing_to_a_terminal() {
+fn control_characters_of_tenants_do_not_reach_a_terminal() {
     let dependency =
         Dependency { name: "db".to_owned(), check: "a\u{1b}[2Jb\r".to_owned(), ..Dependency::default() };
     let text = text::tree(&Answer { dependencies: vec![dependency], ..Answer::default() });
@@ -108,14 +109,14 @@ fn what_a_tenant_wrote_does_nothing_to_a_terminal() {
 }
 
 #[test]
-fn a_spec_that_cannot_be_acted_on_is_told() {
+fn an_invalid_spec_is_shown() {
     let answer = ask([object("web", &json!([{"name": "db"}]), &json!({}))], &["shop", "web"]).unwrap();
     let invalid = answer.invalid.unwrap();
     assert!(invalid.contains("dependencies[db]"), "{invalid}");
 }
 
 #[test]
-fn probes_are_told_in_one_line() {
+fn probes_are_shown_in_one_line() {
     let probe = Probe {
         period_seconds: 10.0,
         began_seconds: Some(2.1),
@@ -133,30 +134,32 @@ fn probes_are_told_in_one_line() {
     };
     assert_eq!(
         line(probe.clone()),
-        "last tried 2.1s ago, took 3ms; 4 failures in a row (Refused); next in 7.9s, every 10s"
+        "last probe 2.1s ago, took 3ms; 4 failures in a row (Refused); next in 7.9s, every 10s"
     );
-    let held = Probe { held: Some("rate".to_owned()), next_seconds: None, failures: 1, ..probe.clone() };
+    let delayed =
+        Probe { delayed_by: Some("rate".to_owned()), next_seconds: None, failures: 1, ..probe.clone() };
     assert_eq!(
-        line(held),
-        "last tried 2.1s ago, took 3ms; 1 failure in a row (Refused); due, kept by the limit rate, every 10s"
+        line(delayed),
+        "last probe 2.1s ago, took 3ms; 1 failure in a row (Refused); due, delayed by the limit rate, \
+         every 10s"
     );
     let flying = Probe {
-        held: Some("inFlight".to_owned()),
+        delayed_by: Some("inFlight".to_owned()),
         next_seconds: None,
         took_seconds: None,
         failures: 0,
         successes: 2,
         ..probe
     };
-    assert_eq!(line(flying), "being tried since 2.1s; 2 successes in a row, every 10s");
+    assert_eq!(line(flying), "in flight for 2.1s; 2 successes in a row, every 10s");
     assert_eq!(
         line(Probe { period_seconds: 5.0, next_seconds: Some(0.0), ..Probe::default() }),
-        "not tried yet; next in 0ms, every 5.0s"
+        "not probed yet; next in 0ms, every 5.0s"
     );
 }
 
 #[test]
-fn whoever_asks_for_nothing_is_told_what_to_ask_for() {
+fn a_wrong_name_is_refused_with_the_expected_form() {
     let bad = ask([], &["shop"]).unwrap_err();
     assert!(matches!(&bad, PageError::BadRequest(text) if text.contains("NAMESPACE/NAME")), "{bad}");
     let missing = ask([], &["shop", "web"]).unwrap_err();

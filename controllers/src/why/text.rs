@@ -1,13 +1,13 @@
-//! An answer as a tree, for people.
+//! An answer as a tree of text lines.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mainstay::program::Short;
+use mainstay::program::ShortDuration;
 
 use super::{Answer, Dependency, Probe};
 
-/// Writes the whole tree.
+/// Returns the whole tree.
 pub(super) fn tree(answer: &Answer) -> String {
     let mut text = String::new();
     if !answer.leading {
@@ -21,7 +21,7 @@ pub(super) fn tree(answer: &Answer) -> String {
 fn head(text: &mut String, answer: &Answer, indent: &str) {
     let Answer { namespace, name, ready, reason, message, .. } = answer;
     let ready = match ready.as_str() {
-        "" => "nothing said yet",
+        "" => "no status yet",
         "True" => "ready",
         "False" => "not ready",
         _ => "unknown",
@@ -29,7 +29,7 @@ fn head(text: &mut String, answer: &Answer, indent: &str) {
     let reason = if reason.is_empty() { String::new() } else { format!(", {reason}: {message}") };
     line(text, &format!("{namespace}/{name}   {ready}{reason}"));
     if !answer.observed {
-        line(text, &format!("{indent}what follows is about an earlier spec"));
+        line(text, &format!("{indent}the status is about an earlier spec"));
     }
     if let Some(invalid) = &answer.invalid {
         line(text, &format!("{indent}{invalid}"));
@@ -47,23 +47,20 @@ fn head(text: &mut String, answer: &Answer, indent: &str) {
 
 fn dependencies(text: &mut String, answer: &Answer, indent: &str) {
     if answer.elsewhere {
-        line(
-            text,
-            &format!("{indent}└─ what it waits for stands above, or is left out: ask for it by itself"),
-        );
+        line(text, &format!("{indent}└─ its dependencies are shown above, or left out: run why for it"));
     }
     let count = answer.dependencies.len();
     for (at, dependency) in answer.dependencies.iter().enumerate() {
         let last = at + 1 == count;
         let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        one(text, dependency, &format!("{indent}{branch}"), &format!("{indent}{below}"));
+        dependency_tree(text, dependency, &format!("{indent}{branch}"), &format!("{indent}{below}"));
     }
 }
 
-fn one(text: &mut String, dependency: &Dependency, first: &str, indent: &str) {
+fn dependency_tree(text: &mut String, dependency: &Dependency, first: &str, indent: &str) {
     let Dependency { name, check, reason, message, .. } = dependency;
     let ready = match dependency.ready {
-        None => "not looked at",
+        None => "not checked",
         Some(true) => "ready",
         Some(false) => "not ready",
     };
@@ -91,11 +88,11 @@ fn one(text: &mut String, dependency: &Dependency, first: &str, indent: &str) {
 fn probes(probe: &Probe) -> String {
     let every = format!("every {}", short(probe.period_seconds));
     let last = match (probe.began_seconds, probe.took_seconds) {
-        (Some(began), Some(took)) => format!("last tried {} ago, took {}", short(began), short(took)),
-        (Some(began), None) => format!("being tried since {}", short(began)),
-        (None, _) => "not tried yet".to_owned(),
+        (Some(began), Some(took)) => format!("last probe {} ago, took {}", short(began), short(took)),
+        (Some(began), None) => format!("in flight for {}", short(began)),
+        (None, _) => "not probed yet".to_owned(),
     };
-    let row = match (probe.successes, probe.failures, &probe.last) {
+    let streak = match (probe.successes, probe.failures, &probe.last) {
         (0, 0, _) => String::new(),
         (0, failures, last) => {
             let last = last.as_ref().map(|last| format!(" ({last})")).unwrap_or_default();
@@ -103,24 +100,24 @@ fn probes(probe: &Probe) -> String {
         }
         (successes, ..) => format!("; {} in a row", counted(successes, "success", "successes")),
     };
-    let next = match (probe.next_seconds, probe.held.as_deref()) {
+    let next = match (probe.next_seconds, probe.delayed_by.as_deref()) {
         (Some(next), _) => format!("; next in {}", short(next)),
         (None, None | Some("inFlight")) => String::new(),
-        (None, Some(limit)) => format!("; due, kept by the limit {limit}"),
+        (None, Some(limit)) => format!("; due, delayed by the limit {limit}"),
     };
-    format!("{last}{row}{next}, {every}")
+    format!("{last}{streak}{next}, {every}")
 }
 
 fn counted(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// What no clock can say counts as no time.
-fn short(seconds: f64) -> Short {
-    Short(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+/// Formats seconds; a value outside the range of a duration counts as 0.
+fn short(seconds: f64) -> ShortDuration {
+    ShortDuration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// Control characters are written as escapes: names and expressions are tenants' own.
+/// Appends a line with its control characters escaped: tenants choose names and expressions.
 fn line(text: &mut String, line: &str) {
     for character in line.chars() {
         if character.is_control() {

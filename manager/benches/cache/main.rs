@@ -152,7 +152,7 @@ impl Filled {
     }
 
     fn packing(&self) -> Packing {
-        self.ours().kind_store().status().packing
+        self.ours().untyped().status().packing
     }
 
     /// Runs the store until it has taken so many changes in all.
@@ -209,7 +209,7 @@ fn reader(which: Which, api: &Api) -> (Arc<AtomicUsize>, Reader, Pin<Box<dyn Fut
     let cache = Cache::new(settings, api.client(), &Registry::new());
     let store = cache.store::<v1::Pod>(Scope::all());
     let taken = Arc::new(AtomicUsize::new(0));
-    let subscription = store.kind_store().subscribe(Box::new(Counter(taken.clone())));
+    let subscription = store.untyped().subscribe(Box::new(Counter(taken.clone())));
     let running = cache.clone();
     let task = async move { running.run(CancellationToken::new()).await };
     (taken, Reader::Ours { store, _cache: cache, _subscription: subscription }, Box::pin(task))

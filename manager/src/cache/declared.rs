@@ -1,11 +1,11 @@
-//! The indexes by function that one handle has declared, with its clones and views.
+//! The indexes by function that were declared on one handle of a store, with its clones and views.
 //!
-//! Names are the handle's own, and an index goes with the last clone or view of it: a controller that is removed leaves
-//! none behind, and finds no name taken when it comes back, whoever kept the store meanwhile.
+//! Each handle has its own names. An index is removed with the last clone or view of its handle, so a
+//! controller that is removed leaves no index behind and can declare the same names when it is added again.
 //!
 //! # Invariants
-//! 1. A list keeps the indexes it reads by: none goes while it is under way.
-//! 2. Functions are asked, and dropped, outside the lock: they are users' code.
+//! 1. A list holds the indexes it reads by, so none of them is removed during the list.
+//! 2. Index functions are users' code: they are called and dropped outside of the lock.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -14,35 +14,40 @@ use parking_lot::Mutex;
 
 use crate::cache::object::transform::HookFailure;
 use crate::cache::object::view::View;
-use crate::cache::store::function::{Function, IndexError};
-use crate::cache::store::kind_store::KindStore;
+use crate::cache::store::function::{IndexError, IndexFunction};
 use crate::cache::store::select::Select;
+use crate::cache::store::untyped_store::UntypedStore;
 
-/// What one handle has declared.
+/// The indexes of one handle.
 #[derive(Debug, Default)]
-pub(super) struct Declared(Mutex<Vec<Named>>);
+pub(super) struct DeclaredIndexes(Mutex<Vec<NamedIndex>>);
 
 #[derive(Debug)]
-struct Named {
+struct NamedIndex {
     name: Box<str>,
-    /// The type of the function: each closure has its own, so it tells where in the code it was declared; function
-    /// pointers of one signature share one.
+    /// The type of the index function. Each closure has its own type, so equal types mean the same place in
+    /// the code, except for function pointers of one signature.
     code: TypeId,
     index: Arc<Index>,
 }
 
-/// A complete index. Dropping it takes it out of its store.
+/// A complete index of a store; removed from it on drop.
 #[derive(Debug)]
 pub(super) struct Index {
-    store: Arc<KindStore>,
-    function: Arc<Function>,
+    store: Arc<UntypedStore>,
+    function: Arc<IndexFunction>,
 }
 
-// === impl Declared ===
+// === impl DeclaredIndexes ===
 
-impl Declared {
-    /// As [`super::Store::index_view`] says.
-    pub(super) fn declare<F>(&self, store: &Arc<KindStore>, name: &str, ask: F) -> Result<(), IndexError>
+impl DeclaredIndexes {
+    /// Adds an index, as described at [`super::Store::index_view`].
+    pub(super) fn declare<F>(
+        &self,
+        store: &Arc<UntypedStore>,
+        name: &str,
+        function: F,
+    ) -> Result<(), IndexError>
     where
         F: Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     {
@@ -50,53 +55,52 @@ impl Declared {
         let taken = || IndexError { kind: store.kind().clone(), name: name.to_owned() };
         match self.code_of(name) {
             Some(other) if other != code => return Err(taken()),
-            // It captures nothing, so it would answer the same.
+            // The closure captures no values, so the index would be the same.
             Some(_) if size_of::<F>() == 0 => return Ok(()),
             _ => {}
         }
-        let index = Arc::new(Index::new(Arc::clone(store), Function::new(name, ask)));
-        // Asked again under the lock: somebody else may have been as fast.
-        let (accepted, rest) = self.put(name, code, index);
-        // What was replaced, or refused, goes without the lock.
-        drop(rest);
-        if accepted { Ok(()) } else { Err(taken()) }
+        let index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function)));
+        // The replaced or refused index is dropped here, outside of the lock.
+        self.put(name, code, index).map(drop).map_err(|_refused| taken())
     }
 
     fn code_of(&self, name: &str) -> Option<TypeId> {
         self.0.lock().iter().find(|named| *named.name == *name).map(|named| named.code)
     }
 
-    /// Returns whether the index is in its place now, and the one that is not.
-    fn put(&self, name: &str, code: TypeId, index: Arc<Index>) -> (bool, Option<Arc<Index>>) {
+    /// Adds or replaces an index and returns the replaced one. Fails with `index` itself if another thread
+    /// has declared an index of this name by other code meanwhile.
+    fn put(&self, name: &str, code: TypeId, index: Arc<Index>) -> Result<Option<Arc<Index>>, Arc<Index>> {
         let mut all = self.0.lock();
         match all.iter_mut().find(|named| *named.name == *name) {
             None => {
-                all.push(Named { name: name.into(), code, index });
-                (true, None)
+                all.push(NamedIndex { name: name.into(), code, index });
+                Ok(None)
             }
-            Some(named) if named.code == code => (true, Some(std::mem::replace(&mut named.index, index))),
-            Some(_) => (false, Some(index)),
+            Some(named) if named.code == code => Ok(Some(std::mem::replace(&mut named.index, index))),
+            Some(_) => Err(index),
         }
     }
 
-    /// Returns a selection with what its names mean here, and what keeps that in place.
+    /// Returns the selection with its index names resolved to functions, and the indexes to hold while it is
+    /// read.
     pub(super) fn resolve(&self, select: &Select) -> (Select, Vec<Arc<Index>>) {
-        let (mut select, mut kept) = (select.clone(), Vec::new());
+        let (mut select, mut held) = (select.clone(), Vec::new());
         let all = self.0.lock();
         for wanted in &mut select.functions {
             let index = all.iter().find(|named| *named.name == *wanted.name).map(|named| &named.index);
             wanted.function = index.map(|index| Arc::clone(&index.function));
-            kept.extend(index.cloned());
+            held.extend(index.cloned());
         }
         drop(all);
-        (select, kept)
+        (select, held)
     }
 }
 
 // === impl Index ===
 
 impl Index {
-    fn new(store: Arc<KindStore>, function: Function) -> Self {
+    fn new(store: Arc<UntypedStore>, function: IndexFunction) -> Self {
         let index = Self { store, function: Arc::new(function) };
         index.store.index(&index.function);
         index

@@ -1,5 +1,15 @@
-//! One list and watch: what the server sends, cut into objects, for one store.
+//! One list and watch for one store: requests, and responses cut into objects.
 
 pub(super) mod frame;
 pub(super) mod pages;
 pub(super) mod reflector;
+
+use bytes::Bytes;
+
+/// A line of a watch or an item of a list, cut out of a response under a length limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Limited {
+    Whole(Bytes),
+    /// Longer than the limit. Returned once, with the beginning; the rest is dropped.
+    TooLong(Bytes),
+}

@@ -1,4 +1,4 @@
-//! What the configuration says about the cache.
+//! The settings of the cache, as read from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,23 @@ use crate::cache::store::packer::Pack;
 use crate::cache::store::select::Scope;
 use crate::key::KindId;
 
-/// What the configuration says about the cache.
+/// The settings of a [`Cache`](super::Cache).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// The only namespaces of the manager's own cluster to look at; empty means all of them.
+    /// The namespaces of the manager's own cluster to which the cache is restricted; empty = all.
     pub namespaces: Vec<String>,
-    /// Between two looks at everything, up to a tenth less; zero means never. Purely local.
+    /// Period after which handlers get every cached object again, less a random part of up to a tenth; zero =
+    /// never. A resync sends no request.
     pub resync: Duration,
-    /// Longest object that is kept whole, without managedFields; 0 means no limit. Of a longer one only metadata is kept,
-    /// and reads of the rest fail with [`ReadError::TooLarge`](super::ReadError::TooLarge).
+    /// Longest object that is kept whole, in bytes without managedFields; 0 = no limit. Of a longer object
+    /// only metadata is kept, and reads of the rest fail with
+    /// [`ReadError::TooLarge`](super::ReadError::TooLarge).
     pub max_object_bytes: usize,
-    /// Longest object that is read at all, as the server sends it; 0 means no limit. Of one that has grown longer the last
-    /// version taken is served on: see [`KindStatus::left_out`](super::KindStatus::left_out).
+    /// Longest object that is read, in bytes as the server sends it; 0 = no limit. If an object grows beyond
+    /// it, reads return its last version below the limit: see
+    /// [`KindStatus::left_out`](super::KindStatus::left_out).
     pub max_frame_bytes: usize,
-    /// Whether bodies are kept packed.
+    /// Whether bodies are stored packed.
     pub pack: Pack,
 }
 
@@ -32,9 +35,9 @@ impl Default for CacheSettings {
         Self {
             namespaces: Vec::new(),
             resync: Duration::from_hours(10),
-            // Every object that etcd stores: those have 1.5 MiB at most, and a character of one byte may take six in JSON.
+            // Fits every object: etcd stores 1.5 MiB at most, and JSON may escape a byte as six characters.
             max_object_bytes: 10 * 1024 * 1024,
-            // As much, and managedFields.
+            // The same, and room for managedFields.
             max_frame_bytes: 16 * 1024 * 1024,
             pack: Pack::default(),
         }
@@ -46,20 +49,16 @@ impl CacheSettings {
         Limits { frame: self.max_frame_bytes, object: self.max_object_bytes }
     }
 
-    /// The namespaces to list and watch, one reflector each; a single `None` is all, none at all is a scope that
-    /// the configuration does not allow.
+    /// Returns the namespaces to list and watch, one reflector each. A single `None` means all of them; an
+    /// empty list means that the scope's namespace is not among `namespaces`.
     pub(super) fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {
-        if !kind.is_namespaced() {
-            return vec![None];
-        }
+        let allowed = &self.namespaces;
         match &scope.namespace {
-            Some(namespace) => {
-                let allowed =
-                    self.namespaces.is_empty() || self.namespaces.iter().any(|one| **one == **namespace);
-                allowed.then(|| Some(namespace.clone())).into_iter().collect()
-            }
-            None if self.namespaces.is_empty() => vec![None],
-            None => self.namespaces.iter().map(|namespace| Some(namespace.as_str().into())).collect(),
+            _ if !kind.is_namespaced() => vec![None],
+            namespace if allowed.is_empty() => vec![namespace.clone()],
+            None => allowed.iter().map(|name| Some(name.as_str().into())).collect(),
+            Some(name) if allowed.iter().any(|one| **one == **name) => vec![Some(name.clone())],
+            Some(_) => Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 pub(crate) mod fixtures;
 mod too_large;
+mod transforms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::client::{Current as _, Extent, ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
 use crate::key::NamespacedName;
 use crate::metrics::Format;
-use fixtures::{ByHand, Rig, config_map, object, request, teller};
+use fixtures::{ByHand, Rig, config_map, object, recorder, request};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 fn path(name: Option<&str>) -> ResourcePath {
@@ -43,20 +44,20 @@ impl DeltaHandler for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_write_is_read_at_once_and_told_once_in_order() {
+async fn an_own_write_is_read_at_once_and_delivered_once_in_order() {
     let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     stream.event("MODIFIED", &object("a", "u1", 11));
     stream.event("MODIFIED", &object("a", "u1", 12));
     stream.event("MODIFIED", &object("a", "u1", 13));
-    assert_eq!(told.take(3).await, ["+ a@5 initial", "a@5 -> a@12 own", "a@12 -> a@13"]);
+    assert_eq!(deltas.take(3).await, ["+ a@5 initial", "a@5 -> a@12 own", "a@12 -> a@13"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
+async fn an_own_delete_is_read_at_once_for_each_form_of_response() {
     let (rig, store, stream) =
         Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]).await;
     let status = json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "u1"}});
@@ -68,32 +69,32 @@ async fn an_own_delete_is_read_at_once_whatever_it_was_answered_with() {
     rig.cache.deleted(&path(Some("c")), &bytes(&waits), &[], Writer::default());
     assert!(store.get(&request("a")).unwrap().is_none() && store.get(&request("b")).unwrap().is_none());
     assert!(store.get(&request("c")).unwrap().unwrap().meta().deleting);
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("DELETED", &object("c", "u3", 15));
-    assert_eq!(told.take(2).await, ["+ c@14 initial", "- c@14"]);
+    assert_eq!(deltas.take(2).await, ["+ c@14 initial", "- c@14"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_own_write_that_takes_the_last_finalizer_is_read_as_the_end_of_the_object() {
+async fn an_own_write_that_removes_the_last_finalizer_is_read_as_a_deletion() {
     let mut held = object("a", "u1", 5);
     held["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     held["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     held["metadata"]["finalizers"] = json!(["x/y"]);
     let (rig, store, stream) = Rig::synced(&[held.clone()]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     held["metadata"]["finalizers"] = json!([]);
     rig.cache.written(&path(Some("a")), &bytes(&held), Writer::default());
     assert!(store.get(&request("a")).unwrap().is_none());
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("ADDED", &object("a", "u2", 13));
-    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@13"]);
+    assert_eq!(deltas.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@13"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
+async fn own_writes_that_a_store_cannot_apply_are_counted_and_left_to_the_watch() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let selected = rig.cache.kind(config_map(), Scope::all().fields("metadata.name=a"), Projection::Full);
     let stream = rig.server.next().await.stream();
@@ -103,71 +104,71 @@ async fn writes_the_store_cannot_judge_are_counted_and_left_to_the_watch() {
     rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     let behind = selected.get(&request("a")).unwrap().unwrap();
-    assert_eq!(behind.meta().resource_version.to_string(), "5", "a field cannot be judged here");
+    assert_eq!(behind.meta().resource_version.to_string(), "5", "the cache cannot evaluate a field selector");
     let other_version = ResourcePath { version: "v2".into(), ..path(Some("a")) };
     rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     assert_eq!(rig.cache.0.uncovered(), 2);
     rig.cache.uncovered(&path(None), Uncovered::Collection);
-    assert_eq!(rig.cache.0.uncovered(), 3, "deletecollection is answered without its objects");
+    assert_eq!(rig.cache.0.uncovered(), 3, "the response to a deletecollection has no objects");
     rig.cache.uncovered(&ResourcePath { plural: "pods".into(), ..path(None) }, Uncovered::Collection);
-    assert_eq!(rig.cache.0.uncovered(), 3, "nobody reads Pods here");
+    assert_eq!(rig.cache.0.uncovered(), 3, "no store holds Pods");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_gets_what_is_there_and_a_dropped_one_nothing_more() {
+async fn a_late_handler_gets_the_present_objects_and_a_dropped_one_no_more_deltas() {
     let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (first, mut told_first) = teller();
+    let (first, mut first_deltas) = recorder();
     let mut subscription = store.subscribe(first);
     subscription.synced().await;
-    assert_eq!(told_first.next().await, "+ a@5 initial");
+    assert_eq!(first_deltas.next().await, "+ a@5 initial");
     drop(subscription);
-    let (second, mut told_second) = teller();
+    let (second, mut second_deltas) = recorder();
     let _second = store.subscribe(second);
     stream.event("MODIFIED", &object("a", "u1", 11));
-    assert_eq!(told_second.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
-    assert!(told_first.is_empty());
+    assert_eq!(second_deltas.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    assert!(first_deltas.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_delta_and_is_named() {
+async fn a_handler_panic_loses_one_delta_and_is_counted_by_handler() {
     let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let mut panics = store.subscribe(Box::new(Panics));
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _other = store.subscribe(handler);
     stream.event("MODIFIED", &object("a", "u1", 11));
-    assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    assert_eq!(deltas.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
     panics.synced().await;
     assert_eq!(store.status().handlers["panics"], HandlerTrouble { panics: 2, slow: 0 });
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_shows_everything_without_asking_the_server() {
+async fn a_resync_delivers_every_object_without_a_request() {
     let mut rig = Rig::start(CacheSettings { resync: Duration::from_secs(100), ..CacheSettings::default() });
     let store = rig.config_maps();
     let stream = rig.server.next().await.stream();
     stream.event("ADDED", &object("a", "u1", 5));
     stream.end_of_initial_events(10);
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
-    assert_eq!(told.next().await, "+ a@5 initial");
+    assert_eq!(deltas.next().await, "+ a@5 initial");
     let began = Instant::now();
-    assert_eq!(told.next().await, "a@5 -> a@5 resync");
+    assert_eq!(deltas.next().await, "a@5 -> a@5 resync");
     assert!((89.0..101.0).contains(&began.elapsed().as_secs_f64()));
     assert_eq!(store.status().relists, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_tells_nothing_that_a_change_tells() {
+async fn a_resync_skips_objects_with_a_queued_change() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5), object("b", "u2", 6), object("c", "u3", 7)]);
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let mut subscription = by_hand.store.subscribe(handler);
     subscription.synced().await;
-    assert_eq!(told.take(3).await.len(), 3);
+    assert_eq!(deltas.take(3).await.len(), 3);
     by_hand.resynced();
     by_hand.changed(&object("a", "u1", 11));
     by_hand.deleted(&object("b", "u2", 12));
-    assert_eq!(told.take(3).await, ["c@7 -> c@7 resync", "a@5 -> a@11", "- b@6"]);
+    assert_eq!(deltas.take(3).await, ["c@7 -> c@7 resync", "a@5 -> a@11", "- b@6"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +181,7 @@ async fn readers_of_one_version_share_one_decoded_object() {
     assert_eq!(one.metadata.managed_fields, None);
     let left = Arc::downgrade(&one);
     drop((one, two));
-    assert!(left.upgrade().is_some(), "held for the next reader");
+    assert!(left.upgrade().is_some(), "cached for the next reader");
     let dynamic = typed.view::<kube::core::DynamicObject>().get(&request("a")).unwrap().unwrap();
     assert_eq!(dynamic.types.as_ref().unwrap().kind, "ConfigMap");
     let error = typed.view::<Vec<u8>>().get(&request("a")).unwrap_err();
@@ -189,15 +190,15 @@ async fn readers_of_one_version_share_one_decoded_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_start() {
+async fn equal_declarations_share_one_store_and_the_wider_projection_wins_before_the_start() {
     let (_server, client) = fixtures::server::scripted();
     let registry = Registry::new();
     let settings = CacheSettings { namespaces: vec!["shop".into()], ..CacheSettings::default() };
     let cache = Cache::new(settings, client, &registry);
     let metadata = cache.metadata::<ConfigMap>(Scope::all());
     let full = cache.store::<ConfigMap>(Scope::all());
-    assert!(Arc::ptr_eq(metadata.kind_store(), full.kind_store()));
-    assert_eq!(full.kind_store().projection(), Projection::Full);
+    assert!(Arc::ptr_eq(metadata.untyped(), full.untyped()));
+    assert_eq!(full.untyped().projection(), Projection::Full);
     let outside = cache.store::<ConfigMap>(Scope::namespace("bank"));
     let error = outside.get(&NamespacedName::namespaced("bank", "a")).unwrap_err();
     assert!(matches!(error, ReadError::OutOfScope { .. }), "{error}");
@@ -211,7 +212,7 @@ async fn one_declaration_is_one_store_and_the_wider_projection_wins_before_the_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_write_is_answered_when_reads_show_it() {
+async fn caught_up_returns_once_reads_show_the_write() {
     let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     let typed = crate::cache::Store::<ConfigMap>::new(store.clone());
     let written: ConfigMap = serde_json::from_value(object("a", "u1", 12)).unwrap();
@@ -223,7 +224,7 @@ async fn whoever_waits_for_a_write_is_answered_when_reads_show_it() {
     stream.event("MODIFIED", &object("a", "u1", 12));
     first.await.unwrap();
     assert_eq!(typed.get(&request("a")).unwrap().unwrap().data.as_ref().unwrap()["at"], "12");
-    assert!(futures_util::poll!(second.as_mut()).is_pending(), "the watch has not come so far");
+    assert!(futures_util::poll!(second.as_mut()).is_pending(), "the watch has not reached version 13");
     stream.bookmark(20);
     second.await.unwrap();
     rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 30)), Writer::default());
@@ -231,134 +232,33 @@ async fn whoever_waits_for_a_write_is_answered_when_reads_show_it() {
     typed.caught_up(&own).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_transform_sees_each_version_once_and_before_everybody_else() {
-    let mut rig = Rig::start(CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() });
-    let seen = Arc::new(AtomicU64::new(0));
-    let counting = seen.clone();
-    let transform = move |object: &mut Value| {
-        counting.fetch_add(1, Ordering::Relaxed);
-        match object["metadata"]["name"].as_str() {
-            Some("fails") => return Err("on purpose".into()),
-            Some("panics") => panic!("on purpose"),
-            Some("renamed") => object["metadata"]["name"] = json!("other"),
-            _ => {}
-        }
-        object["metadata"]["labels"] = json!({"seen": "yes"});
-        object["data"] = json!({});
-        Ok(())
-    };
-    rig.cache.transform(config_map(), transform.clone()).unwrap();
-    let taken = rig.cache.transform(config_map(), transform.clone()).unwrap_err();
-    assert_eq!(taken.to_string(), "ConfigMap has a transform already; let one function do the work of both");
-    let store = rig.config_maps();
-    let stream = rig.server.next().await.stream();
-    for (name, uid) in [("a", "u1"), ("fails", "u2"), ("panics", "u3"), ("renamed", "u4")] {
-        stream.event("ADDED", &object(name, uid, 5));
-    }
-    stream.end_of_initial_events(10);
-    store.settled().await;
-    let view = store.get(&request("a")).unwrap().unwrap();
-    let left = serde_json::from_slice::<Value>(&view.json()).unwrap();
-    assert_eq!((&left["data"], &left["metadata"]["labels"]), (&json!({}), &json!({"seen": "yes"})));
-    assert_eq!((store.status().objects, store.status().decode_errors), (1, 3));
-    rig.cache.written(&path(Some("a")), &bytes(&object("a", "u1", 12)), Writer::default());
-    stream.event("MODIFIED", &object("a", "u1", 12));
-    stream.bookmark(20);
-    store.caught_up(&request("a"), &ResourceVersion::new("20")).await.unwrap();
-    assert_eq!(seen.load(Ordering::Relaxed), 5, "an own write's event is not a new version");
-}
+/// A handler that panics when it is dropped.
+struct PanicsOnDrop;
 
-#[tokio::test(start_paused = true)]
-async fn an_object_that_a_transform_has_changed_says_so() {
-    let mut rig = Rig::start(CacheSettings::default());
-    let clear = |object: &mut Value| {
-        if object["metadata"]["name"] == "big" {
-            object["data"] = json!({});
-        }
-        Ok(())
-    };
-    rig.cache.transform(config_map(), clear).unwrap();
-    let store = rig.config_maps();
-    let stream = rig.server.next().await.stream();
-    stream.event("ADDED", &object("big", "u1", 5));
-    stream.event("ADDED", &object("small", "u2", 6));
-    stream.end_of_initial_events(10);
-    store.settled().await;
-    let extent = |name: &str| store.get(&request(name)).unwrap().unwrap().extent();
-    assert_eq!(extent("big"), Extent::Changed, "nobody writes it by what is left of it");
-    assert_eq!(extent("small"), Extent::Whole, "it was left as it came");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_transform_that_leaves_out_labels_and_finalizers_changes_no_selection() {
-    let mut rig = Rig::start(CacheSettings::default());
-    let strip = |object: &mut Value| {
-        for field in ["labels", "finalizers", "ownerReferences"] {
-            object["metadata"].as_object_mut().ok_or("no metadata")?.remove(field);
-        }
-        Ok(())
-    };
-    rig.cache.transform(config_map(), strip).unwrap();
-    let selected =
-        rig.cache.kind(config_map(), Scope::all().labels("app=web".parse().unwrap()), Projection::Full);
-    let stream = rig.server.next().await.stream();
-    let web = |version| {
-        let mut web = object("a", "u1", version);
-        web["metadata"]["labels"] = json!({"app": "web"});
-        web["metadata"]["finalizers"] = json!(["x/y"]);
-        web
-    };
-    stream.event("ADDED", &web(5));
-    stream.end_of_initial_events(10);
-    selected.settled().await;
-    rig.cache.written(&path(Some("a")), &bytes(&web(12)), Writer::default());
-    assert_eq!(rig.cache.0.uncovered(), 0, "the server selects it, so an own write is in the selection");
-    let view = selected.get(&request("a")).unwrap().unwrap();
-    assert_eq!(view.meta().resource_version.to_string(), "12");
-    assert_eq!(view.meta().finalizers.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["x/y"]);
-    assert!(!String::from_utf8_lossy(&view.json()).contains("x/y"), "the body is as the transform leaves it");
-    let wide = rig.config_maps();
-    let stream = rig.server.next().await.stream();
-    stream.event("ADDED", &web(5));
-    stream.end_of_initial_events(10);
-    wide.settled().await;
-    let part = rig.cache.kind(
-        config_map(),
-        Scope::namespace("shop").labels("app".parse().unwrap()),
-        Projection::Full,
-    );
-    part.settled().await;
-    assert!(part.get(&request("a")).unwrap().is_some(), "a part of the whole is told by the same labels");
-}
-
-/// Panics when it is dropped.
-struct Leaves;
-
-impl DeltaHandler for Leaves {
+impl DeltaHandler for PanicsOnDrop {
     fn handle(&self, _delta: &Delta<'_>) {}
 }
 
-impl Drop for Leaves {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         panic!("on purpose");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_as_it_leaves_takes_nobody_with_it() {
+async fn a_handler_that_panics_on_drop_does_not_affect_the_others() {
     let (_rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
-    let mut leaves = store.subscribe(Box::new(Leaves));
-    leaves.synced().await;
-    drop(leaves);
+    let mut panics = store.subscribe(Box::new(PanicsOnDrop));
+    panics.synced().await;
+    drop(panics);
     stream.event("MODIFIED", &object("a", "u1", 11));
-    assert_eq!(told.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
+    assert_eq!(deltas.take(2).await, ["+ a@5 initial", "a@5 -> a@11"]);
     assert!(store.status().down_since.is_none());
 }
 
-/// Panics once more when it is dropped, after the panic that threw it was caught.
+/// A panic payload that panics again when it is dropped, after the first panic was caught.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -367,7 +267,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A handler whose panic reaches the task that calls it.
+/// A handler with a panic that is not contained and reaches the store's task.
 pub(crate) struct Explodes;
 
 impl DeltaHandler for Explodes {
@@ -385,12 +285,12 @@ async fn a_panic_in_the_task_of_one_store_ends_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_writes_after_the_stop_are_read_and_kept_for_nobody() {
+async fn own_writes_after_the_stop_are_read_and_not_queued() {
     let (mut rig, store, _stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let mut subscription = store.subscribe(handler);
     subscription.synced().await;
-    assert_eq!(told.next().await, "+ a@5 initial");
+    assert_eq!(deltas.next().await, "+ a@5 initial");
     rig.stop.cancel();
     rig.tasks.join_next().await.unwrap().unwrap();
     let before = store.get(&request("a")).unwrap().unwrap();
@@ -399,13 +299,13 @@ async fn own_writes_after_the_stop_are_read_and_kept_for_nobody() {
     }
     let version = store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string();
     assert_eq!(version, "4999");
-    assert!(!before.is_held_elsewhere(), "no change is queued that holds it");
-    let _late = store.subscribe(teller().0);
-    assert!(store.core().has_room(), "nor is anything else");
+    assert!(!before.is_held_elsewhere(), "no queued change holds the old version");
+    let _late = store.subscribe(recorder().0);
+    assert!(store.core().has_room(), "no initial delta is queued");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_stopped_before_it_runs_asks_the_server_nothing() {
+async fn a_cache_stopped_before_it_runs_sends_no_request() {
     let (server, client) = fixtures::server::scripted();
     let cache = Cache::new(CacheSettings::default(), client, &Registry::new());
     let _store = cache.store::<ConfigMap>(Scope::all());

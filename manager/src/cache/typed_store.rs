@@ -11,14 +11,14 @@ use kube::Resource;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
-use crate::cache::declared::Declared;
+use crate::cache::declared::DeclaredIndexes;
 use crate::cache::object::meta::{Meta, ResourceVersion};
 use crate::cache::object::transform::HookFailure;
 use crate::cache::object::view::{ReadError, View};
 use crate::cache::store::function::IndexError;
-use crate::cache::store::kind_store::KindStore;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::select::Select;
+use crate::cache::store::untyped_store::UntypedStore;
 use crate::client::{Current, Extent};
 use crate::key::NamespacedName;
 
@@ -27,9 +27,9 @@ use crate::key::NamespacedName;
 ///
 /// Reads are synchronous, include this process's own writes, and never open a watch.
 pub struct Store<K = DynamicObject> {
-    kind: Arc<KindStore>,
+    kind: Arc<UntypedStore>,
     /// Shared with clones and views.
-    declared: Arc<Declared>,
+    declared: Arc<DeclaredIndexes>,
     /// Longest object decoded; 0 = whatever is kept.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
@@ -49,12 +49,12 @@ pub struct Entry<K = DynamicObject> {
 
 impl<K> Store<K> {
     /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
-    pub fn new(kind: Arc<KindStore>) -> Self {
+    pub fn new(kind: Arc<UntypedStore>) -> Self {
         Self { kind, declared: Arc::default(), max_bytes: 0, decode: PhantomData }
     }
 
     /// Returns the untyped store.
-    pub fn kind_store(&self) -> &Arc<KindStore> {
+    pub fn untyped(&self) -> &Arc<UntypedStore> {
         &self.kind
     }
 
@@ -144,7 +144,7 @@ impl<K> Store<K> {
 }
 
 impl<K> Store<K> {
-    /// Waits until reads are no older than what a write has returned. See [`KindStore::caught_up`] for when that is
+    /// Waits until reads are no older than what a write has returned. See [`UntypedStore::caught_up`] for when that is
     /// needed and how long it takes. An object without a resourceVersion was never written: nothing is waited for.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
     /// objects of one value.
     ///
     /// Every new version is decoded for it, so put it on a [`Store::view`] of a struct of the few fields it needs; what
-    /// metadata tells is cheaper by [`KindStore::index_label`] or [`Store::index_view`], which says the rest.
+    /// metadata tells is cheaper by [`UntypedStore::index_label`] or [`Store::index_view`], which says the rest.
     ///
     /// # Errors
     /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
@@ -251,7 +251,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// Fails when the object is too large to be decoded, or is not a `K`; it stays so until the object changes.
     pub fn decode(&self) -> Result<Arc<K>, ReadError> {
         self.view.check_size(self.max_bytes)?;
-        self.view.decode().inspect_err(|_| self.core.counts.undecodable())
+        self.view.decode().inspect_err(|_| self.core.counts.count_decode_error())
     }
 }
 

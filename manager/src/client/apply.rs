@@ -1,9 +1,9 @@
 //! Server-side apply of one kind by one field manager.
 //!
-//! Apply is the only write most reconcilers need: it creates or changes, is safe to repeat, and takes away what the
-//! last apply set and this one no longer does. `force` is always on, because a controller that yields a field to
-//! whoever touched it last never converges. A body with `metadata.uid` answers 409 for a recreated object, and one
-//! with `metadata.resourceVersion` for a changed one.
+//! Apply is the only write most reconcilers need: it creates or changes, is safe to repeat, and removes
+//! fields that the last apply set and this one no longer does. `force` is always on, because a controller
+//! that yields each field to its last writer never converges. A body with `metadata.uid` gets a 409 for a
+//! recreated object, and one with `metadata.resourceVersion` for a changed one.
 
 mod memory;
 
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::key::{KindId, NamespacedName};
 
-use super::body::Body;
+use super::body::{Body, metadata_text};
 use super::call::{Part, address, attempt, query, request, send};
 use super::current::Current;
 use super::effect::Effect;
@@ -27,20 +27,21 @@ use super::error::WriteError;
 
 use self::memory::Memory;
 
-/// Something that may write now: its client is stopped by a fence. The context of a reconcile is one.
+/// Permission to write, with a client that a fence stops. The context of a reconcile implements it.
 pub trait Authority: Sync {
     /// Returns the client that leader-only work must use.
     fn client(&self) -> &kube::Client;
 
-    /// Returns a number that is another one whenever others may have written in this one's place. What an earlier number
-    /// wrote is not taken to stand. One who never shares a kind and field manager with anybody may always return 0.
+    /// Returns the term of leadership. It must change whenever another replica may have written since: memory
+    /// of writes of earlier terms is then discarded. An implementor that never shares its kind and field
+    /// manager with another process may always return 0.
     fn term(&self) -> u64;
 }
 
-/// The right to write one kind, as one field manager. Usable only with an [`Authority`].
+/// Writes one kind by server-side apply, as one field manager. Usable only with an [`Authority`].
 ///
-/// Clones share what they remember for [`ensure`](Self::ensure). Make one applier per kind and field manager and clone
-/// it: two that write the same objects do not know of each other.
+/// Clones share the memory of [`ensure`](Self::ensure). Make one applier per kind and field manager and clone
+/// it: two appliers made separately do not see each other's writes.
 pub struct Applier<K> {
     kind: KindId,
     field_manager: Arc<str>,
@@ -51,8 +52,8 @@ pub struct Applier<K> {
 // === impl Applier ===
 
 impl<K> Applier<K> {
-    /// Names kind and field manager. Two controllers that write the same kind need two field managers, or each takes
-    /// away the other's fields.
+    /// Makes an applier. Two controllers that write the same kind need two field managers, or each removes
+    /// the other's fields.
     pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -62,8 +63,8 @@ impl<K> Applier<K> {
         }
     }
 
-    /// Returns the same right with its answers decoded as another type, such as one that names only the fields of
-    /// interest.
+    /// Returns an applier with the same memory that decodes responses as another type, such as one with only
+    /// the fields of interest.
     #[must_use]
     pub fn view<V>(&self) -> Applier<V> {
         Applier {
@@ -74,27 +75,30 @@ impl<K> Applier<K> {
         }
     }
 
-    /// Returns the kind this writes.
+    /// Returns the kind of the objects that this applier writes.
     pub fn kind(&self) -> &KindId {
         &self.kind
     }
 }
 
 impl<K: DeserializeOwned> Applier<K> {
-    /// Makes everything but the status as `object` says, and sends nothing if it is so already.
+    /// Applies `object`, without its status, unless the same apply was already made and still holds.
     ///
-    /// `current` is the object as last read; `None` if it is not there. `object` needs `metadata.name`, and
-    /// `metadata.namespace` if its kind lives in one; `apiVersion` and `kind` are filled in where they are missing.
+    /// `current` is the object as last read; `None` if it does not exist. `object` needs `metadata.name`, and
+    /// `metadata.namespace` if its kind is namespaced; `apiVersion` and `kind` are filled in where they are
+    /// missing.
     ///
-    /// Skipped is an apply whose body equals the last one of this applier, while the object is still the version that
-    /// answered it or has the same content. What others change is therefore seen and overwritten, and a field that is
-    /// no longer applied is taken away. The first apply after a start, and of a term, is always sent.
+    /// An apply is skipped if its body equals the last one of this applier, and `current` is the version that
+    /// the last apply returned, or has the same content. Changes by other writers are therefore detected and
+    /// overwritten, and a field that is no longer applied is removed. The first apply after a start, and of
+    /// each term, is always sent.
     ///
-    /// Of an object from a metadata-only store, or one that a transform of the cache has changed, each new version is
-    /// sent: what changed need not be in what was read.
+    /// For an object from a metadata-only store, or one that a transform of the cache has changed, each new
+    /// version causes an apply, because a change may be in a field that was not read.
     ///
-    /// One thing is not seen: somebody takes over a field with its value put back since, in `metadata` or a kind without
-    /// a generation. The value is as wanted, but it stays if this applier stops applying it.
+    /// One change goes undetected: another field manager takes over a field and the value is then restored,
+    /// in `metadata` or in a kind without a generation. The value is as wanted, but stays when this applier
+    /// stops applying it.
     ///
     /// ```no_run
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -136,7 +140,7 @@ impl<K: DeserializeOwned> Applier<K> {
         self.write(cx, current, object, Part::Object, false).await
     }
 
-    /// Makes the status as `object` says: as [`ensure`](Self::ensure), through the `status` subresource.
+    /// Applies the status of `object`: as [`ensure`](Self::ensure), through the `status` subresource.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -149,13 +153,14 @@ impl<K: DeserializeOwned> Applier<K> {
         self.write(cx, Some(current), object, Part::Status, false).await
     }
 
-    /// Applies everything but the status, whatever is there, and returns the object as the server now has it.
+    /// Applies `object` without its status, always with a request, and returns the object as stored.
     ///
     /// # Errors
-    /// [`WriteError`] says whether it may have happened, and its predicates what to do.
+    /// The variant of [`WriteError`] shows whether the write may have happened; its predicates classify the
+    /// refusal.
     ///
     /// # Cancel safety
-    /// Dropping it may leave the request sent; applying again is safe.
+    /// After the future is dropped the apply may still happen; applying again is safe.
     pub async fn apply(
         &self,
         cx: &impl Authority,
@@ -164,7 +169,8 @@ impl<K: DeserializeOwned> Applier<K> {
         self.apply_part(cx, object, Part::Object).await
     }
 
-    /// Applies the status alone: as [`apply`](Self::apply), through the `status` subresource. The object must exist.
+    /// Applies the status alone: as [`apply`](Self::apply), through the `status` subresource. The object must
+    /// exist.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -176,8 +182,9 @@ impl<K: DeserializeOwned> Applier<K> {
         self.apply_part(cx, object, Part::Status).await
     }
 
-    /// Returns what [`ensure`](Self::ensure) would come to: admission and validation run, nothing is stored. Always
-    /// asks the server. Of an object from a metadata-only store it says changed, because what was read is not all of it.
+    /// Returns the effect that [`ensure`](Self::ensure) would have: admission and validation run, but no
+    /// object is stored. Always sends a request. For an object from a metadata-only store the effect is
+    /// always a change, because only a part of the object was read.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -187,14 +194,10 @@ impl<K: DeserializeOwned> Applier<K> {
         current: Option<&impl Current>,
         object: &(impl Serialize + Sync),
     ) -> Result<Effect<K>, WriteError> {
-        if current.is_none() {
-            let (what, answer) = self.send_once(cx, object, Part::Object, true).await?;
-            return effect(&what, &answer, false);
-        }
         self.write(cx, current, object, Part::Object, true).await
     }
 
-    /// Returns what [`ensure_status`](Self::ensure_status) would come to, with nothing stored.
+    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have; no object is stored.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -213,26 +216,13 @@ impl<K: DeserializeOwned> Applier<K> {
         object: &(impl Serialize + Sync),
         part: Part,
     ) -> Result<Arc<K>, WriteError> {
-        let (what, answer) = self.send_once(cx, object, part, false).await?;
+        let body = Body::of(&self.kind, object, "apply")?;
+        self.memory.forget(&body.name, part);
+        let (name, bytes) = (body.name.clone(), body.bytes());
+        // Only the bytes stay in memory while the request is in flight.
+        drop(body);
+        let (what, answer) = self.send(cx, &name, bytes, part, false).await?;
         decode(&what, answer.body())
-    }
-
-    /// Sends what is compared with nothing. While the request is on its way only its bytes are kept.
-    async fn send_once(
-        &self,
-        cx: &impl Authority,
-        object: &(impl Serialize + Sync),
-        part: Part,
-        dry_run: bool,
-    ) -> Result<(String, Response<Bytes>), WriteError> {
-        let body = Body::of(&self.kind, object, verb(dry_run))?;
-        if !dry_run {
-            self.memory.forget(&body.name, part);
-        }
-        let bytes = body.bytes();
-        let Body { name, value } = body;
-        drop(value);
-        self.send(cx, &name, bytes, part, dry_run).await
     }
 
     async fn write(
@@ -243,9 +233,9 @@ impl<K: DeserializeOwned> Applier<K> {
         part: Part,
         dry_run: bool,
     ) -> Result<Effect<K>, WriteError> {
-        let body = Body::of(&self.kind, object, verb(dry_run))?;
+        let body = Body::of(&self.kind, object, if dry_run { "dry run" } else { "apply" })?;
         if !dry_run {
-            if current.is_some_and(|current| self.memory.still_stands(&body, part, current, cx.term())) {
+            if current.is_some_and(|current| self.memory.is_applied(&body, part, current, cx.term())) {
                 return Ok(Effect::Unchanged);
             }
             self.memory.forget(&body.name, part);
@@ -253,7 +243,7 @@ impl<K: DeserializeOwned> Applier<K> {
         let (what, answer) = self.send(cx, &body.name, body.bytes(), part, dry_run).await?;
         let now: Value = read(&what, answer.body())?;
         let unchanged = if dry_run {
-            // A dry run gives no new version, so the content has to tell.
+            // A dry run makes no new version, so the content is compared.
             current.is_some_and(|current| self.memory.same_content(&now, &current.json(), part, &body))
         } else {
             self.memory.remember(&body, part, &now, cx.term());
@@ -262,7 +252,7 @@ impl<K: DeserializeOwned> Applier<K> {
         effect(&what, &answer, unchanged)
     }
 
-    /// Sends the body and returns what it was, for errors, with the answer.
+    /// Sends the body and returns the response, with the name of the attempt for errors.
     async fn send(
         &self,
         cx: &impl Authority,
@@ -293,28 +283,24 @@ impl<K> fmt::Debug for Applier<K> {
     }
 }
 
-/// Begins an error.
-fn verb(dry_run: bool) -> &'static str {
-    if dry_run { "dry run" } else { "apply" }
-}
-
-/// Reads an answer's effect; `unchanged` says whether it is the object as the caller knows it.
+/// Returns the effect of a successful write; `unchanged` if the response is the object that the caller
+/// passed.
 pub(super) fn effect<K: DeserializeOwned>(
     what: &str,
     answer: &Response<Bytes>,
     unchanged: bool,
 ) -> Result<Effect<K>, WriteError> {
-    if answer.status() == StatusCode::CREATED {
-        return Ok(Effect::Created(decode(what, answer.body())?));
+    match answer.status() {
+        StatusCode::CREATED => decode(what, answer.body()).map(Effect::Created),
+        _ if unchanged => Ok(Effect::Unchanged),
+        _ => decode(what, answer.body()).map(Effect::Changed),
     }
-    if unchanged { Ok(Effect::Unchanged) } else { Ok(Effect::Changed(decode(what, answer.body())?)) }
 }
 
-/// Returns whether an answer is the version that was read: the write was one that changes nothing.
+/// Returns whether the object in a response is the version that was read: the write changed no field.
 pub(super) fn is_version(answer: &Value, current: &impl Current) -> bool {
-    let text = |field| answer.pointer(field).and_then(Value::as_str);
-    text("/metadata/uid") == Some(&*current.uid())
-        && text("/metadata/resourceVersion") == Some(&*current.resource_version())
+    metadata_text(answer, "uid") == Some(&*current.uid())
+        && metadata_text(answer, "resourceVersion") == Some(&*current.resource_version())
 }
 
 pub(super) fn read<T: DeserializeOwned>(what: &str, answer: &[u8]) -> Result<T, WriteError> {

@@ -1,4 +1,4 @@
-//! What is about to be written: an object with its type filled in and its name read.
+//! The JSON object of a write: its type is filled in and its name is checked.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,7 +11,7 @@ use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::error::WriteError;
 
-/// An object of a known kind, with a name that can stand in a path.
+/// A JSON object of a known kind, whose name is safe to put into a URL path.
 pub(super) struct Body {
     pub(super) name: NamespacedName,
     pub(super) value: Value,
@@ -20,7 +20,8 @@ pub(super) struct Body {
 // === impl Body ===
 
 impl Body {
-    /// Serialises the object, completes its type and reads its name; `verb` begins the error, such as `apply`.
+    /// Serialises the object, completes its type and reads its name; the error text begins with `verb`, such
+    /// as `apply`.
     pub(super) fn of(kind: &KindId, object: &impl Serialize, verb: &str) -> Result<Self, WriteError> {
         let refuse = |why: String| WriteError::Malformed { what: format!("{verb} of {kind}"), why };
         let mut value = serde_json::to_value(object).map_err(|error| refuse(error.to_string()))?;
@@ -33,13 +34,19 @@ impl Body {
         Bytes::from(self.value.to_string())
     }
 
-    /// The uid that the object must have, if the caller says so.
+    /// Returns `metadata.uid`: the caller's condition on the stored object, if it set one.
     pub(super) fn uid(&self) -> Option<&str> {
-        self.value.pointer("/metadata/uid").and_then(Value::as_str)
+        metadata_text(&self.value, "uid")
     }
 }
 
-/// Hashes an object without some of its members and some of those of its metadata. The order of members says nothing.
+/// Returns a text field of the metadata of an object.
+pub(super) fn metadata_text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object["metadata"][field].as_str()
+}
+
+/// Hashes an object without these `members` and these members of its metadata. The order of members does not
+/// matter.
 pub(super) fn hash_without(
     state: &RandomState,
     object: &Value,
@@ -56,7 +63,7 @@ pub(super) fn hash_without(
     state.hash_one((outer, rest_of(&object["metadata"], of_metadata)))
 }
 
-/// Fills in apiVersion and kind, or says that they are others.
+/// Fills in a missing apiVersion and kind. Fails with the reason if one of them is set to another value.
 pub(super) fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), String> {
     let Some(fields) = value.as_object_mut() else {
         return Err("it does not serialise to a JSON object".to_owned());
@@ -65,22 +72,20 @@ pub(super) fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), Stri
         match fields.get(field) {
             None | Some(Value::Null) => drop(fields.insert(field.to_owned(), Value::String(expected))),
             Some(Value::String(given)) if *given == expected => {}
-            Some(given) => return Err(format!("its {field} is {given}; {expected} is written here")),
+            Some(given) => return Err(format!("its {field} is {given}, expected {expected}")),
         }
     }
     Ok(())
 }
 
 fn name_in(kind: &KindId, value: &Value) -> Result<NamespacedName, String> {
-    let text = |field: &str| value.pointer(field).and_then(Value::as_str);
-    let namespace = text("/metadata/namespace").filter(|namespace| !namespace.is_empty());
-    let name = text("/metadata/name").unwrap_or_default();
-    let name = NamespacedName::new(namespace, name);
+    let namespace = metadata_text(value, "namespace").filter(|namespace| !namespace.is_empty());
+    let name = NamespacedName::new(namespace, metadata_text(value, "name").unwrap_or_default());
     check_name(kind, &name).map(|()| name)
 }
 
-/// Says what is wrong with a name of an object of this kind, which may come from anywhere: in a path, some would be
-/// another object's, or a question about all of them.
+/// Fails with the reason if no object of this kind can have this name. An unchecked name could make the path
+/// that of another object, or of a whole collection.
 pub(super) fn check_name(kind: &KindId, given: &NamespacedName) -> Result<(), String> {
     let name = given.name();
     if !is_path_segment(name) {
@@ -98,7 +103,7 @@ pub(super) fn check_name(kind: &KindId, given: &NamespacedName) -> Result<(), St
     }
 }
 
-/// What the server accepts as a name in a path; `.` and `..` would be another path.
+/// Returns whether a name can be one segment of a URL path; `.` and `..` would make it another path.
 fn is_path_segment(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%', '?', '#']) && name.is_ascii()
 }

@@ -1,4 +1,4 @@
-//! Builds one request, sends it and reads its whole answer.
+//! Builds one request, sends it and reads its whole response.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::key::{KindId, NamespacedName};
 
 use super::error::{WriteError, is_fenced};
 
-/// Longest field manager that the server takes, in bytes.
+/// Longest field manager that the API server accepts, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
 
-/// Characters of a field manager that stand escaped in a query: those that a query may not have or reads otherwise.
+/// Characters of a field manager that are percent-encoded in a query, because they are invalid or have a
+/// meaning there.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -26,30 +27,31 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// Which part of an object a write is about.
+/// The part of an object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
+    /// Everything but the status.
     Object,
     Status,
 }
 
-/// A write of one object, as it stands in errors: the verb, unless it is a dry run, then what it is of.
+/// Names a write in errors, such as `apply of Pod status shop/web`; the verb of a dry run is `dry run`.
 pub(super) fn attempt(verb: &str, kind: &KindId, part: Part, name: &NamespacedName, dry_run: bool) -> String {
     let verb = if dry_run { "dry run" } else { verb };
     let part = if part == Part::Status { " status" } else { "" };
     format!("{verb} of {kind}{part} {name}")
 }
 
-/// Returns the address of a part of an object.
+/// Returns the URL path of a part of an object.
 pub(super) fn address(kind: &KindId, part: Part, name: &NamespacedName) -> String {
     let subresource = if part == Part::Status { "/status" } else { "" };
     format!("{}{subresource}", kind.object_path(name))
 }
 
-/// Returns what a write says in its address of who writes and whether it counts.
+/// Returns the query of a write: the field manager and, for a dry run, `dryRun=All`.
 ///
 /// # Errors
-/// Fails for a field manager that the server would not take.
+/// Fails for a field manager that the API server would reject.
 pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<String, WriteError> {
     if field_manager.is_empty()
         || field_manager.len() > MAX_FIELD_MANAGER
@@ -65,7 +67,7 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
     Ok(format!("fieldManager={}{dry_run}", utf8_percent_encode(field_manager, ESCAPED)))
 }
 
-/// Builds a request that is answered with JSON.
+/// Builds a request whose response is JSON.
 pub(super) fn request(
     method: Method,
     uri: &str,
@@ -82,10 +84,11 @@ pub(super) fn request(
         .map_err(|error| WriteError::Malformed { what: what.to_owned(), why: error.to_string() })
 }
 
-/// Sends `request`; `what` names the attempt in errors, such as `apply of Pod shop/web`.
+/// Sends `request` and returns the body of its response; `what` names the attempt in errors, such as
+/// `apply of Pod shop/web`.
 ///
 /// # Cancel safety
-/// Dropping it may leave the request sent: whether it takes effect is then unknown.
+/// After the future is dropped the request may still take effect.
 pub(super) async fn call(
     client: &kube::Client,
     request: Request<Bytes>,
@@ -94,7 +97,7 @@ pub(super) async fn call(
     send(client, request, what).await.map(Response::into_body)
 }
 
-/// As [`call`], with the head of the answer: a success is 200 or 201.
+/// As [`call`], but returns the response with its status: 200, or 201 for a created object.
 pub(super) async fn send(
     client: &kube::Client,
     request: Request<Bytes>,
@@ -118,12 +121,12 @@ pub(super) async fn send(
     }
     let status = read_status(code, &body);
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
-    // A wait of nothing says nothing, wherever it stands.
+    // A wait of zero counts as absent, in the header and in the details.
     let retry_after = header.into_iter().chain(details).find(|seconds| *seconds > 0).map(Duration::from_secs);
     Err(WriteError::Refused { what: what.to_owned(), status: Box::new(status), retry_after })
 }
 
-/// Reads the server's own words, or makes some for an answer that came from a proxy in between.
+/// Decodes the `Status` in a response; makes one from the text if the response is no JSON, as from a proxy.
 fn read_status(code: StatusCode, body: &[u8]) -> Status {
     let mut status = serde_json::from_slice(body).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(&body[..body.len().min(512)]).trim().to_owned();
@@ -133,7 +136,7 @@ fn read_status(code: StatusCode, body: &[u8]) -> Status {
     status
 }
 
-/// Only the form in seconds: API servers send no dates.
+/// Reads `Retry-After` in seconds; its other form, a date, is ignored because API servers never send one.
 fn retry_after_header<B>(response: &Response<B>) -> Option<u64> {
     response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }

@@ -1,20 +1,22 @@
-//! One connection stack per role, so that what must not leave late cannot hide behind what may.
+//! One connection stack per role, so that a slow request of one role cannot delay the requests of another.
 //!
-//! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the log of the
-//! server's warnings (not for the Lease), the request count, kube's base-URI and header layers, the current credentials
-//! with kube's authorisation layer, hyper's pool, TLS, a proxy's tunnel where there is one, and our own TCP connector. It is
-//! built here and not by kube because kube's default retries any request with a cloneable body for minutes, which
-//! would carry a Lease renewal past its deadline and a leader's write past its term.
+//! A stack is, from the caller inwards: the role's own guard (fence or deadline), the write observer, the log
+//! of the server's warnings (not for the Lease), the request metrics, kube's base-URI and header layers, the
+//! current credentials with kube's authorisation layer, hyper's pool, TLS, a proxy's tunnel if there is one,
+//! and the TCP connector of `tcp`. It is built here and not by kube because kube's default retries any
+//! request with a cloneable body for minutes, which would delay a Lease renewal past its deadline and a
+//! leader's write past its term.
 //!
 //! # Invariants
 //! 1. No two roles share a pool, and no two calls of [`Connections::client`] do.
-//! 2. There is no retry in any stack: a request that failed has failed.
-//! 3. A connection of [`Role::Writes`] serves one term of its fence; a new term opens new ones.
+//! 2. No stack retries: each request is sent at most once.
+//! 3. A connection of [`Role::Writes`] serves one term of its fence; a new term opens new connections.
 
 mod count;
 mod credentials;
 mod deadline;
 mod fenced;
+mod fetch;
 mod metrics;
 mod plugin;
 mod proxy;
@@ -39,41 +41,46 @@ use crate::key::Fence;
 use crate::metrics::Registry;
 
 use count::counted;
-use credentials::{Credentials, Pace, identified};
+use credentials::{Credentials, FetchLimits, identified};
 use deadline::{connect_deadline, deadlined};
 use fenced::{guarded, transport};
 use metrics::RequestMetrics;
 use proxy::{Proxy, proxied};
 use warnings::Warnings;
 
+pub(super) use tcp::port_of;
+
 pub use super::infer::{Tried, infer};
 pub use deadline::DeadlineExceeded;
 pub use fenced::Fenced;
 
-/// How long opening a connection may take, TLS included, unless the configuration says otherwise: client-go's.
+/// Default limit for opening a connection, TLS included, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The body of every response inside a stack.
+/// The body of a response, in all layers of a stack.
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A stack from its parts' next one inwards. Every part is always ready, so none polls the readiness of the next.
+/// A layer of a stack together with all layers inside it. Every layer is always ready, so none polls the
+/// readiness of the next.
 pub(super) type Stack = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// What a client is for. Each has connections of its own.
+/// The purpose of a client. Each client has its own connections.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Lists, watches and everything that any replica may do: no deadline, because a watch has none.
+    /// Lists, watches and all other requests that any replica may send: no deadline, because a watch has
+    /// none.
     Watches,
-    /// Leader-only work, stopped by this fence: reads included, since their outcome leads to writes.
+    /// Leader-only work, stopped by this fence: reads included, since writes depend on their results.
     Writes(Fence),
-    /// The Lease.
+    /// Requests for the Lease.
     Lease {
-        /// For one request from call to the last byte of its answer; a watch only has to begin within it.
+        /// Limit of one request from the call to the last byte of the response; a watch only has to begin
+        /// within it.
         request_timeout: Duration,
     },
 }
 
-/// Where the API server is, and the way to make clients for it.
+/// Makes the clients of one API server.
 #[derive(Clone)]
 pub struct Connections {
     config: kube::Config,
@@ -84,29 +91,33 @@ pub struct Connections {
     observer: ObserverSlot,
 }
 
-/// Why there is no connection to an API server, or no way to make one.
+/// Why no API server is known, or no connection to it can be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No place names an API server.
-    #[error("no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG", tried_text(.tried))]
+    /// No source names an API server.
+    #[error(
+        "no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG",
+        tried_text(.tried)
+    )]
     NotConfigured {
-        /// Each place that was looked at, in order, and what was found there.
+        /// The sources that were tried, in order, each with the reason why it gave no API server.
         tried: Vec<Tried>,
     },
-    /// A kubeconfig that was asked for cannot be used.
-    #[error("kubeconfig {place} cannot be used")]
+    /// A kubeconfig cannot be used.
+    #[error("kubeconfig {files} cannot be used")]
     Kubeconfig {
-        /// The file or files, and who named them.
-        place: String,
-        /// What is wrong with them.
+        /// The file or files, and the flag or variable that names them.
+        files: String,
+        /// The error of the file that cannot be read, or of the context.
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
-    /// The kubeconfig or the environment names a proxy that cannot be used. Its address is left out: it may hold a password.
+    /// The kubeconfig or the environment names a proxy that cannot be used. The text leaves out the proxy's
+    /// address, which may hold a password.
     #[error(
-        "the proxy for {server} is of no use; expected http://, https:// or socks5:// with HOST:PORT in proxy-url or \
-         HTTPS_PROXY"
+        "the proxy for {server} cannot be used; expected http://, https:// or socks5:// with HOST:PORT in \
+         proxy-url or HTTPS_PROXY"
     )]
     Proxy {
         /// The API server.
@@ -117,7 +128,7 @@ pub enum ConnectError {
     Credentials {
         /// The API server.
         server: Box<Uri>,
-        /// Which of them, and why.
+        /// The file or field, and the reason.
         #[source]
         source: BoxError,
     },
@@ -126,7 +137,7 @@ pub enum ConnectError {
 // === impl Role ===
 
 impl Role {
-    /// Ends the user agent, so that audit logs and flow schemas tell the roles apart.
+    /// Returns the end of the user agent, by which audit logs and flow schemas distinguish the roles.
     fn as_str(&self) -> &'static str {
         match self {
             Self::Watches => "watches",
@@ -139,49 +150,49 @@ impl Role {
 // === impl Connections ===
 
 impl Connections {
-    /// Takes the configuration and registers the families about requests. Makes no connection yet.
+    /// Registers the request metrics for the API server of `config`. Opens no connection yet.
     ///
     /// # Errors
     /// Fails if the configuration names a proxy that cannot be used.
     pub fn new(config: kube::Config, registry: &Registry) -> Result<Self, ConnectError> {
-        Self::measured(config, RequestMetrics::register(registry))
+        Self::with_metrics(config, RequestMetrics::register(registry))
     }
 
-    /// Takes the configuration for another API server. Requests to both are counted in the same families, which tell them
-    /// apart by host; observer, warnings and connections are its own.
+    /// Makes the connections of another API server. Both count requests in the same metrics, with the host as
+    /// a label; observer, warnings and connections are separate.
     ///
     /// # Errors
     /// As [`Connections::new`].
     pub fn beside(&self, config: kube::Config) -> Result<Self, ConnectError> {
-        Self::measured(config, self.metrics.clone())
+        Self::with_metrics(config, self.metrics.clone())
     }
 
-    fn measured(config: kube::Config, metrics: RequestMetrics) -> Result<Self, ConnectError> {
+    fn with_metrics(config: kube::Config, metrics: RequestMetrics) -> Result<Self, ConnectError> {
         install_crypto_provider();
         let proxy = config.proxy_url.as_ref().map(|url| Proxy::new(url, &config.cluster_url)).transpose()?;
-        let credentials = Credentials::new(config.clone(), Pace::default());
+        let credentials = Credentials::new(config.clone(), FetchLimits::default());
         let (warnings, observer) = (Warnings::new(), ObserverSlot::default());
         Ok(Self { config, proxy, credentials, metrics, warnings, observer })
     }
 
-    /// Reports the writes of [`Role::Writes`] to this observer, also those of clients already made.
+    /// Reports the writes of [`Role::Writes`] to this observer, including those of existing clients.
     pub fn observe(&self, observer: Arc<dyn WriteObserver>) {
         *self.observer.write() = Some(observer);
     }
 
-    /// Returns the configuration, for its server address and default namespace.
+    /// Returns the configuration, with the server address and the default namespace.
     pub fn config(&self) -> &kube::Config {
         &self.config
     }
 
-    /// Makes a client with a pool of its own; clones of it share that pool.
+    /// Makes a client with its own pool; clones of the client share that pool.
     ///
-    /// Its connections live on the runtime that polls their first request; its one task on the runtime in whose
-    /// context this is called. Call it inside the runtime that will use the client.
+    /// Its connections run on the runtime that polls their first request; its one task runs on the runtime in
+    /// whose context this is called. Call it inside the runtime that will use the client.
     ///
     /// # Errors
-    /// Fails if certificates or a token cannot be read. A credential plug-in runs at the first request, and its errors are
-    /// those of requests.
+    /// Fails if certificates or a token cannot be read. A credential plug-in runs at the first request, so
+    /// its errors are returned by requests.
     pub fn client(&self, role: Role) -> Result<kube::Client, ConnectError> {
         self.build(role).map_err(|source| ConnectError::Credentials {
             server: Box::new(self.config.cluster_url.clone()),
@@ -194,7 +205,7 @@ impl Connections {
         set_user_agent(&mut config, &role);
         let fence = match &role {
             Role::Writes(fence) => fence.clone(),
-            // One term that never ends.
+            // A fence with one term that never ends.
             Role::Watches | Role::Lease { .. } => Fence::open(),
         };
         let timeout = config.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
@@ -231,21 +242,21 @@ impl Connections {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest of the configuration may hold the password of a proxy.
+        // Only the server is shown: the rest of the configuration may hold the password of a proxy.
         f.debug_struct("Connections").field("server", &self.config.cluster_url).finish_non_exhaustive()
     }
 }
 
-/// rustls needs to be told which cryptography to use as soon as two of them are compiled in; an application that has
-/// already chosen keeps its choice.
+/// Sets the default cryptography of rustls, which it needs when two are compiled in. An earlier choice of the
+/// application is kept.
 fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread was faster, which is just as good.
+        // An error means that another thread has set the default in the meantime.
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 
-/// A user agent that the configuration already names is kept.
+/// Sets the user agent, unless the configuration has one.
 fn set_user_agent(config: &mut kube::Config, role: &Role) {
     let given = config.headers.iter().any(|(name, _)| name == header::USER_AGENT);
     let agent = format!("mainstay/{} {}", env!("CARGO_PKG_VERSION"), role.as_str());

@@ -1,7 +1,8 @@
-//! An object as it was last read, in the form in which writes compare with it.
+//! An object as it was last read: writes are compared with it.
 //!
-//! Raw JSON and no Rust type: what a type does not know would be taken for absent. The cache's
-//! [`View`](crate::cache::View) and [`Entry`](crate::cache::Entry) are such objects; [`live`] asks the server.
+//! It is raw JSON and not a Rust type, because a field that the type lacks would count as absent. The cache's
+//! [`View`](crate::cache::View) and [`Entry`](crate::cache::Entry) implement [`Current`]; [`live`] reads from
+//! the API server.
 
 use std::borrow::Cow;
 
@@ -19,40 +20,42 @@ use super::error::WriteError;
 
 /// One version of one object.
 pub trait Current: Sync {
-    /// Returns what tells it from an earlier object of its name.
+    /// Returns `metadata.uid`, which differs from that of an earlier object of the same name.
     fn uid(&self) -> Cow<'_, str>;
 
-    /// Returns which version it is.
+    /// Returns `metadata.resourceVersion`.
     fn resource_version(&self) -> Cow<'_, str>;
 
     /// Returns the whole object as JSON. `metadata.managedFields` may be missing.
     fn json(&self) -> Bytes;
 
-    /// Returns how much of the object [`json`](Self::json) is.
+    /// Returns how much of the object [`json`](Self::json) contains.
     fn extent(&self) -> Extent {
         Extent::Whole
     }
 }
 
-/// How much of an object was read. An edit takes for absent what was not, so what was not read is not written.
+/// How much of an object was read. An edit cannot tell an unread field from an absent one, so unread fields
+/// are never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that others than the server write.
+    /// All fields, apart from those that only the API server writes.
     Whole,
-    /// Its `metadata`: it comes from a metadata-only store.
+    /// Only `metadata`: the object comes from a metadata-only store.
     Metadata,
-    /// Its `metadata`: the whole is longer than `cache.maxObjectBytes`.
+    /// Only `metadata`: the object is longer than `cache.maxObjectBytes`.
     TooLarge {
-        /// Bytes of the whole.
+        /// Size of the whole object in bytes.
         size: u32,
-        /// Whether the metadata alone is longer too: only name, namespace, uid and resourceVersion were read.
+        /// Whether the metadata alone is too long as well: only name, namespace, uid and resourceVersion were
+        /// read.
         bare: bool,
     },
-    /// What a transform of the cache has made of it; nobody knows what is missing.
+    /// The result of a transform of the cache, which may have removed any field.
     Changed,
 }
 
-/// An object as the API server had it a moment ago.
+/// An object as [`live`] read it from the API server.
 #[derive(Clone, Debug)]
 pub struct Live {
     uid: String,
@@ -73,21 +76,21 @@ struct Stamp {
     resource_version: String,
 }
 
-/// Reads an object at the API server; `None` if it is not there. For kinds that no cache holds: a read of the cache is
-/// cheaper, and shows this process's own writes too.
+/// Reads an object from the API server; `None` if it does not exist. Use it for kinds that no cache holds: a
+/// read of the cache is cheaper, and shows this process's own writes too.
 ///
 /// # Errors
-/// As [`Applier::apply`](super::Applier::apply); the error speaks of a look. A name that none can have is
-/// [`WriteError::Malformed`], and is not asked for.
+/// As [`Applier::apply`](super::Applier::apply); the error text begins with `read of`. A name that no object
+/// can have is [`WriteError::Malformed`], without a request.
 ///
 /// # Cancel safety
-/// Nothing is written.
+/// Safe to drop: it only reads.
 pub async fn live(
     cx: &impl Authority,
     kind: &KindId,
     name: &NamespacedName,
 ) -> Result<Option<Live>, WriteError> {
-    let what = look_at(kind, name);
+    let what = read_of(kind, name);
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
     let request = request(Method::GET, &kind.object_path(name), None, Bytes::new(), &what)?;
     let json = match call(cx.client(), request, &what).await {
@@ -97,9 +100,9 @@ pub async fn live(
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
 }
 
-/// A look as it stands in errors.
-pub(super) fn look_at(kind: &KindId, name: &NamespacedName) -> String {
-    format!("look at {kind} {name}")
+/// Names the read of an object in errors.
+pub(super) fn read_of(kind: &KindId, name: &NamespacedName) -> String {
+    format!("read of {kind} {name}")
 }
 
 // === impl Live ===
@@ -113,7 +116,7 @@ impl Live {
     /// Decodes the object.
     ///
     /// # Errors
-    /// Fails when the object is not a `K`.
+    /// Fails when the object's JSON does not fit `K`.
     pub fn decode<K: DeserializeOwned>(&self) -> Result<K, serde_json::Error> {
         serde_json::from_slice(&self.json)
     }

@@ -1,28 +1,29 @@
-//! What a write came to.
+//! The effect of a write on its object.
 
 use std::sync::Arc;
 
-/// What came of making an object as it should be, or of a dry run of that.
+/// The effect of an `ensure` on its object, or of its dry run.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<K> {
-    /// It was not there and is now as returned.
+    /// The object did not exist; here it is as created.
     Created(Arc<K>),
-    /// It was there and is now as returned.
+    /// The object existed and was changed; here it is as stored.
     Changed(Arc<K>),
-    /// It was so already: it is the version that the caller gave, and none is newer by this write.
+    /// The object was already as wanted: this write made no version newer than the one that the caller
+    /// passed.
     Unchanged,
 }
 
 // === impl Effect ===
 
 impl<K> Effect<K> {
-    /// Returns whether the object is another one now than the caller knew.
+    /// Returns whether the write created or changed the object.
     pub fn is_change(&self) -> bool {
         !matches!(self, Self::Unchanged)
     }
 
-    /// Returns the object as the server has it; `None` if it is the version that the caller gave.
+    /// Returns the object as stored; `None` if it is unchanged, since the caller has that version.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Created(object) | Self::Changed(object) => Some(object),

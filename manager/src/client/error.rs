@@ -1,7 +1,7 @@
-//! What can become of a write, and the questions callers may ask of it.
+//! The error of a write, and predicates on it.
 //!
-//! Callers branch on predicates, never on text. The free functions ask the same of any error that has one of ours or
-//! of kube's somewhere in its chain, because a reconciler's `?` may have wrapped it.
+//! Callers branch on predicates, never on text. The free functions search the whole source chain of any error
+//! for a [`WriteError`] or a `kube::Error`, because a reconciler's `?` may have wrapped it.
 
 use std::error::Error;
 use std::io;
@@ -11,70 +11,72 @@ use kube::core::Status;
 
 use super::connect::Fenced;
 
-/// Why a write did not give the object back.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The object cannot be sent as it is. Trying again does not help.
+    /// The object is invalid, so no request was sent. A retry does not help.
     #[error("{what} was not sent: {why}")]
     Malformed {
         /// The attempt, such as `apply of Deployment.apps shop/web`.
         what: String,
-        /// What is wrong with it and what is expected.
+        /// The invalid field and its expected form.
         why: String,
     },
-    /// The caller's own function that was to edit the object failed, so nothing was sent.
+    /// The caller's `edit` function failed, so no request was sent.
     #[error("{what} was not sent: the function that edits it failed")]
     Abandoned {
         /// The attempt, such as `patch of Deployment.apps shop/web`.
         what: String,
-        /// What the function said.
+        /// The error that the function returned.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The object as it was read does not fit the Rust type, so it was not edited and nothing was sent. Somebody may mend
-    /// it at any time.
+    /// The object that was read does not fit the Rust type, so it was not edited and no request was sent. A
+    /// retry helps once the stored object is corrected.
     #[error(
-        "{what} was not sent: the object that was read does not fit the type; compare the CRD's schema with it"
+        "{what} was not sent: the object that was read does not fit the type; \
+         compare the type with the CRD's schema"
     )]
     Unreadable {
         /// The attempt.
         what: String,
-        /// Where in the object.
+        /// The decoding error, with its position in the object.
         #[source]
         source: serde_json::Error,
     },
-    /// This replica's term ended before the answer came. Only the next leader may try again.
+    /// This replica's term of leadership ended before the response came. Only the next leader may retry.
     #[error("{what} was stopped: this replica no longer holds the Lease")]
     Fenced {
         /// The attempt.
         what: String,
     },
-    /// The server answered and said no.
+    /// The API server refused the request.
     #[error("{what} was refused: {} {}", .status.code, refusal_text(.status))]
     Refused {
         /// The attempt.
         what: String,
-        /// The server's answer; its code is always the HTTP status.
+        /// The `Status` in the response; its code is always the HTTP status.
         status: Box<Status>,
-        /// How long the server asks to be left alone, from `Retry-After` or the answer's details.
+        /// The wait before a retry that the server demands, from `Retry-After` or the details of the
+        /// `Status`.
         retry_after: Option<Duration>,
     },
-    /// No answer came: the write may or may not have happened. Applying again is safe.
+    /// No response came: the write may or may not have happened. Applying again is safe.
     #[error("{what} got no answer from the API server, so it may or may not have happened")]
     Unanswered {
         /// The attempt.
         what: String,
-        /// What the connection said.
+        /// The error of the connection.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The write happened, but the object that came back does not fit the Rust type.
-    #[error("{what} happened, but the answer does not fit the type; compare the CRD's schema with it")]
+    /// The write happened, but the object in the response does not fit the Rust type.
+    #[error("{what} happened, but the answer does not fit the type; compare the type with the CRD's schema")]
     Undecodable {
         /// The attempt.
         what: String,
-        /// Where in the answer.
+        /// The decoding error, with its position in the response.
         #[source]
         source: serde_json::Error,
     },
@@ -83,37 +85,39 @@ pub enum WriteError {
 // === impl WriteError ===
 
 impl WriteError {
-    /// Returns whether another writer was faster or owns the field, or a uid or resourceVersion did not match (409).
+    /// Returns whether the write conflicts with another one (409): the uid or resourceVersion did not match,
+    /// or another field manager owns a field.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// Returns whether a create met an object of its name, which the cache did not show yet. It is a conflict too.
+    /// Returns whether a create failed because an object of this name exists; the cache may not show it yet.
+    /// This is a conflict too.
     pub fn is_already_exists(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
     }
 
-    /// Returns whether the object, its kind or its namespace is not there (404).
+    /// Returns whether the object, its kind or its namespace does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Returns whether validation refused the object (422): it has to change first.
+    /// Returns whether validation refused the object (422): a retry helps only after the object has changed.
     pub fn is_invalid(&self) -> bool {
         self.code() == Some(422)
     }
 
-    /// Returns whether RBAC, admission or a terminating namespace refused it (403).
+    /// Returns whether RBAC, admission or a terminating namespace refused the write (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
-    /// Returns whether the fence stopped it.
+    /// Returns whether the fence stopped the write: this replica's term of leadership has ended.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. })
     }
 
-    /// Returns how long the server asks to be left alone.
+    /// Returns the wait before a retry that the server demands.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -130,7 +134,8 @@ impl WriteError {
     }
 }
 
-/// Returns the API server's refusal that an error stands on, if it stands on one.
+/// Returns the `Status` with which the API server refused a request, if there is one in the error's source
+/// chain.
 pub fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     links(error).find_map(|link| {
         match (link.downcast_ref::<WriteError>(), link.downcast_ref::<kube::Error>()) {
@@ -142,19 +147,21 @@ pub fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     })
 }
 
-/// Returns whether an error stands on a 409 of the API server.
+/// Returns whether a 409 of the API server is in the error's source chain.
 pub fn is_conflict(error: &(dyn Error + 'static)) -> bool {
     refusal(error).is_some_and(|status| status.code == 409)
 }
 
-/// Returns whether an error stands on a closed fence: this replica's term has ended.
+/// Returns whether a closed fence is in the error's source chain: this replica's term of leadership has
+/// ended.
 pub fn is_fenced(error: &(dyn Error + 'static)) -> bool {
     links(error).any(|link| {
         link.is::<Fenced>() || link.downcast_ref::<WriteError>().is_some_and(WriteError::is_fenced)
     })
 }
 
-/// An error and all it stands on. `io::Error` leaves the error it carries out of `source`, so it is asked for it.
+/// Iterates over an error and its sources. `io::Error::source` skips the error inside, so `get_ref` is used
+/// there.
 pub(crate) fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |link| {
         let link: &'a (dyn Error + 'static) = *link;

@@ -1,16 +1,17 @@
 //! Records what happened to an object, as Events of `events.k8s.io/v1`.
 //!
-//! A [`Recorder`] enters an occurrence in a bounded table of series and never waits; one [`EventWriter`] per manager
-//! writes the series that have changed. Namespaces share the table and the writes fairly. An Event that finds no room, or
-//! that the server rejects for too long, is dropped, counted and logged at most once a minute.
+//! A [`Recorder`] adds occurrences to a bounded table of series and never waits; one [`EventWriter`] per
+//! manager writes the series that have changed. Namespaces share the table and the writes fairly. An Event
+//! for which the table has no room, or whose writes fail too often, is dropped and counted, and logged at
+//! most once a minute.
 //!
-//! Differs from client-go's recorder: `regarding.resourceVersion` does not distinguish Events, a growing count is
-//! written within seconds instead of minutes, 429 and 5xx are retried, all memory is bounded, and a flood in one
-//! namespace does not delay or displace the Events of another.
+//! Differs from client-go's recorder: `regarding.resourceVersion` does not distinguish Events, a growing
+//! count is written within seconds instead of minutes, 429 and 5xx are retried, all memory is bounded, and a
+//! flood in one namespace does not delay or displace the Events of another.
 
 mod counts;
 #[cfg(feature = "testing")]
-mod heard;
+mod recorded;
 mod series;
 mod writer;
 
@@ -30,12 +31,12 @@ use crate::key::is_dns_subdomain;
 use crate::metrics::Registry;
 
 use counts::{EventCounts, cause};
-use series::{Ledger, Lost, Taken};
+use series::{LostSeries, Observed, SeriesTable};
 
 #[cfg(feature = "testing")]
-pub(crate) use heard::Heard;
+pub use recorded::RecordedEvent;
 #[cfg(feature = "testing")]
-pub use heard::RecordedEvent;
+pub(crate) use recorded::RecordedEvents;
 pub use writer::EventWriter;
 
 /// Limit of the API for `reason`, `action` and `reportingInstance`, in bytes.
@@ -43,12 +44,12 @@ const MAX_WORD: usize = 128;
 /// Limit of the API for `note`, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Whether an Event is news or a warning; the API has no third type.
+/// The type of an Event; the API has no third one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Expected.
+    /// An expected change.
     Normal,
-    /// Needs attention.
+    /// A problem that may need attention.
     Warning,
 }
 
@@ -62,22 +63,22 @@ pub struct Recorder {
 }
 
 struct Shared {
-    /// Held for a few look-ups at a time. Nothing is logged or awaited under it.
-    ledger: Mutex<Ledger>,
-    /// Notified when a write becomes due. One permit is kept while the writer is busy.
+    /// Locked for a few look-ups at a time; no log line is written and no future awaited under the lock.
+    table: Mutex<SeriesTable>,
+    /// Notified when a write becomes due. Stores one permit while the writer is busy.
     wake: Notify,
     /// The reporting instance of each Event.
     instance: Box<str>,
     counts: EventCounts,
-    /// Receives the occurrences in a test; nothing reaches the ledger then.
+    /// Receives all occurrences in a reconciler's unit test, instead of the table.
     #[cfg(feature = "testing")]
-    heard: Option<Heard>,
+    recorded: Option<RecordedEvents>,
 }
 
 // === impl EventType ===
 
 impl EventType {
-    /// Returns the value in the API.
+    /// Returns the value of the API's field `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -89,11 +90,11 @@ impl EventType {
 // === impl Recorder ===
 
 impl Recorder {
-    /// Makes a recorder and the writer it feeds; nothing is written until the writer runs. Registers
+    /// Makes a recorder and its writer, which writes no Event until it runs. Registers
     /// `mainstay_events_total`.
     ///
     /// `controller` is the reporting controller, such as `mainstay.dev/orders`; `instance` distinguishes
-    /// replicas. The client must not be fenced: events are flushed after the Lease is given back.
+    /// replicas. The client must not be fenced, because Events are flushed after the Lease is released.
     pub fn new(
         controller: &str,
         instance: &str,
@@ -101,25 +102,25 @@ impl Recorder {
         registry: &Registry,
     ) -> (Self, EventWriter) {
         let instance = if instance.is_empty() { controller } else { instance };
-        Self::with_shared(Shared::new(instance, EventCounts::register(registry)), controller, client)
+        Self::with_writer(Shared::new(instance, EventCounts::register(registry)), controller, client)
     }
 
-    /// Makes a recorder for another API server and the writer it feeds, in the name of the same controller and instance
-    /// and counted in the same metric. Nothing else is shared.
+    /// Makes a recorder and its writer for another API server. They share only the reporting controller, the
+    /// instance and the metric with this recorder.
     pub fn beside(&self, client: kube::Client) -> (Self, EventWriter) {
         let shared = Shared::new(&self.shared.instance, self.shared.counts.clone());
-        Self::with_shared(shared, &self.controller, client)
+        Self::with_writer(shared, &self.controller, client)
     }
 
-    fn with_shared(shared: Shared, controller: &str, client: kube::Client) -> (Self, EventWriter) {
+    fn with_writer(shared: Shared, controller: &str, client: kube::Client) -> (Self, EventWriter) {
         let shared = Arc::new(shared);
-        let deserted = CancellationToken::new();
-        let writer = EventWriter::new(Arc::clone(&shared), client, deserted.clone());
-        (Self::over(shared, controller, deserted), writer)
+        let all_dropped = CancellationToken::new();
+        let writer = EventWriter::new(Arc::clone(&shared), client, all_dropped.clone());
+        (Self::with_shared(shared, controller, all_dropped), writer)
     }
 
-    fn over(shared: Arc<Shared>, controller: &str, deserted: CancellationToken) -> Self {
-        Self { shared, controller: controller.into(), _alive: Arc::new(deserted.drop_guard()) }
+    fn with_shared(shared: Arc<Shared>, controller: &str, all_dropped: CancellationToken) -> Self {
+        Self { shared, controller: controller.into(), _alive: Arc::new(all_dropped.drop_guard()) }
     }
 
     /// Returns the reporting controller.
@@ -127,16 +128,16 @@ impl Recorder {
         &self.controller
     }
 
-    /// Returns a recorder of the same writer that reports as another controller.
+    /// Returns a recorder with the same writer and another reporting controller.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Self {
         Self { controller: controller.into(), ..self.clone() }
     }
 
-    /// Records that `action` was taken on `regarding` because of `reason`; `note` is for people. `reason` and
-    /// `action` are words in `CamelCase`; the API wants both, so an empty one is replaced by the other. Repetitions of
-    /// the same reason and action become one event with a count and keep the first note. Texts that the API would not
-    /// take are cut: words at 128 bytes, the note at 1,024.
+    /// Records that `action` was taken on `regarding` because of `reason`; `note` is a free text for users.
+    /// `reason` and `action` are words in `CamelCase`; the API requires both, so an empty one is replaced by
+    /// the other. Repetitions of the same reason and action become one Event with a count and keep the first
+    /// note. Texts are cut at the limits of the API: words at 128 bytes, the note at 1,024.
     pub fn event(
         &self,
         regarding: &ObjectReference,
@@ -148,8 +149,8 @@ impl Recorder {
         self.record(regarding, None, kind, [reason, action], note);
     }
 
-    /// As [`Recorder::event`], for an action that concerns a second object too, such as the Pod that was made for
-    /// `regarding`.
+    /// As [`Recorder::event`], for an action that concerns a second object too, such as the Pod that was
+    /// created for `regarding`.
     pub fn event_with_related(
         &self,
         regarding: &ObjectReference,
@@ -177,7 +178,7 @@ impl Recorder {
         };
         let counts = &self.shared.counts;
         if reason.is_empty() {
-            return counts.lost(cause::INVALID, 1, &describe(reason, regarding));
+            return counts.count_lost(cause::INVALID, 1, &describe(reason, regarding));
         }
         let at = Timestamp::now();
         let regarding = without_version(regarding);
@@ -189,7 +190,7 @@ impl Recorder {
             ..ObjectMeta::default()
         };
         let described = describe(reason, &regarding);
-        let taken = self.shared.observe(Event {
+        let observed = self.shared.observe(Event {
             metadata,
             event_time: Some(MicroTime(at)),
             type_: Some(kind.as_str().to_owned()),
@@ -202,20 +203,20 @@ impl Recorder {
             reporting_instance: Some(self.shared.instance.to_string()),
             ..Event::default()
         });
-        match taken {
-            Ok(Taken::Repeated) => counts.taken("repeated"),
-            Ok(Taken::Raised) => {
+        match observed {
+            Ok(Observed::Repeated) => counts.count("repeated"),
+            Ok(Observed::WriteDue) => {
                 self.shared.wake.notify_one();
-                counts.taken("repeated");
+                counts.count("repeated");
             }
-            Ok(Taken::New(evicted)) => {
+            Ok(Observed::New(evicted)) => {
                 self.shared.wake.notify_one();
-                counts.taken("new");
+                counts.count("new");
                 if let Some(evicted) = evicted {
-                    self.shared.lost(*evicted);
+                    self.shared.count_lost(*evicted);
                 }
             }
-            Err(cause) => counts.lost(cause, 1, &described),
+            Err(cause) => counts.count_lost(cause, 1, &described),
         }
     }
 }
@@ -231,52 +232,52 @@ impl fmt::Debug for Recorder {
 impl Shared {
     fn new(instance: &str, counts: EventCounts) -> Self {
         Self {
-            ledger: Mutex::new(Ledger::new()),
+            table: Mutex::new(SeriesTable::new()),
             wake: Notify::new(),
             instance: cut(instance, MAX_WORD).into(),
             counts,
             #[cfg(feature = "testing")]
-            heard: None,
+            recorded: None,
         }
     }
 
-    fn observe(&self, event: Event) -> Result<Taken, &'static str> {
+    fn observe(&self, event: Event) -> Result<Observed, &'static str> {
         #[cfg(feature = "testing")]
-        if let Some(heard) = &self.heard {
-            return Ok(heard.hear(event));
+        if let Some(recorded) = &self.recorded {
+            return Ok(recorded.push(event));
         }
-        self.ledger.lock().observe(event, Instant::now())
+        self.table.lock().observe(event, Instant::now())
     }
 
-    /// Counts and logs a series that was given up.
-    fn lost(&self, lost: Lost) {
-        let Lost { cause, count, event, why } = lost;
+    /// Counts and logs the occurrences of a series that was dropped.
+    fn count_lost(&self, lost: LostSeries) {
+        let LostSeries { cause, count, event, why } = lost;
         let event = describe(&event.reason.unwrap_or_default(), &event.regarding.unwrap_or_default());
-        self.counts.lost(cause, count, &format_args!("{event}: {why}"));
+        self.counts.count_lost(cause, count, &format_args!("{event}: {why}"));
     }
 }
 
-/// `name.hextime` as client-go makes it, with `event` in place of a name that is not valid there. The last digits are
-/// random: one object can have two Events at one clock reading.
+/// Returns `name.hextime` as in client-go, with `event` in place of a name that is invalid there. The last
+/// digits are random, because one object can have two Events at the same clock reading.
 fn event_name(regarding: &ObjectReference, at: Timestamp) -> String {
     let name = regarding.name.as_deref().unwrap_or_default();
     let stem = if name.len() <= 220 && is_dns_subdomain(name) { name } else { "event" };
     format!("{stem}.{:x}{:04x}", at.as_nanosecond(), fastrand::u16(..))
 }
 
-/// Returns an Event as one line of the log.
+/// Describes an Event in a log line.
 fn describe(reason: &str, regarding: &ObjectReference) -> String {
     let ObjectReference { kind, namespace, name, .. } = regarding;
     let [kind, namespace, name] = [kind, namespace, name].map(|text| text.as_deref().unwrap_or_default());
     format!("{reason} on {kind} {namespace}/{name}")
 }
 
-/// The version differs at each occurrence, and would make each an Event of its own.
+/// Removes the resourceVersion, which differs at each occurrence and would make each one a separate Event.
 fn without_version(reference: &ObjectReference) -> ObjectReference {
     ObjectReference { resource_version: None, ..reference.clone() }
 }
 
-/// Shortens to at most `limit` bytes, at a character's edge.
+/// Cuts a text to at most `limit` bytes, at a character boundary.
 fn cut(text: &str, limit: usize) -> String {
     text[..text.floor_char_boundary(limit)].to_owned()
 }

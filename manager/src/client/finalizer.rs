@@ -1,17 +1,17 @@
-//! Holds an object back from going until its controller has cleaned up behind it.
+//! Keeps an object from being deleted until its controller has cleaned up.
 //!
-//! A finalizer is a name in `metadata.finalizers`: a deletion only marks the object, which goes once the list is
-//! empty. [`Finalizer::add`] and [`Finalizer::remove`] change the list at the server, with one merge patch that carries
-//! the uid and the resourceVersion the list was read at. Who meets a conflict looks at the live object once and tries
-//! again on it; a second conflict is the caller's.
+//! A finalizer is a name in `metadata.finalizers`: a deletion only marks the object, which is removed once
+//! the list is empty. [`Finalizer::add`] and [`Finalizer::remove`] change the stored list with one merge
+//! patch that carries the uid and resourceVersion of the object that was read. After a conflict they read the
+//! live object once and retry; a second conflict is returned.
 //!
-//! Rights: `patch` on the resource itself, and `get` for that look; without `get` the first conflict is the caller's.
-//! The subresource `finalizers` is about owner references and plays no part.
+//! Rights: `patch` on the resource itself, and `get` for that read; without `get` the first conflict is
+//! returned. The subresource `finalizers` concerns owner references and is not used.
 //!
 //! # Invariants
-//! 1. The list that is written is the stored one with one name more or one less: nobody else's finalizer is lost or
-//!    brought back.
-//! 2. An object that took the name of the given one is not touched.
+//! 1. The written list is the stored one with one name added or removed: finalizers of other controllers are
+//!    neither removed nor restored.
+//! 2. A newer object of the same name is never changed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use crate::key::{KindId, is_dns_subdomain};
 
 use super::apply::Authority;
 use super::call::{call, request};
-use super::current::{live, look_at};
+use super::current::{live, read_of};
 use super::error::WriteError;
 use super::owner::name_of;
 
-/// Longest domain of a finalizer, in bytes: that of a DNS name.
+/// Longest domain of a finalizer, in bytes: the limit of a DNS name.
 const MAX_DOMAIN: usize = 253;
 /// Longest part after the slash, in bytes: the API's limit for qualified names.
 const MAX_NAME: usize = 63;
 
-/// The name under which one controller holds objects back, such as `greeter.example.com/cleanup`. Cheap to clone.
+/// The name of one controller's finalizer, such as `greeter.example.com/cleanup`. Cheap to clone.
 ///
 /// ```
 /// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -43,8 +43,8 @@ const MAX_NAME: usize = 63;
 ///
 /// let finalizer = Finalizer::new("greeter.example.com/cleanup")?;
 /// let mut meta = ObjectMeta::default();
-/// assert!(finalizer.add_to(&mut meta), "it was not there");
-/// assert!(!finalizer.add_to(&mut meta), "it was there");
+/// assert!(finalizer.add_to(&mut meta), "newly added");
+/// assert!(!finalizer.add_to(&mut meta), "already present");
 ///
 /// let mistake = Finalizer::new("cleanup").unwrap_err();
 /// assert_eq!(
@@ -56,7 +56,7 @@ const MAX_NAME: usize = 63;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Finalizer(Arc<str>);
 
-/// A text that cannot be a finalizer. It has to be changed.
+/// The text is no valid name of a finalizer. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("finalizer {name:?} {why}; write it as domain/name, such as greeter.example.com/cleanup")]
 pub struct InvalidFinalizer {
@@ -68,16 +68,16 @@ pub struct InvalidFinalizer {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edited {
-    /// The list of finalizers is now as wanted, and was not before.
+    /// The stored list of finalizers was changed.
     Changed,
-    /// The list was as wanted already.
+    /// The list was already as wanted; no request was sent.
     Already,
-    /// The object has gone or was replaced by another of its name; or the finalizer was to be added, and the object is
-    /// being deleted: it cannot be held back any more.
+    /// The object was deleted or replaced by another one of its name. Also: a finalizer was to be added to an
+    /// object that is being deleted, which the API server no longer allows.
     TooLate,
 }
 
-/// A change of the list.
+/// A change of the list of finalizers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edit {
     Add,
@@ -87,28 +87,30 @@ enum Edit {
 // === impl Finalizer ===
 
 impl Finalizer {
-    /// Takes a name of the form `domain/name`. The API server would take others and warn; they could be anybody's.
+    /// Makes a finalizer from a name of the form `domain/name`. The API server accepts other names with a
+    /// warning, but two controllers could choose the same one.
     ///
     /// # Errors
-    /// Fails if there is no domain, or a part is empty, too long or has characters that the API does not allow.
+    /// Fails if there is no domain, or a part is empty, too long or has characters that the API does not
+    /// allow.
     pub fn new(name: &str) -> Result<Self, InvalidFinalizer> {
-        match fault(name) {
+        match why_invalid(name) {
             None => Ok(Self(name.into())),
             Some(why) => Err(InvalidFinalizer { name: name.to_owned(), why }),
         }
     }
 
-    /// Returns the name.
+    /// Returns the name, such as `greeter.example.com/cleanup`.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether a list of finalizers has this one.
+    /// Returns whether this finalizer is in a list of finalizers.
     pub fn is_in(&self, finalizers: &[impl AsRef<str>]) -> bool {
         finalizers.iter().any(|one| one.as_ref() == self.name())
     }
 
-    /// Puts the finalizer on an object that is yet to be written. Returns whether that changed it.
+    /// Adds the finalizer to metadata in memory. Returns whether the list changed.
     pub fn add_to(&self, meta: &mut ObjectMeta) -> bool {
         let finalizers = meta.finalizers.get_or_insert_default();
         let missing = !self.is_in(finalizers);
@@ -118,7 +120,7 @@ impl Finalizer {
         missing
     }
 
-    /// Takes the finalizer off an object that is yet to be written. Returns whether that changed it.
+    /// Removes the finalizer from metadata in memory. Returns whether the list changed.
     pub fn remove_from(&self, meta: &mut ObjectMeta) -> bool {
         let Some(finalizers) = &mut meta.finalizers else { return false };
         let before = finalizers.len();
@@ -126,15 +128,15 @@ impl Finalizer {
         finalizers.len() != before
     }
 
-    /// Puts the finalizer on the stored object. `object` is its metadata as last read; if that has the finalizer,
-    /// nothing is sent.
+    /// Adds the finalizer to the stored object. `object` is its metadata as last read; if the finalizer is
+    /// there, no request is sent.
     ///
     /// # Errors
-    /// As [`Applier::apply`](super::Applier::apply). A conflict means that others change the object all the time; the
-    /// object has gone is no error.
+    /// As [`Applier::apply`](super::Applier::apply). A conflict means that the object changed twice in the
+    /// meantime. A deleted object is no error but [`Edited::TooLate`].
     ///
     /// # Cancel safety
-    /// Dropping it may leave the request sent; adding again is safe.
+    /// After the future is dropped the write may still happen; adding again is safe.
     pub async fn add(
         &self,
         cx: &impl Authority,
@@ -144,14 +146,14 @@ impl Finalizer {
         self.edit(cx, kind, object, Edit::Add).await
     }
 
-    /// Takes the finalizer off the stored object, which may go with it. Returns whether that changed it: false if the
-    /// finalizer or the object was no longer there. `object` is its metadata as last read.
+    /// Removes the finalizer from the stored object, which may delete the object. Returns false if the
+    /// finalizer or the object no longer existed. `object` is its metadata as last read.
     ///
     /// # Errors
     /// As [`add`](Self::add).
     ///
     /// # Cancel safety
-    /// Dropping it may leave the request sent; removing again is safe.
+    /// After the future is dropped the write may still happen; removing again is safe.
     pub async fn remove(
         &self,
         cx: &impl Authority,
@@ -161,7 +163,7 @@ impl Finalizer {
         Ok(matches!(self.edit(cx, kind, object, Edit::Remove).await?, Edited::Changed))
     }
 
-    /// Edits the object as given and, if somebody was faster, as it is.
+    /// Patches the object as given and, after a conflict, once more as it is stored.
     async fn edit(
         &self,
         cx: &impl Authority,
@@ -171,9 +173,9 @@ impl Finalizer {
     ) -> Result<Edited, WriteError> {
         let conflict = match self.patch(cx, kind, object, edit).await {
             Err(error) if error.is_conflict() => error,
-            settled => return settled,
+            result => return result,
         };
-        match look(cx, kind, object).await {
+        match read_live(cx, kind, object).await {
             Ok(Some(live)) => self.patch(cx, kind, &live, edit).await,
             Ok(None) => Ok(Edited::TooLate),
             Err(error) if error.is_forbidden() => Err(conflict),
@@ -200,16 +202,14 @@ impl Finalizer {
         let name = name_of(object);
         let verb = if edit == Edit::Add { "add" } else { "removal" };
         let what = format!("{verb} of finalizer {self} at {kind} {name}");
-        let malformed = |why: String| WriteError::Malformed { what: what.clone(), why };
-        let read = |field: &Option<String>, path: &str| {
+        let require = |field: &Option<String>, path: &str| {
             let value = field.clone().filter(|value| !value.is_empty());
-            value.ok_or_else(|| {
-                malformed(format!("the object has no {path}; use it as the API server gave it"))
-            })
+            let why = format!("the object has no {path}; use it as the API server returned it");
+            value.ok_or_else(|| WriteError::Malformed { what: what.clone(), why })
         };
-        read(&object.name, "metadata.name")?;
-        wanted.uid = Some(read(&object.uid, "metadata.uid")?);
-        wanted.resource_version = Some(read(&object.resource_version, "metadata.resourceVersion")?);
+        require(&object.name, "metadata.name")?;
+        wanted.uid = Some(require(&object.uid, "metadata.uid")?);
+        wanted.resource_version = Some(require(&object.resource_version, "metadata.resourceVersion")?);
         let body = Bytes::from(json!({"metadata": wanted}).to_string());
         let content_type = Some("application/merge-patch+json");
         let request = request(Method::PATCH, &kind.object_path(&name), content_type, body, &what)?;
@@ -233,8 +233,9 @@ impl fmt::Debug for Finalizer {
     }
 }
 
-/// Reads the metadata of an object at the server; `None` if it has gone, or another has taken its name.
-async fn look(
+/// Reads the metadata of an object from the API server; `None` if the object was deleted or replaced by
+/// another one.
+async fn read_live(
     cx: &impl Authority,
     kind: &KindId,
     object: &ObjectMeta,
@@ -242,25 +243,22 @@ async fn look(
     let name = name_of(object);
     let Some(live) = live(cx, kind, &name).await? else { return Ok(None) };
     let live: PartialObjectMeta =
-        live.decode().map_err(|source| WriteError::Undecodable { what: look_at(kind, &name), source })?;
+        live.decode().map_err(|source| WriteError::Undecodable { what: read_of(kind, &name), source })?;
     Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
 }
 
-/// Says what is wrong with a name.
-fn fault(name: &str) -> Option<&'static str> {
+/// Returns the reason if a name is invalid.
+fn why_invalid(name: &str) -> Option<&'static str> {
     let Some((domain, rest)) = name.split_once('/') else { return Some("has no domain") };
-    let edged = |text: &str| {
-        text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
-    };
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_edge = |c: char| c.is_ascii_alphanumeric();
+    let is_word = |c: char| is_edge(c) || matches!(c, '-' | '_' | '.');
     if domain.len() > MAX_DOMAIN {
         Some("has a domain of more than 253 characters")
     } else if !is_dns_subdomain(domain) {
         Some("has no valid domain before the slash (lower-case letters, digits, hyphens and dots)")
     } else if rest.len() > MAX_NAME {
         Some("has more than 63 characters after the slash")
-    } else if !edged(rest) || !rest.chars().all(is_word) {
+    } else if !rest.starts_with(is_edge) || !rest.ends_with(is_edge) || !rest.chars().all(is_word) {
         Some("has no valid name after the slash (letters, digits, hyphens, underscores and dots)")
     } else {
         None

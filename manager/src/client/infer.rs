@@ -1,11 +1,12 @@
 //! Finds the API server: flag, `KUBECONFIG`, the Pod's own service account, then the home kubeconfig.
 //!
-//! The order is controller-runtime's, not kube's, which puts a forgotten `~/.kube/config` in an image before the
-//! service account. A place that was named (flag, `KUBECONFIG`, a context) must work; only places nobody named are
-//! passed over.
+//! The order is controller-runtime's, not kube's, which prefers a forgotten `~/.kube/config` in an image to
+//! the service account. A source that the user named (flag, `KUBECONFIG`, a context) must work; only the
+//! other sources are skipped when they are missing.
 //!
-//! The proxy is found here too, as client-go does: `proxy-url` of the kubeconfig, otherwise the variables, in a Pod as
-//! well. kube compares `NO_PROXY` with the proxy instead of the server, and sets no proxy in a Pod.
+//! The proxy is chosen here too, as client-go does: `proxy-url` of the kubeconfig, otherwise the environment
+//! variables, in a Pod as well. kube compares `NO_PROXY` with the proxy instead of the server, and sets no
+//! proxy in a Pod.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,20 +17,20 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::connect::ConnectError;
+use super::connect::{ConnectError, port_of};
 
-/// Stands in a cluster without a `proxy-url`, or kube would put the variables' one there.
+/// Set for a cluster without a `proxy-url`, because kube would otherwise use the environment variables there.
 const NO_PROXY_URL: &str = "http://none";
 
-/// A place that was looked at without finding an API server.
+/// A source that was searched without finding an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    place: String,
-    found: String,
+    source: String,
+    outcome: String,
 }
 
-/// What the process was given by its surroundings.
-struct Surroundings<F> {
+/// The environment of the process, as far as it determines the API server.
+struct Environment<F> {
     /// `KUBECONFIG`: a list of files, merged.
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
@@ -37,7 +38,7 @@ struct Surroundings<F> {
     proxies: ProxyVariables,
 }
 
-/// The variables that name proxies, in either case; empty where they are not set.
+/// The environment variables for proxies, in upper or lower case; empty if not set.
 #[derive(Clone, Default)]
 struct ProxyVariables {
     https: String,
@@ -48,43 +49,44 @@ struct ProxyVariables {
 // === impl Tried ===
 
 impl Tried {
-    fn new(place: impl Into<String>, found: impl fmt::Display) -> Self {
-        Self { place: place.into(), found: found.to_string() }
+    fn new(source: impl Into<String>, outcome: impl fmt::Display) -> Self {
+        Self { source: source.into(), outcome: outcome.to_string() }
     }
 }
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.place, self.found)
+        write!(f, "{} ({})", self.source, self.outcome)
     }
 }
 
-/// Returns the configuration of the first of: `kubeconfig` (the flag), the files in `KUBECONFIG`, the service account
-/// of the Pod this runs in, `~/.kube/config`. A `context` names an entry of a kubeconfig, so with one the service
-/// account is passed over; without one the current context is used.
+/// Returns the configuration from the first of: `kubeconfig` (the flag), the files in `KUBECONFIG`, the
+/// service account of this Pod, `~/.kube/config`. A `context` names an entry of a kubeconfig, so with one the
+/// service account is skipped; without one the current context is used.
 ///
 /// # Errors
-/// Fails if a place that was named does not work, or if no place gives a server; the error names all that were tried.
+/// Fails if a source that the user named does not work, or if no source names an API server; the error lists
+/// all sources that were tried.
 pub async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Config, ConnectError> {
-    let surroundings = Surroundings {
+    let environment = Environment {
         kubeconfig: std::env::var_os("KUBECONFIG"),
         home: std::env::home_dir(),
         in_cluster: kube::Config::incluster,
         proxies: ProxyVariables::of_this_process(),
     };
-    infer_in(surroundings, kubeconfig, context).await
+    infer_in(environment, kubeconfig, context).await
 }
 
 async fn infer_in<F>(
-    surroundings: Surroundings<F>,
+    environment: Environment<F>,
     flag: Option<&Path>,
     context: Option<&str>,
 ) -> Result<kube::Config, ConnectError>
 where
     F: FnOnce() -> Result<kube::Config, InClusterError>,
 {
-    let proxies = surroundings.proxies.clone();
-    let mut config = find(surroundings, flag, context).await?;
+    let proxies = environment.proxies.clone();
+    let mut config = find(environment, flag, context).await?;
     if config.proxy_url.is_none() {
         config.proxy_url = proxies.proxy_to(&config.cluster_url)?;
     }
@@ -92,7 +94,7 @@ where
 }
 
 async fn find<F>(
-    surroundings: Surroundings<F>,
+    environment: Environment<F>,
     flag: Option<&Path>,
     context: Option<&str>,
 ) -> Result<kube::Config, ConnectError>
@@ -105,7 +107,7 @@ where
     }
     tried.push(Tried::new("--kubeconfig", "not given"));
 
-    let listed = listed_files(surroundings.kubeconfig.as_ref());
+    let listed = listed_files(environment.kubeconfig.as_ref());
     if !listed.is_empty() {
         let names: Vec<_> = listed.iter().map(|path| path.display().to_string()).collect();
         return load(&listed, context, format!("{} (KUBECONFIG)", names.join(", "))).await;
@@ -113,15 +115,15 @@ where
     tried.push(Tried::new("KUBECONFIG", "not set"));
 
     if context.is_some() {
-        tried.push(Tried::new("service account", "passed over, since a context was asked for"));
+        tried.push(Tried::new("service account", "skipped, since a context was given"));
     } else {
-        match (surroundings.in_cluster)() {
+        match (environment.in_cluster)() {
             Ok(config) => return Ok(config),
             Err(error) => tried.push(Tried::new("service account", error)),
         }
     }
 
-    let Some(home) = surroundings.home else {
+    let Some(home) = environment.home else {
         tried.push(Tried::new("~/.kube/config", "no home directory"));
         return Err(ConnectError::NotConfigured { tried });
     };
@@ -130,21 +132,20 @@ where
         tried.push(Tried::new(path.display().to_string(), "no such file"));
         return Err(ConnectError::NotConfigured { tried });
     }
-    let place = path.display().to_string();
-    load(&[path], context, place).await
+    let files = path.display().to_string();
+    load(&[path], context, files).await
 }
 
-/// Reads files, merges them as kubectl does (the first to set a value wins) and takes one context of the result.
-async fn load(paths: &[PathBuf], context: Option<&str>, place: String) -> Result<kube::Config, ConnectError> {
-    let unusable = |source: KubeconfigError| ConnectError::Kubeconfig { place, source: Box::new(source) };
-    let mut merged = Kubeconfig::default();
-    for path in paths {
-        let read = Kubeconfig::read_from(path).and_then(|next| merged.clone().merge(next));
-        merged = match read {
-            Ok(merged) => merged,
-            Err(error) => return Err(unusable(error)),
-        };
-    }
+/// Reads kubeconfig files, merges them as kubectl does (the first to set a value wins) and uses one context
+/// of the result.
+async fn load(paths: &[PathBuf], context: Option<&str>, files: String) -> Result<kube::Config, ConnectError> {
+    let unusable = |source: KubeconfigError| ConnectError::Kubeconfig { files, source: Box::new(source) };
+    let merge =
+        |merged: Kubeconfig, path: &PathBuf| Kubeconfig::read_from(path).and_then(|next| merged.merge(next));
+    let mut merged = match paths.iter().try_fold(Kubeconfig::default(), merge) {
+        Ok(merged) => merged,
+        Err(error) => return Err(unusable(error)),
+    };
     for cluster in merged.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         cluster.proxy_url.take_if(|url| url.is_empty());
         cluster.proxy_url.get_or_insert_with(|| NO_PROXY_URL.to_owned());
@@ -169,7 +170,8 @@ impl ProxyVariables {
         Self { https: read("HTTPS_PROXY"), http: read("HTTP_PROXY"), no: read("NO_PROXY") }
     }
 
-    /// Returns the proxy to a server by Go's rules: loopback and the hosts of `NO_PROXY` are reached without.
+    /// Returns the proxy to a server by Go's rules: loopback and the hosts in `NO_PROXY` are reached without
+    /// a proxy.
     fn proxy_to(&self, server: &Uri) -> Result<Option<Uri>, ConnectError> {
         let url = if server.scheme_str() == Some("http") { &self.http } else { &self.https };
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -181,10 +183,10 @@ impl ProxyVariables {
         url.parse().map(Some).map_err(unusable)
     }
 
-    /// Returns whether `NO_PROXY` names the server. hyper-util reads names, addresses and networks; ports, `*.`
-    /// before a name, brackets and, for addresses, the star are left to us.
+    /// Returns whether `NO_PROXY` names the server. hyper-util matches names, addresses and networks; ports,
+    /// `*.` before a name, brackets, and the star for addresses are handled here.
     fn excepts(&self, server: &Uri) -> bool {
-        let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+        let port = port_of(server);
         let of_this_port =
             self.no.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
                 Some((host, number)) if !host.contains(':') || host.ends_with(']') => {

@@ -1,13 +1,13 @@
-//! What our own client wrote, told to whoever keeps a copy of it.
+//! Reports this process's own writes to an observer, such as the cache.
 //!
-//! A layer of [`Role::Writes`](super::Role::Writes) looks at every successful POST, PUT, PATCH and DELETE. It stands
-//! outside the base-URI layer, so the paths it reads are the API's own even behind a server with a path prefix.
-//! The caller gets the response only after the observer has seen it: a read of the cache that follows a write in
-//! the same reconcile sees that write.
+//! A layer of [`Role::Writes`](super::Role::Writes) reports every successful POST, PUT, PATCH and DELETE. It
+//! is outside the base-URI layer, so the paths it reads are the API's own even behind a server with a path
+//! prefix. The caller gets the response only after the observer has seen it: a read of the cache that follows
+//! a write in the same reconcile sees that write.
 //!
 //! # Invariants
-//! 1. A dry run is never reported: nothing happened.
-//! 2. What cannot be told exactly is reported as [`Uncovered`], never guessed.
+//! 1. A dry run is never reported, because it stores no object.
+//! 2. A write whose effect the response does not describe is reported as [`Uncovered`], never guessed.
 //! 3. The response reaches the caller byte for byte.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct ResourcePath {
     pub version: String,
     /// Such as `deployments`.
     pub plural: String,
-    /// `None` for cluster-scoped resources and for a look across namespaces.
+    /// `None` for cluster-scoped resources and for requests across namespaces.
     pub namespace: Option<String>,
     /// `None` for a collection, that is for creates and `deletecollection`.
     pub name: Option<String>,
@@ -47,65 +47,69 @@ pub struct ResourcePath {
     pub subresource: Option<String>,
 }
 
-/// Why a write could not be told exactly.
+/// Why the effect of a write is unknown to the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Uncovered {
-    /// A `deletecollection`: which objects it took is not in the answer.
+    /// A `deletecollection`: the response does not list the deleted objects.
     Collection,
-    /// A subresource other than `status`: the answer is not the object.
+    /// A subresource other than `status`: the response is not the object.
     Subresource,
-    /// The caller asked for another representation, such as metadata only.
+    /// The caller requested another representation, such as metadata only.
     Representation,
-    /// The answer was longer than an object can be.
+    /// The response was longer than an object can be.
     TooLarge,
-    /// The answer was not read to its end: the connection broke, or the caller gave up waiting.
+    /// The response was not read to its end: the connection broke, or the caller gave up waiting.
     Unread,
 }
 
-/// Learns of every successful write of this replica.
+/// Receives every successful write of this replica.
 ///
-/// Called on the writer's own task, between the server's answer and the writer seeing it: be quick and never block.
+/// The methods run on the writer's own task, after the response came and before the writer gets it: they must
+/// be quick and never block.
 pub trait WriteObserver: Send + Sync + 'static {
-    /// An object was created or changed; `body` is the object as the server now has it. `path.subresource` is `None`
-    /// or `status`, and `path.name` is `None` for a create.
+    /// Called after an object was created or changed; `body` is the object as stored. `path.subresource` is
+    /// `None` or `status`, and `path.name` is `None` for a create.
     fn written(&self, path: &ResourcePath, body: &Bytes, writer: Writer);
 
-    /// Returns the uids that reads show under a name. Asked before its DELETE is sent: one of them that is not what the
-    /// DELETE then removes was gone already, which nothing in the answer tells.
-    fn shown(&self, path: &ResourcePath) -> Vec<String>;
+    /// Returns the uids of the cached objects of this name. Called before a DELETE is sent: if the response
+    /// names another uid, the cached objects were deleted earlier, which the response alone does not show.
+    fn cached_uids(&self, path: &ResourcePath) -> Vec<String>;
 
-    /// An object was deleted or began to be; `body` is the object, or a `Status` that names its uid. `shown` is what was
-    /// said before.
-    fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], writer: Writer);
+    /// Called after an object was deleted or marked as being deleted; `body` is the object, or a `Status`
+    /// that names its uid. `cached_uids` is the result of [`cached_uids`](Self::cached_uids) before the
+    /// DELETE was sent.
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, cached_uids: &[String], writer: Writer);
 
-    /// Something was written that the answer does not describe.
+    /// Called after a write whose effect the response does not describe.
     fn uncovered(&self, path: &ResourcePath, why: Uncovered);
 }
 
-/// The observer of one [`Connections`](super::Connections), shared with the clients already handed out.
+/// The observer of one [`Connections`](super::Connections), shared with the clients that were made before it
+/// was set.
 pub(super) type ObserverSlot = Arc<RwLock<Option<Arc<dyn WriteObserver>>>>;
 
-/// What a request is about to do, as far as it can be known before the answer.
+/// The report that a request will need, as far as the request alone determines it.
 #[derive(Debug, PartialEq, Eq)]
-enum Intent {
-    Write,
-    Delete,
-    Unclear(Uncovered),
+enum Report {
+    Written,
+    Deleted,
+    Uncovered(Uncovered),
 }
 
-/// A write that the server has made and whose answer is being read. Reports when it is dropped why the answer was not
-/// read to its end.
-struct Reading<'a> {
+/// Reports a write as uncovered when it is dropped: its response was too large, or not read to its end.
+struct UncoveredOnDrop<'a> {
     observer: &'a dyn WriteObserver,
     path: &'a ResourcePath,
-    uncovered: Option<Uncovered>,
+    /// `None` once the whole response was read.
+    why: Option<Uncovered>,
 }
 
 // === impl ResourcePath ===
 
 impl ResourcePath {
-    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no resource.
+    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no
+    /// resource.
     pub fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {
@@ -116,7 +120,7 @@ impl ResourcePath {
         let version = parts.next()?;
         let rest: Vec<&str> = parts.collect();
         let (namespace, resource) = match rest.as_slice() {
-            // The namespace itself: `status` and `finalize` are the two subresources it has.
+            // The namespace itself: its only subresources are `status` and `finalize`.
             ["namespaces", ..] if rest.len() <= 2 || matches!(rest[2], "status" | "finalize") => {
                 (None, &rest[..])
             }
@@ -141,19 +145,20 @@ impl ResourcePath {
         })
     }
 
-    fn intent(&self, method: &Method, headers: &http::HeaderMap) -> Option<Intent> {
+    /// Returns the report on a request to this path; `None` for a read.
+    fn report(&self, method: &Method, headers: &http::HeaderMap) -> Option<Report> {
         let deleting = match *method {
             Method::DELETE => true,
             Method::POST | Method::PUT | Method::PATCH => false,
             _ => return None,
         };
         Some(match self.subresource.as_deref() {
-            Some("status") if !deleting => Intent::Write,
-            Some(_) => Intent::Unclear(Uncovered::Subresource),
-            None if deleting && self.name.is_none() => Intent::Unclear(Uncovered::Collection),
-            None if asks_for_other_form(headers) => Intent::Unclear(Uncovered::Representation),
-            None if deleting => Intent::Delete,
-            None => Intent::Write,
+            Some("status") if !deleting => Report::Written,
+            Some(_) => Report::Uncovered(Uncovered::Subresource),
+            None if deleting && self.name.is_none() => Report::Uncovered(Uncovered::Collection),
+            None if wants_other_form(headers) => Report::Uncovered(Uncovered::Representation),
+            None if deleting => Report::Deleted,
+            None => Report::Written,
         })
     }
 }
@@ -176,48 +181,45 @@ impl Uncovered {
 /// Reports the successful writes of a stack.
 pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
     Stack::new(service_fn(move |request: Request<Body>| {
-        let intent = slot.read().clone().and_then(|observer| {
+        let report = slot.read().clone().and_then(|observer| {
             let path = ResourcePath::parse(request.uri().path())?;
-            let intent = path.intent(request.method(), request.headers())?;
-            Some((observer, path, intent))
+            let report = path.report(request.method(), request.headers())?;
+            Some((observer, path, report))
         });
         let mut inner = inner.clone();
         async move {
-            let Some((observer, path, intent)) = intent else { return inner.call(request).await };
+            let Some((observer, path, report)) = report else { return inner.call(request).await };
             let writer = Writer::of(&request);
-            let shown = if intent == Intent::Delete { observer.shown(&path) } else { Vec::new() };
+            let cached = if report == Report::Deleted { observer.cached_uids(&path) } else { Vec::new() };
             let (request, dry) = detect_dry_run(request).await?;
             let (request, writer) = detect_version(request, writer).await?;
             let response = inner.call(request).await?;
             if dry || !response.status().is_success() {
                 return Ok(response);
             }
-            match intent {
-                Intent::Write => {
-                    report(response, |body| observer.written(&path, body, writer), &*observer, &path).await
-                }
-                Intent::Delete => {
-                    let told = |body: &Bytes| observer.deleted(&path, body, &shown, writer);
-                    report(response, told, &*observer, &path).await
-                }
-                Intent::Unclear(why) => {
-                    observer.uncovered(&path, why);
-                    Ok(response)
-                }
+            let pass_body = |body: &Bytes| match report {
+                Report::Deleted => observer.deleted(&path, body, &cached, writer),
+                _ => observer.written(&path, body, writer),
+            };
+            if let Report::Uncovered(why) = report {
+                observer.uncovered(&path, why);
+                return Ok(response);
             }
+            read_whole(response, pass_body, &*observer, &path).await
         }
     }))
 }
 
-/// Tells `seen` the whole body and gives the response back with it.
-async fn report(
+/// Calls `pass_body` with the whole body, and returns the response with the same body. Reports the write as
+/// uncovered if the body is too large or ends early.
+async fn read_whole(
     response: Response<ResponseBody>,
-    seen: impl FnOnce(&Bytes),
+    pass_body: impl FnOnce(&Bytes),
     observer: &dyn WriteObserver,
     path: &ResourcePath,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let (head, mut body) = response.into_parts();
-    let mut reading = Reading { observer, path, uncovered: Some(Uncovered::Unread) };
+    let mut uncovered = UncoveredOnDrop { observer, path, why: Some(Uncovered::Unread) };
     let mut start = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers are dropped: HTTP/1 answers of an API server have none.
@@ -225,29 +227,30 @@ async fn report(
             start.extend_from_slice(&data);
         }
         if start.len() > MAX_OBSERVED_BYTES {
-            reading.uncovered = Some(Uncovered::TooLarge);
+            uncovered.why = Some(Uncovered::TooLarge);
             let begun = stream::iter([Ok(Frame::data(start.freeze()))]);
             let whole = StreamBody::new(begun.chain(BodyStream::new(body)));
             return Ok(Response::from_parts(head, whole.boxed_unsync()));
         }
     }
-    reading.uncovered = None;
+    uncovered.why = None;
     let whole = start.freeze();
-    seen(&whole);
+    pass_body(&whole);
     Ok(Response::from_parts(head, Full::new(whole).map_err(|never| match never {}).boxed_unsync()))
 }
 
-// === impl Reading ===
+// === impl UncoveredOnDrop ===
 
-impl Drop for Reading<'_> {
+impl Drop for UncoveredOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(why) = self.uncovered {
+        if let Some(why) = self.why {
             self.observer.uncovered(self.path, why);
         }
     }
 }
 
-/// Says whether a request is a dry run. A delete says so in its body, where kube puts its options.
+/// Returns the request, and whether it is a dry run. For a DELETE that option is in the body, where kube puts
+/// it.
 async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool), BoxError> {
     let in_query = request.uri().query().is_some_and(|query| {
         query.split('&').any(|pair| pair.strip_prefix("dryRun=").is_some_and(|value| !value.is_empty()))
@@ -262,8 +265,8 @@ async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool),
     Ok((Request::from_parts(head, Body::from(body)), dry))
 }
 
-/// The part of a request body that may name the version it is for. A JSON patch has a test operation instead, and counts
-/// as a write without a version.
+/// The part of a request body that names the version it is for. A JSON patch has a `test` operation instead,
+/// and counts as a write without a version.
 #[derive(Deserialize)]
 struct ForVersion {
     metadata: Version,
@@ -275,7 +278,7 @@ struct Version {
     resource_version: String,
 }
 
-/// Adds to the writer the version that a run's write is for, if the body names one.
+/// Adds to the writer of a reconcile the version that its request is for, if the body names one.
 async fn detect_version(request: Request<Body>, writer: Writer) -> Result<(Request<Body>, Writer), BoxError> {
     if !writer.is_run() || !matches!(*request.method(), Method::PUT | Method::PATCH) {
         return Ok((request, writer));
@@ -284,11 +287,11 @@ async fn detect_version(request: Request<Body>, writer: Writer) -> Result<(Reque
     let body = body.collect().await?.to_bytes();
     let version = serde_json::from_slice::<ForVersion>(&body).ok();
     let version = version.and_then(|body| body.metadata.resource_version.parse().ok());
-    Ok((Request::from_parts(head, Body::from(body)), writer.on(version)))
+    Ok((Request::from_parts(head, Body::from(body)), writer.for_version(version)))
 }
 
-/// `Accept: application/json;as=PartialObjectMetadata;...` gives an answer that is not the object.
-fn asks_for_other_form(headers: &http::HeaderMap) -> bool {
+/// With `Accept: application/json;as=PartialObjectMetadata;...` the response is not the object.
+fn wants_other_form(headers: &http::HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().any(|accept| {
         accept.to_str().is_ok_and(|accept| accept.contains("as=") || accept.contains("protobuf"))
     })

@@ -1,11 +1,12 @@
-//! Says whose child an object is, so that garbage collection takes it along.
+//! Owner references: garbage collection deletes an object together with its owner.
 //!
-//! Refused here is what the API server would accept and then act on badly: a namespaced owner of a child elsewhere is
-//! taken for gone, and the child is deleted; of two controllers each undoes what the other does.
+//! These functions refuse references that the API server accepts but that do harm: the owner of a child in
+//! another namespace counts as deleted, so the child is deleted; two controllers of one child undo each
+//! other's writes.
 //!
-//! Differs from controllerutil in what makes two references the same: the owner's uid, whatever version of its group
-//! names it, and not its name. A controller of the same name with another uid is an earlier object, or the cache
-//! still shows one; overwriting its reference with a stale uid would have the child collected.
+//! Differs from controllerutil in comparing references: two are the same if the owner's uid is, in any
+//! version of its group and under any name. A controller of the same name with another uid is an earlier
+//! object, or the cache is stale; overwriting its reference with a stale uid would get the child deleted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -15,13 +16,14 @@ use crate::key::{Key as _, KindId, NamespacedName};
 const NO_NAMESPACE: &str =
     ", which has no namespace: set metadata.namespace first, or let a cluster-scoped object own it";
 
-/// Why an object cannot own another. Trying again helps only after somebody has changed one of them.
+/// Why an object cannot own another one. A retry helps only after one of the two objects has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
-    /// The owner has no name or no uid: it was not read from a server.
+    /// The owner has no name or no uid: it was not read from the API server.
     #[error(
-        "{kind} {owner} cannot own anything: it has no {missing}; use the object as the API server returned it"
+        "{kind} {owner} cannot own anything: it has no {missing}; use the object as the API server returned \
+         it"
     )]
     Incomplete {
         /// Kind of the owner.
@@ -31,8 +33,8 @@ pub enum OwnerError {
         /// The field that is not set.
         missing: &'static str,
     },
-    /// A namespaced owner can own only in its own namespace. The child is in another one, or in none: it is
-    /// cluster-scoped, or its namespace is not set yet.
+    /// A namespaced object can own only objects in its own namespace. The child is in another namespace, or
+    /// has none: it is cluster-scoped, or its namespace is not set yet.
     #[error("{kind} {owner} cannot own {child}{why}")]
     Elsewhere {
         /// Kind of the owner.
@@ -41,7 +43,7 @@ pub enum OwnerError {
         owner: NamespacedName,
         /// The child.
         child: NamespacedName,
-        /// The end of the message: which of both it is.
+        /// The end of the message: which of these two cases it is.
         why: &'static str,
     },
     /// The child has another controller.
@@ -58,9 +60,9 @@ pub enum OwnerError {
     },
 }
 
-/// Makes `owner` the controller of `child`: one owner reference with `controller` and `blockOwnerDeletion`. A reference
-/// to the same owner is brought up to date where it stands; owners that do not control the child stay. Returns whether
-/// anything changed.
+/// Makes `owner` the controller of `child`: one owner reference with `controller` and `blockOwnerDeletion`.
+/// An existing reference to the same owner is updated in place; owners that do not control the child stay.
+/// Returns whether the references changed.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -79,19 +81,20 @@ pub enum OwnerError {
 /// let refused = set_controller_reference(child.meta_mut(), owner.meta(), &kind).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "ConfigMap shop/settings cannot own anything: it has no metadata.uid; use the object as the API server returned it"
+///     "ConfigMap shop/settings cannot own anything: it has no metadata.uid; \
+///      use the object as the API server returned it"
 /// );
 ///
 /// owner.meta_mut().uid = Some("7d0f".to_owned());
 /// assert!(set_controller_reference(child.meta_mut(), owner.meta(), &kind)?);
-/// assert!(!set_controller_reference(child.meta_mut(), owner.meta(), &kind)?, "nothing left to change");
+/// assert!(!set_controller_reference(child.meta_mut(), owner.meta(), &kind)?, "already set");
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// Fails if the owner was not read from a server, lives in another namespace, or the child has another controller;
-/// the child is then unchanged.
+/// Fails if the owner was not read from the API server or is in another namespace, or if the child has
+/// another controller; the child is then unchanged.
 pub fn set_controller_reference(
     child: &mut ObjectMeta,
     owner: &ObjectMeta,
@@ -108,8 +111,9 @@ pub fn set_controller_reference(
     Ok(put(child, reference))
 }
 
-/// Makes `owner` one of the owners of `child`, without control and without holding up its own deletion. A child goes
-/// when its last owner has gone. Returns whether anything changed; of a controller, that it controls is taken away.
+/// Makes `owner` one of the owners of `child`, without `controller` and `blockOwnerDeletion`; if it was the
+/// controller, it no longer is. A child is deleted after its last owner. Returns whether the references
+/// changed.
 ///
 /// # Errors
 /// As [`set_controller_reference`], but a child may have any number of such owners.
@@ -123,7 +127,7 @@ pub fn set_owner_reference(
     Ok(put(child, reference))
 }
 
-/// Takes away every reference to the owner of this uid. Returns whether there was one.
+/// Removes every reference to the owner of this uid. Returns whether there was one.
 pub fn remove_owner_reference(child: &mut ObjectMeta, owner_uid: &str) -> bool {
     let Some(owners) = &mut child.owner_references else { return false };
     let before = owners.len();
@@ -141,11 +145,11 @@ pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
     child.owner_references.iter().flatten().find(|given| given.controller == Some(true))
 }
 
-/// Returns the reference that marks `owner` as the controller of `child`: for what is applied, which names only its own
-/// fields. A child that has another controller is refused by the server then (422).
+/// Returns the reference that marks `owner` as the controller of `child`, to be put into an applied object.
+/// The API server refuses the apply (422) if the child has another controller.
 ///
 /// # Errors
-/// Fails if the owner has no name or no uid, or lives in another namespace than the child.
+/// Fails if the owner has no name or no uid, or is in another namespace than the child.
 pub fn controller_reference(
     owner: &ObjectMeta,
     kind: &KindId,
@@ -156,7 +160,7 @@ pub fn controller_reference(
     Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..plain })
 }
 
-/// Returns the reference to an owner that does not control.
+/// Returns a reference to an owner that is not the controller.
 fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, OwnerError> {
     let incomplete = |missing| OwnerError::Incomplete { kind: kind.clone(), owner: name_of(owner), missing };
     let set = |field: &Option<String>| field.clone().filter(|value| !value.is_empty());
@@ -170,7 +174,7 @@ fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, 
     })
 }
 
-/// A cluster-scoped owner may own anything, any other within its namespace.
+/// Fails unless the owner is cluster-scoped, or in the namespace of the child.
 fn may_own(child: &NamespacedName, owner: &ObjectMeta, kind: &KindId) -> Result<(), OwnerError> {
     let why = match child.namespace() {
         _ if !kind.is_namespaced() => return Ok(()),
@@ -181,7 +185,8 @@ fn may_own(child: &NamespacedName, owner: &ObjectMeta, kind: &KindId) -> Result<
     Err(OwnerError::Elsewhere { kind: kind.clone(), owner: name_of(owner), child: child.clone(), why })
 }
 
-/// Puts the reference where one to the same owner stands, or last; a second one to it goes.
+/// Replaces the first reference to the same owner and removes further ones, or appends the reference. Returns
+/// whether the references changed.
 fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     let owners = child.owner_references.get_or_insert_default();
     let before = owners.clone();

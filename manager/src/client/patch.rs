@@ -1,14 +1,15 @@
 //! Create-or-patch of one kind: read, edit, write the difference.
 //!
-//! For writers who change some fields of an object that others write too, and cannot say with server-side apply which
-//! fields are theirs: a counter, a list with elements of several writers, what depends on the present value. A writer
-//! who knows the whole of its fields should [apply](super::Applier) them instead.
+//! For controllers that change some fields of a shared object but cannot list their fields for server-side
+//! apply: counters, lists with elements of several writers, values that depend on the present ones. A
+//! controller that knows all of its fields in advance should [apply](super::Applier) them instead.
 //!
-//! What is sent is a JSON merge patch, and what it does not name stays. It replaces a list whole and is therefore always
-//! for one version: who edited an older one gets a conflict, and the next run edits the newer.
+//! The request is a JSON merge patch; fields that the patch does not name stay. It replaces lists as a whole
+//! and is therefore always for one version: an edit of an older version gets a conflict, and the next
+//! reconcile edits the newer one.
 //!
-//! Differs from controllerutil's `CreateOrPatch`, which writes the status in a second request and without asking for a
-//! version, and drops from the elements of lists what its type does not know.
+//! Differs from controllerutil's `CreateOrPatch`, which writes the status in a second request and without a
+//! version as condition, and drops fields unknown to its type from the elements of lists.
 
 mod carry;
 mod draft;
@@ -31,9 +32,9 @@ use super::current::{Current, live};
 use super::effect::Effect;
 use super::error::WriteError;
 
-use self::draft::{Draft, Edited, Start, Subject};
+use self::draft::{Draft, EditResult, EditTarget, InitialObject};
 
-/// The right to create and patch one kind. Usable only with an [`Authority`]. Cheap to clone.
+/// Creates and patches objects of one kind. Usable only with an [`Authority`]. Cheap to clone.
 ///
 /// Needs the verbs `create` and `patch`, and `get` for [`ensure_live`](Self::ensure_live).
 #[doc(alias = "CreateOrPatch")]
@@ -41,36 +42,38 @@ use self::draft::{Draft, Edited, Start, Subject};
 pub struct Patcher<K> {
     kind: KindId,
     field_manager: Arc<str>,
-    start: Option<Arc<Start<K>>>,
+    initial: Option<Arc<InitialObject<K>>>,
 }
 
 // === impl Patcher ===
 
 impl<K> Patcher<K> {
-    /// Names kind and field manager: who `kubectl get --show-managed-fields` says has written a field.
+    /// Makes a patcher. `kubectl get --show-managed-fields` shows its field manager beside the fields it
+    /// wrote.
     pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
-        Self { kind, field_manager: field_manager.into(), start: None }
+        Self { kind, field_manager: field_manager.into(), initial: None }
     }
 
-    /// Has an object that is not there begin as this, with the name it is to have. Otherwise it begins with nothing but
-    /// the name, which is not enough for a type with fields that must be there.
+    /// Sets the object that is edited when a new one is created; its name is filled in. By default a new
+    /// object has only a name, which is not enough for a type with required fields.
     #[must_use]
     pub fn starting_from(self, start: impl Fn() -> K + Send + Sync + 'static) -> Self {
-        Self { start: Some(Arc::new(start)), ..self }
+        Self { initial: Some(Arc::new(start)), ..self }
     }
 
-    /// Returns the kind this writes.
+    /// Returns the kind of the objects that this patcher writes.
     pub fn kind(&self) -> &KindId {
         &self.kind
     }
 }
 
 impl<K: Serialize + DeserializeOwned> Patcher<K> {
-    /// Makes everything but the status as `edit` leaves it, and sends nothing if it leaves it as it is.
+    /// Creates or patches an object, without its status, to be as `edit` leaves it. Sends no request if
+    /// `edit` changes no field.
     ///
-    /// `current` is the object called `name` as last read; `None` if it is not there. `edit` gets it decoded and changes
-    /// the fields it cares for; an object that is not there is created with them. Fields that `K` does not know stay,
-    /// in the elements of lists too. It is called once and should be quick.
+    /// `current` is the object called `name` as last read; `None` if it does not exist. `edit` gets it
+    /// decoded and changes some of its fields; an object that does not exist is created with them. Fields
+    /// unknown to `K` stay, in the elements of lists too. `edit` is called once and should be quick.
     ///
     /// ```no_run
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -80,7 +83,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// use mainstay::key::{KindId, NamespacedName};
     /// use mainstay::reconcile::{Context, ReconcileError};
     ///
-    /// /// Counts visits beside whatever else people keep in the same `ConfigMap`.
+    /// /// Counts visits in a `ConfigMap` that has other keys too.
     /// async fn visit(
     ///     cx: &Context,
     ///     owner: &ConfigMap,
@@ -105,43 +108,48 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     /// ```
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] if the object is another version than `current` by now, or is there after all
-    /// ([`is_already_exists`](WriteError::is_already_exists)): a reconcile that ends with it is tried again without
-    /// ado. [`WriteError::is_not_found`] if it has gone since.
+    /// [`WriteError::is_conflict`] if the stored object is no longer the version of `current`, or exists
+    /// already ([`is_already_exists`](WriteError::is_already_exists)): return it from the reconcile, which is
+    /// then retried. [`WriteError::is_not_found`] if the object was deleted since it was read.
     ///
-    /// Nothing was sent if `edit` fails ([`WriteError::Abandoned`]), or changes the name, namespace, uid,
-    /// resourceVersion, type or status, puts another object in place of the given one, changes more than the metadata
-    /// of an object from a metadata-only store or longer than `cache.maxObjectBytes`, or anything of one whose metadata
-    /// alone is longer or that a transform of the cache has changed ([`WriteError::Malformed`]).
+    /// No request is sent if `edit` fails ([`WriteError::Abandoned`]), or makes an edit that is not allowed
+    /// ([`WriteError::Malformed`]):
+    /// - of the name, namespace, uid, resourceVersion, type or status, or by replacing the whole object
+    /// - of more than the metadata of an object from a metadata-only store, or longer than
+    ///   `cache.maxObjectBytes`
+    /// - of any field if the metadata alone is too long, or if a transform of the cache has changed the
+    ///   object
     ///
     /// # Cancel safety
-    /// Dropping it may leave the request sent. Look again before you edit again.
+    /// After the future is dropped the write may still happen. Read the object again before the next edit.
     pub async fn ensure(
         &self,
         cx: &impl Authority,
         name: &NamespacedName,
         current: Option<&impl Current>,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Effect<K>, WriteError> {
         self.write(cx, name, current, edit, Part::Object, false).await
     }
 
-    /// As [`ensure`](Self::ensure), on the object as the server has it now: for kinds that no cache holds.
+    /// As [`ensure`](Self::ensure), but reads the object from the API server first: for kinds that no cache
+    /// holds.
     ///
     /// # Errors
-    /// As [`ensure`](Self::ensure), and those of [`live`]. [`WriteError::Unreadable`] if what the server has is no `K`.
+    /// As [`ensure`](Self::ensure) and [`live`]. [`WriteError::Unreadable`] if the stored object does not fit
+    /// `K`.
     pub async fn ensure_live(
         &self,
         cx: &impl Authority,
         name: &NamespacedName,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Effect<K>, WriteError> {
         let current = live(cx, &self.kind, name).await?;
         self.ensure(cx, name, current.as_ref(), edit).await
     }
 
-    /// Makes the status as `edit` leaves it: as [`ensure`](Self::ensure), through the `status` subresource. A change of
-    /// anything else is refused before it is sent.
+    /// Patches the status to be as `edit` leaves it: as [`ensure`](Self::ensure), through the `status`
+    /// subresource. An edit of any other field is [`WriteError::Malformed`], without a request.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure).
@@ -150,13 +158,13 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         cx: &impl Authority,
         name: &NamespacedName,
         current: &impl Current,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Effect<K>, WriteError> {
         self.write(cx, name, Some(current), edit, Part::Status, false).await
     }
 
-    /// Returns what [`ensure`](Self::ensure) would come to: admission and validation run, nothing is stored. An edit that
-    /// changes nothing is not sent.
+    /// Returns the effect that [`ensure`](Self::ensure) would have: admission and validation run, but no
+    /// object is stored. Sends no request if `edit` changes no field.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure).
@@ -165,12 +173,12 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         cx: &impl Authority,
         name: &NamespacedName,
         current: Option<&impl Current>,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Effect<K>, WriteError> {
         self.write(cx, name, current, edit, Part::Object, true).await
     }
 
-    /// Returns what [`ensure_status`](Self::ensure_status) would come to, with nothing stored.
+    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have; no object is stored.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure).
@@ -179,7 +187,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         cx: &impl Authority,
         name: &NamespacedName,
         current: &impl Current,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Effect<K>, WriteError> {
         self.write(cx, name, Some(current), edit, Part::Status, true).await
     }
@@ -189,14 +197,14 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         cx: &impl Authority,
         name: &NamespacedName,
         current: Option<&impl Current>,
-        edit: impl FnOnce(&mut K) -> Edited,
+        edit: impl FnOnce(&mut K) -> EditResult,
         part: Part,
         dry_run: bool,
     ) -> Result<Effect<K>, WriteError> {
         let verb = if current.is_some() { "patch" } else { "create" };
         let what = attempt(verb, &self.kind, part, name, dry_run);
-        let subject = Subject { kind: &self.kind, name, part, what: &what };
-        match subject.draft(current, self.start.as_deref(), edit)? {
+        let target = EditTarget { kind: &self.kind, name, part, what: &what };
+        match target.draft(current, self.initial.as_deref(), edit)? {
             Draft::Create(body) => {
                 let path = self.kind.collection_path(name.namespace());
                 let answer = self.send(cx, Method::POST, &path, body.bytes(), &what, dry_run).await?;
@@ -207,7 +215,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
                 let body = Bytes::from(patch.to_string());
                 let answer = self.send(cx, Method::PATCH, &path, body, &what, dry_run).await?;
                 let now: Value = read(&what, answer.body())?;
-                // A dry run gives no new version, so the content has to tell.
+                // A dry run makes no new version, so the content is compared.
                 let unchanged = if dry_run {
                     has_content(&before, now)
                 } else {
@@ -215,7 +223,7 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
                 };
                 effect(&what, &answer, unchanged)
             }
-            Draft::Nothing => Ok(Effect::Unchanged),
+            Draft::Unchanged => Ok(Effect::Unchanged),
         }
     }
 
@@ -240,7 +248,7 @@ impl<K> Clone for Patcher<K> {
         Self {
             kind: self.kind.clone(),
             field_manager: Arc::clone(&self.field_manager),
-            start: self.start.clone(),
+            initial: self.initial.clone(),
         }
     }
 }
@@ -251,7 +259,8 @@ impl<K> fmt::Debug for Patcher<K> {
     }
 }
 
-/// Returns whether an answer says the same as the stored object, apart from what the server keeps account of.
+/// Returns whether the object in a response equals the stored one, apart from managedFields and
+/// resourceVersion.
 fn has_content(stored: &Value, mut answer: Value) -> bool {
     if let Some(metadata) = answer.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

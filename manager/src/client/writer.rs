@@ -1,6 +1,7 @@
-//! Which part of this process makes a write: the writes of a run are news only to other keys and to other controllers.
+//! The controller and key that make a write. A reconcile's own writes enqueue only other keys and other
+//! controllers.
 //!
-//! Controllers share connections, so a request carries its writer down the stack to the observer of writes.
+//! Controllers share connections, so each request carries its writer down the stack to the write observer.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
@@ -11,21 +12,21 @@ use tower::service_fn;
 
 use crate::key::Key;
 
-/// A part of this process that writes. The default is one without a name.
+/// A controller, and one reconcile of it, as the origin of a write. The default has no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// Hash of the controller's name.
     controller: Option<u64>,
-    /// Hash of the key whose run writes; `None` outside of runs.
+    /// Hash of the key that is being reconciled; `None` outside of reconciles.
     key: Option<u64>,
-    /// The one resourceVersion that the write was for; `None` if it was for whichever the server had.
+    /// The only resourceVersion that the write could change; `None` if it carried no such condition.
     version: Option<u64>,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// The controller of this name.
+    /// Makes the writer of the controller of this name, outside of reconciles.
     pub fn controller(name: &str) -> Self {
         Self { controller: Some(hash(name)), ..Self::default() }
     }
@@ -35,39 +36,40 @@ impl Writer {
         self.controller == Some(hash(name))
     }
 
-    /// The same in a run of this key.
+    /// Returns the writer of this controller's reconciles of `key`.
     #[must_use]
-    pub(crate) fn running(self, key: &impl Key) -> Self {
+    pub(crate) fn in_run_of(self, key: &impl Key) -> Self {
         Self { key: Some(hash(key)), ..self }
     }
 
-    /// Returns whether this is a run.
+    /// Returns whether the writer is a reconcile.
     pub(crate) fn is_run(self) -> bool {
         self.key.is_some()
     }
 
-    /// Returns whether this is a run of this key.
+    /// Returns whether the writer is a reconcile of `key`.
     pub(crate) fn is_run_of(self, key: &impl Key) -> bool {
         self.key == Some(hash(key))
     }
 
-    /// The same with a write for one version of its object, as the server would refuse it for any other.
+    /// Adds the version that the write names: the API server refuses the write for any other version.
     #[must_use]
-    pub(crate) fn on(self, version: Option<u64>) -> Self {
+    pub(crate) fn for_version(self, version: Option<u64>) -> Self {
         Self { version, ..self }
     }
 
-    /// Returns whether the write was for this version, so that all it changed is its own.
-    pub(crate) fn was_on(self, version: Option<u64>) -> bool {
+    /// Returns whether the write was for this version, so that it alone made the difference to the next
+    /// version.
+    pub(crate) fn was_for_version(self, version: Option<u64>) -> bool {
         version.is_some() && self.version == version
     }
 
-    /// Makes a client whose requests go the way of `client`'s, in this writer's name. Its one task runs on the runtime
-    /// in whose context this is called, and ends with its last clone.
+    /// Makes a client that attaches this writer to each request and sends it through `client`. Its one task
+    /// runs on the runtime in whose context this is called, and ends with its last clone.
     pub(crate) fn sign(self, client: &Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let client = client.clone();
-        // Always ready: the client below waits for itself.
+        // Always ready: `client` itself waits for readiness.
         let signed = service_fn(move |mut request: Request<Body>| {
             request.extensions_mut().insert(self);
             let client = client.clone();
@@ -76,14 +78,14 @@ impl Writer {
         Client::new(signed, namespace)
     }
 
-    /// Returns who sends a request.
+    /// Returns the writer of a request: the default one if none is attached.
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         request.extensions().get().copied().unwrap_or_default()
     }
 }
 
-/// The same for equal keys throughout the process. Two keys of one hash are taken for one key, whose backoff goes on where
-/// it should end.
+/// Hashes a name or key, with the same result throughout the process. Two keys of equal hash count as one key; the
+/// backoff of such a key goes on where it should end.
 fn hash<T: Hash + ?Sized>(key: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

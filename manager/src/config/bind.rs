@@ -1,4 +1,4 @@
-//! Where a server listens: an IP address with a port, or nowhere.
+//! The address that a server listens on: an IP address with a port, or none.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use super::text::as_text;
 
-/// What every address matches as it is written.
+/// A pattern that the text of every address matches.
 const PATTERN: &str =
     r"^(|0|[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]:[0-9]{1,5})$";
 
-/// Where a server listens.
+/// The address that a server listens on.
 ///
 /// ```
 /// use mainstay::config::BindAddress;
@@ -18,15 +18,15 @@ const PATTERN: &str =
 /// let address: BindAddress = "127.0.0.1:8082".parse()?;
 /// assert_eq!(address.socket().map(|socket| socket.port()), Some(8082));
 /// assert_eq!("".parse(), Ok(BindAddress::Off));
-/// // Go's spelling for all addresses is refused, with the one that works.
+/// // Go's spelling for all addresses is refused; the error has the right one.
 /// assert!(":8082".parse::<BindAddress>().unwrap_err().ends_with("for all addresses write 0.0.0.0:8082"));
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindAddress {
-    /// Nowhere: written as `""` or `"0"`.
+    /// The server is off: written as `""` or `"0"`.
     Off,
-    /// On an address; port 0 lets the system choose.
+    /// An IP address with a port; for port 0 the operating system chooses one.
     Tcp(SocketAddr),
 }
 
@@ -43,7 +43,7 @@ impl BindAddress {
         }
     }
 
-    /// Returns whether both cannot be bound at once.
+    /// Returns whether two servers cannot listen on both addresses at the same time.
     pub(super) fn collides(self, other: Self) -> bool {
         let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return false };
         let overlap = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();

@@ -1,4 +1,4 @@
-//! Differences between two configurations, and which of them a running process takes over.
+//! Differences between two configurations: keys that apply live, and keys that apply at the next start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,9 +7,9 @@ use serde_json::{Map, Value as Json};
 
 use super::ManagerConfiguration;
 use super::controllers::RESTART;
+use super::messages::child;
 use super::schema::RUNTIME;
 use super::section::{Applies, applies};
-use super::words::child;
 
 /// The differences between two configurations, key by key, in the order of their paths.
 ///
@@ -18,17 +18,19 @@ use super::words::child;
 ///
 /// let read = |settings: &str| {
 ///     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
-///     let text = format!("{head}{settings}");
-///     ConfigSchema::new().parse(&text, "manager.yaml", &Overrides::default()).map(|loaded| loaded.configuration)
+///     let loaded =
+///         ConfigSchema::new().parse(&format!("{head}{settings}"), "manager.yaml", &Overrides::default());
+///     loaded.map(|loaded| loaded.configuration)
 /// };
 ///
-/// let (old, new) = (read("")?, read("cache: {resync: 1h}\ncontrollers: {\"*\": {workers: 16}, web: {workers: 1}}")?);
+/// let old = read("")?;
+/// let new = read("cache: {resync: 1h}\ncontrollers: {\"*\": {workers: 16}, web: {workers: 1}}")?;
 /// let change = Change::between(&old, &new);
 /// assert_eq!(change.live[0].to_string(), r#"controllers["*"].workers 2 -> 16"#);
 /// assert_eq!(change.live[1].to_string(), "controllers.web.workers unset -> 1");
 /// assert_eq!(change.restart[0].to_string(), "cache.resync 10h -> 1h");
 ///
-/// // What holds in a process that was started with the old one and has read the new one:
+/// // The configuration in force in a process that started with `old` and then loaded `new`:
 /// let in_force = old.reloaded(&new);
 /// assert_eq!(Change::between(&in_force, &new).restart, change.restart);
 /// # Ok::<(), mainstay::config::ConfigError>(())
@@ -41,23 +43,23 @@ pub struct Change {
     pub restart: Vec<Difference>,
 }
 
-/// One key whose value differs.
+/// One key with two different values.
 ///
-/// Displays as `PATH OLD -> NEW`, where a key that is not there is `unset`.
+/// Displays as `PATH OLD -> NEW`; an absent key is `unset`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// The key, such as `controllers["*"].workers`.
     pub path: String,
-    /// The value before, as the file spells it; `None` where a controller has no such entry of its own.
+    /// The value before, as the file spells it; `None` if the entry of a controller does not set the key.
     pub old: Option<Json>,
-    /// The value after.
+    /// The value after; `None` as for `old`.
     pub new: Option<Json>,
 }
 
 // === impl Change ===
 
 impl Change {
-    /// Compares two configurations. Settings from the code of controllers are in neither.
+    /// Compares two configurations. Settings that controllers make in code are not part of them.
     pub fn between(old: &ManagerConfiguration, new: &ManagerConfiguration) -> Self {
         let mut differences = Vec::new();
         compare(String::new(), Some(&old.tree()), Some(&new.tree()), &mut differences);
@@ -73,7 +75,8 @@ impl Change {
     }
 }
 
-/// Adds the keys whose values differ. A mapping on one side only is one value, unless the key is not there on the other.
+/// Adds the keys with different values. A mapping is compared key by key with a mapping or with an absent
+/// value, and as one value with anything else.
 fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &mut Vec<Difference>) {
     let keys =
         |value: Option<&Json>| value.map_or_else(|| Some(Map::new()), |value| value.as_object().cloned());
@@ -89,8 +92,8 @@ fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &m
     }
 }
 
-/// Returns the keys of a tree with their values, in the order of their paths. A list is one value, and so is an empty
-/// mapping.
+/// Returns the keys of a tree with their values, in the order of their paths. A list counts as one value, as
+/// does an empty mapping.
 pub(super) fn leaves(tree: &Json) -> Vec<(String, Json)> {
     fn collect(path: String, value: &Json, leaves: &mut Vec<(String, Json)>) {
         match value {
@@ -125,7 +128,7 @@ impl ManagerConfiguration {
     pub(super) fn applies(&self, path: &str) -> Applies {
         let (section, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
         if section == "controllers" {
-            // Below the name, which is quoted if it has other characters than a key.
+            // The key follows the controller's name, which is quoted if it is not alphanumeric.
             let after = if rest.starts_with('[') { rest.find("\"]").map(|end| end + 2) } else { None };
             let below = after.map_or_else(|| rest.trim_start_matches('.').find('.').map(|end| end + 1), Some);
             let key = below.and_then(|below| rest.get(below..)).unwrap_or_default();

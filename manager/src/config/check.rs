@@ -1,13 +1,13 @@
-//! Judges values as they are written by the schema of their section: ends of ranges, lists without duplicates.
+//! Checks the values of a file against the schema of their section: ranges, and lists without duplicates.
 //!
-//! A bound is written once, at the field: schemars' `range`, `x-mainstay-range` for text with units, and `uniqueItems`.
-//! From there it comes into the schema, the comments of the default file, and the refusals here.
+//! A bound is written once, at the field: schemars' `range`, `x-mainstay-range` for text with units, and
+//! `uniqueItems`. The schema, the comments of the default file and the checks here all read it from there.
 
 use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use super::words::{child, one_of, shown};
+use super::messages::{child, one_of, shown};
 use super::{Duration, Problem, Size};
 
 /// The ends of a duration or a size, both inclusive, such as `["1s", "1h"]`.
@@ -51,7 +51,7 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
             end("minimum").is_none_or(|least| number >= least)
                 && end("maximum").is_none_or(|most| number <= most)
         }),
-        // A number in quotes is text, and one that is not finite is none.
+        // A number in quotes is text; a number that is not finite arrives as null.
         Json::String(text) => {
             !matches!(kind, "integer" | "number" | "boolean") && within_text(&schema[RANGE], text)
         }
@@ -63,7 +63,7 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
     }
 }
 
-/// Whether a text is between two others, as durations or as sizes.
+/// Returns whether a duration or a size is within its range; `true` for other texts, and without a range.
 fn within_text(range: &Json, text: &str) -> bool {
     fn between<T: std::str::FromStr + PartialOrd>(least: &str, text: &str, most: &str) -> Option<bool> {
         let text: T = text.parse().ok()?;
@@ -74,7 +74,7 @@ fn within_text(range: &Json, text: &str) -> bool {
     between::<Duration>(least, text, most).or_else(|| between::<Size>(least, text, most)).unwrap_or(true)
 }
 
-/// Returns what a value may be, in words; `None` where the schema does not say.
+/// Describes the values that a schema allows, such as `a whole number from 1 to 5`; `None` if it has no type.
 pub(super) fn expected(schema: &Json) -> Option<String> {
     if let Some((words, least, most)) = range(schema) {
         return Some(format!("{words} from {least} to {most}"));
@@ -93,24 +93,24 @@ pub(super) fn expected(schema: &Json) -> Option<String> {
     })
 }
 
-/// The type of a value, also of an optional one.
+/// Returns the type of a value; of an optional value, the type beside `null`.
 fn kind(schema: &Json) -> Option<&str> {
     let kind = if is_optional(schema) { &schema["type"][0] } else { &schema["type"] };
     kind.as_str()
 }
 
-/// Whether the types of a value are one and `null`.
+/// Returns whether a schema allows one type and `null`.
 fn is_optional(schema: &Json) -> bool {
     schema["type"].as_array().is_some_and(|types| types.len() == 2 && types[1] == "null")
 }
 
-/// Returns which values there are, as the comments of the default file say it: `Range: 1 to 5.`
+/// Describes the values that a schema allows for a comment of the default file, such as `Range: 1 to 5.`
 pub(super) fn range_comment(schema: &Json) -> Option<String> {
     let range = range(schema).map(|(_, least, most)| format!("Range: {least} to {most}."));
     range.or_else(|| choices(schema).map(|choices| format!("Values: {}.", choices.join(", "))))
 }
 
-/// The ends of a range, and what it is one of.
+/// Returns the noun and the ends of a range, such as `a duration`, `1s` and `1h`.
 fn range(schema: &Json) -> Option<(&'static str, String, String)> {
     let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(range) = schema[RANGE].as_array() {
@@ -122,7 +122,7 @@ fn range(schema: &Json) -> Option<(&'static str, String, String)> {
     Some((words, text(schema.get("minimum")?), text(schema.get("maximum")?)))
 }
 
-/// The words of an enum, and those of a boolean.
+/// Returns the values of an enum or of a boolean.
 fn choices(schema: &Json) -> Option<Vec<String>> {
     if schema["type"] == "boolean" {
         return Some(vec!["true".to_owned(), "false".to_owned()]);

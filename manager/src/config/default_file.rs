@@ -1,4 +1,4 @@
-//! The file with every key at its default, explained: made from the types of the sections and their defaults.
+//! The default file: every key at its default, with comments made from the types of the sections.
 
 use std::fmt;
 
@@ -12,15 +12,18 @@ use super::schema::{APPLIES, RUNTIME, controller_described, is_section};
 use super::{API_VERSION, ConfigSchema, EVERY_CONTROLLER, KIND};
 
 /// The longest line of a comment.
-const WIDTH: usize = 118;
+const WIDTH: usize = 110;
 
-const CONTROLLERS: &str = "Settings by controller. \"*\" holds those of every controller; a controller named beside it \
-    overrides single fields, as in\n\n  web: {workers: 8, queue: {retryRate: {perSecond: 50, burst: 200}, maxDepth: \
-    100000}}\n\nA name that this program does not have is an error. A controller's code may have settings of its own: they \
-    override those of \"*\" and are overridden by those under its name. The result is checked at the start of the \
-    controller, and before anything of a saved file is applied.";
+const CONTROLLERS: &str = concat!(
+    "Settings by controller. The entry \"*\" is for all controllers; the entry of one controller overrides ",
+    "single keys, as in\n\n",
+    "  web: {workers: 8, queue: {retryRate: {perSecond: 50, burst: 200}, maxDepth: 100000}}\n\n",
+    "The name of an unknown controller is an error. Settings in a controller's code override \"*\", and the ",
+    "entry of the controller overrides both. The merged settings are checked when the controller starts, ",
+    "and before a saved file is applied.",
+);
 
-/// Writes the file of a program, whose command has this name.
+/// Returns the default file of a program with the command `program`.
 pub(super) fn text(program: &str, schema: &ConfigSchema) -> String {
     let mut file = File { text: header(program) };
     for declared in RUNTIME.iter() {
@@ -38,21 +41,21 @@ pub(super) fn text(program: &str, schema: &ConfigSchema) -> String {
 
 fn header(program: &str) -> String {
     let commands = [
-        ("run --config manager.yaml", "a file, or a directory that holds a manager.yaml"),
-        ("config validate manager.yaml", "print the mistakes, one line each; exit code 2"),
+        ("run --config manager.yaml", "run with a file, or with a directory that has a manager.yaml"),
+        ("config validate manager.yaml", "print the problems, one line each; exit code 2 if there are any"),
         ("config print-defaults", "print this text"),
-        ("config schema", "print a JSON Schema of it, for editors"),
+        ("config schema", "print a JSON Schema of the file, for editors"),
     ];
     let commands =
         commands.map(|(command, text)| format!("#   {:<48} {text}\n", format!("{program} {command}")));
     format!(
-        "# The configuration of a manager: every key with its meaning, unit, range and default. This file is the defaults;\n\
-         # copy it, keep the lines you change and delete the rest, because a missing key means its default.\n\
+        "# The configuration of a manager: every key with its meaning, unit, range and default.\n\
+         # This file has only defaults: copy it, keep the lines you change and delete the rest.\n\
          #\n\
          {}#\n\
          # Flags override this file; this file overrides the defaults. Unknown keys are errors.\n\
-         # Saving the file changes a manager that runs by it, for the keys that are applied live; those applied at next\n\
-         # start are named in the log. A file with a mistake changes nothing.\n\
+         # A running manager reloads the file when it is saved. It applies live keys at once, and logs\n\
+         # changes that apply at the next start. If the file has a problem, nothing changes.\n\
          # Durations are written with units: 5ms, 30s, 2m, 10h, 1h30m. Sizes too: 512Ki, 8Mi, 1Gi.\n\
          apiVersion: {API_VERSION}\n\
          kind: {KIND}\n",
@@ -60,6 +63,7 @@ fn header(program: &str) -> String {
     )
 }
 
+/// The text of the file so far.
 struct File {
     text: String,
 }
@@ -78,20 +82,19 @@ impl File {
         }
     }
 
-    /// Writes the keys of a mapping, given as JSON in the order of the fields.
+    /// Writes the keys of a mapping. `keys` has their defaults as JSON, in the order of the fields.
     fn keys(&mut self, depth: usize, schema: &Json, keys: &str) {
         let indent = "  ".repeat(depth);
         for (name, value) in entries(keys) {
             let schema = &schema["properties"][&name];
             let description = schema["description"].as_str().unwrap_or_default();
             let parsed = serde_json::from_str(value.get()).unwrap_or(Json::Null);
+            self.comment(depth, description);
             if is_section(schema, &parsed) {
-                self.comment(depth, description);
                 self.text.extend([&*indent, &name, ":\n"]);
                 self.keys(depth + 1, schema, value.get());
                 continue;
             }
-            self.comment(depth, description);
             let default = parsed.as_str().filter(|text| !text.is_empty()).unwrap_or(value.get());
             let range = range_comment(schema).map_or_else(String::new, |range| format!(" {range}"));
             let when = if schema[APPLIES] == "restart" { "at next start" } else { "live" };
@@ -121,16 +124,16 @@ impl File {
     }
 }
 
-/// Spells a value on one line of YAML.
+/// Returns a value as one line of YAML.
 fn spelled(value: &Json, raw: &RawValue) -> String {
     let text = value.as_str().and_then(|text| serde_saphyr::to_string(&text).ok());
     text.map(|text| text.trim_end().to_owned())
-        // JSON is YAML; only text reads better without its quotes.
+        // JSON is valid YAML, but text is easier to read without its quotes.
         .filter(|text| !text.contains('\n'))
         .unwrap_or_else(|| raw.get().to_owned())
 }
 
-/// Reads a JSON object in its order, which the values of `serde_json` do not keep.
+/// Parses a JSON object into its entries, in their order; `serde_json::Map` would sort them.
 fn entries(object: &str) -> Vec<(String, Box<RawValue>)> {
     struct Entries;
 

@@ -1,7 +1,7 @@
-//! A file while it is read: once as a tree of what is written, and once for each section into its type.
+//! Deserializes a file: once into a tree of all written keys, and once per section into the section's type.
 //!
-//! Each read sees the whole text, so an error has the line and column of the file. The first value of a section that
-//! does not have the shape of its key is reported; values that have it are judged later, all of them.
+//! Each pass parses the whole text, so an error has the line and column of the file. Of each section only the
+//! first value of a wrong type is reported; all values of the right type are checked later.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,28 +13,28 @@ use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Options, Spanned};
 
 use super::check::expected;
-use super::words::{child, closest, did_you_mean, one_line, one_of, shown};
+use super::messages::{child, did_you_mean, hint, one_line, one_of, shown};
 use super::{Position, Problem};
 
-/// How deep a document may nest; ours need six levels.
+/// How deep a document may nest; the runtime's own sections need six levels.
 const MAX_DEPTH: usize = 32;
-/// How many nodes a document may have, aliases followed; ten thousand controllers need about 100,000.
+/// How many nodes a document may have, aliases expanded; ten thousand controllers need about 100,000.
 const MAX_NODES: usize = 250_000;
 /// How many nodes aliases may add; enough to share a block of settings among many controllers.
 const MAX_ALIASED: usize = 50_000;
 
-/// One document.
+/// A YAML document, with its text.
 #[derive(Debug, Default)]
 pub(super) struct Document<'t> {
     text: &'t str,
-    /// What is written.
+    /// All written keys and values.
     pub(super) tree: Map<String, Json>,
 }
 
 // === impl Document ===
 
 impl<'t> Document<'t> {
-    /// Reads a text as YAML.
+    /// Parses a text as YAML.
     pub(super) fn parse(text: &'t str) -> Result<Self, Problem> {
         match read(text, PhantomData::<Json>) {
             Ok(Json::Object(tree)) => Ok(Self { text, tree }),
@@ -47,7 +47,8 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Refuses keys that are none of these, and values other than these of `apiVersion` and `kind`.
+    /// Reports the first key at the root that is unknown, and wrong or missing values of `apiVersion` and
+    /// `kind`, which are the `constants`.
     pub(super) fn check_keys(&self, constants: [(&str, &str); 2], sections: &[&str]) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut report = |name: &str, message: String| {
@@ -71,7 +72,7 @@ impl<'t> Document<'t> {
         problems
     }
 
-    /// Reads one section; one that is not written, or null, is the default.
+    /// Deserializes one section; an absent section, or null, is the default.
     pub(super) fn section<T: DeserializeOwned + Default>(
         &self,
         name: &str,
@@ -80,24 +81,24 @@ impl<'t> Document<'t> {
         if self.tree.get(name).is_none_or(Json::is_null) {
             return Ok(T::default());
         }
-        let found = read(self.text, Picked::<T>(name, PhantomData));
+        let found = read(self.text, RootKey::<T>(name, PhantomData));
         found.map(Option::unwrap_or_default).map_err(|failed| {
             let tree = Json::Object(self.tree.clone());
             refusal(&failed.0, &failed.1, Some(&tree), &json!({"properties": {name: schema}}))
         })
     }
 
-    /// Returns where the value of a key stands.
+    /// Returns the position of a value at the root.
     fn position(&self, name: &str) -> Option<Position> {
-        let found = read(self.text, Picked::<Spanned<IgnoredAny>>(name, PhantomData));
+        let found = read(self.text, RootKey::<Spanned<IgnoredAny>>(name, PhantomData));
         position(found.ok()??.referenced)
     }
 }
 
-/// A type that the value of one key of the root is read into.
-struct Picked<'n, T>(&'n str, PhantomData<T>);
+/// Deserializes the value of one key at the root, and skips all others.
+struct RootKey<'n, T>(&'n str, PhantomData<T>);
 
-impl<'de, T: serde::Deserialize<'de>> DeserializeSeed<'de> for Picked<'_, T> {
+impl<'de, T: serde::Deserialize<'de>> DeserializeSeed<'de> for RootKey<'_, T> {
     type Value = Option<T>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
@@ -105,7 +106,7 @@ impl<'de, T: serde::Deserialize<'de>> DeserializeSeed<'de> for Picked<'_, T> {
     }
 }
 
-impl<'de, T: serde::Deserialize<'de>> Visitor<'de> for Picked<'_, T> {
+impl<'de, T: serde::Deserialize<'de>> Visitor<'de> for RootKey<'_, T> {
     type Value = Option<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -129,7 +130,7 @@ fn options() -> Options {
     serde_saphyr::options! {
         merge_keys: MergeKeyPolicy::AsOrdinary,
         strict_booleans: true,
-        // Text is never made of a number, a boolean or null.
+        // A number, a boolean or null is never converted to text.
         no_schema: true,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
@@ -138,7 +139,7 @@ fn options() -> Options {
     }
 }
 
-/// Reads a text, and returns an error with the path of the value that was being read.
+/// Deserializes a text. An error comes with the path of the value at which it occurred.
 fn read<'t, S: DeserializeSeed<'t>>(text: &'t str, seed: S) -> Result<S::Value, Box<(Error, Path)>> {
     let mut track = Track::new();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |yaml| {
@@ -147,7 +148,8 @@ fn read<'t, S: DeserializeSeed<'t>>(text: &'t str, seed: S) -> Result<S::Value, 
     read.map_err(|error| Box::new((error, track.path())))
 }
 
-/// Words an error of the parser. `tree` and `schema` are those of the document; none while it is not read as a tree.
+/// Makes a problem of a parser's error. `tree` is the document, `None` if it could not be parsed; `schema`
+/// describes it.
 fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Problem {
     let position = error.location().and_then(position);
     let (mut at, mut value, mut schema) = (String::new(), tree, schema);
@@ -187,11 +189,9 @@ fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Pr
         }
         Error::SerdeMissingField { field, .. } => format!("has no {field}"),
         Error::SerdeUnknownVariant { variant, expected, .. } => {
-            let near =
-                closest(variant, expected).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            format!("{found}; expected {}{near}", one_of(expected))
+            format!("{found}; expected {}{}", one_of(expected), hint(variant, expected))
         }
-        // Our own parsers of text, and those of other sections.
+        // From `Deserialize` implementations, such as `from_text`.
         Error::Message { msg, .. } => format!("{found}; {}", one_line(msg)),
         other => match expected(schema) {
             Some(expected) => format!("{found}; expected {expected}"),
@@ -201,7 +201,7 @@ fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Pr
     Problem { position, ..Problem::message(at, message) }
 }
 
-/// The error at the place where an alias is defined.
+/// Returns the error itself if it occurred inside an alias.
 fn innermost(error: &Error) -> &Error {
     match error.without_snippet() {
         Error::AliasError { error, .. } => innermost(error),
@@ -209,7 +209,7 @@ fn innermost(error: &Error) -> &Error {
     }
 }
 
-/// The text of an error without its place.
+/// Returns the text of an error without its position.
 fn plain(error: &Error) -> String {
     let text = one_line(&error.to_string());
     text.split(" at line ").next().unwrap_or_default().to_owned()

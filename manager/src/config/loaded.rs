@@ -44,24 +44,24 @@ use crate::util::MAX_FILE_BYTES;
 pub struct Loaded {
     /// The settings, complete and valid.
     pub configuration: ManagerConfiguration,
-    /// Where its values came from.
+    /// The origin of each value.
     pub origins: Origins,
-    /// SHA-256 of the text in hexadecimal, as `sha256sum` prints it; empty where there was no text.
+    /// The SHA-256 of the text in hexadecimal, as `sha256sum` prints it; empty if there was no text.
     pub hash: String,
 }
 
-/// Where the values of one configuration came from.
+/// The origins of the values of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Paths that are written in the file.
+    /// Paths of the keys in the file.
     file: HashSet<String>,
-    /// Paths that flags set, with the names of the flags.
+    /// Paths of the keys that flags set, with the names of the flags.
     flags: HashMap<&'static str, &'static str>,
-    /// Whether all other values come from code, rather than from defaults.
+    /// `true`: all other values come from code. `false`: they are defaults.
     from_code: bool,
 }
 
-/// Where one value came from.
+/// The origin of one value.
 ///
 /// Displays as `default`, `file`, `"*"`, `flag --log-level` or `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum Origin {
     Default,
     /// The file.
     File,
-    /// The file's entry of `"*"`, for a controller that has none of its own for this key.
+    /// The file's entry `"*"`: the controller's own entry does not set the key.
     Every,
     /// A flag, by its name.
     Flag(&'static str),
@@ -79,20 +79,20 @@ pub enum Origin {
     Code,
 }
 
-/// One key in force.
+/// One key with the value in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// The key, such as `controllers.web.workers`.
     pub path: String,
-    /// Its value, as the file spells it.
+    /// The value, as the file spells it.
     pub value: Json,
-    /// Where that came from.
+    /// The origin of the value.
     pub origin: Origin,
     /// When a change in the file applies.
     pub applies: Applies,
 }
 
-/// Reads the sections of one document, and collects their problems.
+/// Deserializes the sections of one document, and collects their problems.
 struct Reader<'t> {
     document: Document<'t>,
     problems: Vec<Problem>,
@@ -101,21 +101,21 @@ struct Reader<'t> {
 // === impl ConfigSchema ===
 
 impl ConfigSchema {
-    /// Reads a file, or `manager.yaml` in a directory, and puts flags over it.
+    /// Reads a file, or `manager.yaml` in a directory, and applies flags to it.
     ///
     /// # Errors
-    /// If the file cannot be read or anything in it is wrong; see [`ConfigError::lines`].
+    /// If the file cannot be read or has a problem; see [`ConfigError::lines`].
     pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
         let path = file_in(path);
         let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         self.parse(&text, &path.display().to_string(), overrides)
     }
 
-    /// Reads a text. `origin` names it in messages.
+    /// Parses a text and applies flags to it. `origin` is its name in error messages.
     ///
     /// # Errors
-    /// If anything in the text is wrong, or wrong together with the flags: of each section the first value that does not
-    /// have the shape of its key, and of the others every value that is out of bounds or does not fit.
+    /// If the text has a problem, also in combination with the flags. The error has the first value of a
+    /// wrong type in each section, and all other values that are out of bounds or conflict with each other.
     pub fn parse(&self, text: &str, origin: &str, overrides: &Overrides) -> Result<Loaded, ConfigError> {
         let document =
             Document::parse(text).map_err(|problem| ConfigError::invalid(origin, vec![problem]))?;
@@ -125,7 +125,7 @@ impl ConfigSchema {
         Ok(Loaded { hash: crate::util::sha256(text.as_bytes()), ..loaded })
     }
 
-    /// Returns the defaults with flags put over them.
+    /// Returns the defaults with flags applied.
     ///
     /// # Errors
     /// If flags contradict each other or a default, such as two servers on one address.
@@ -156,15 +156,12 @@ impl Loaded {
             sections: Sections::default(),
         };
         for declared in &schema.sections {
+            let mut report = |message: String| reader.problems.push(Problem::message(declared.name, message));
             if schema.names().iter().filter(|name| **name == declared.name).count() > 1 {
-                let message = "the program declares a section by a name of the runtime; expected another one"
-                    .to_owned();
-                reader.problems.push(Problem::message(declared.name, message));
+                report("this name of a section is one of the runtime; expected another name".to_owned());
             }
             for path in declared.unknown_restart_keys() {
-                let message =
-                    format!("the program names a key {path:?} that is none; expected a key of the section");
-                reader.problems.push(Problem::message(declared.name, message));
+                report(format!("RESTART of this section has {path:?}; expected a key of the section"));
             }
         }
         let controllers = reader.controllers();
@@ -176,21 +173,21 @@ impl Loaded {
         let sections: Vec<_> = sections.collect();
         let Reader { document, mut problems } = reader;
         let tree = Json::Object(document.tree);
-        // In the order of the file.
+        // By position in the file.
         problems.sort_by_key(|problem| problem.position);
         let mut values = Vec::new();
-        let flags = overrides.put_over(&mut configuration);
-        configuration.judge(&tree, &mut values);
+        let flags = overrides.apply_to(&mut configuration);
+        configuration.check_sections(&tree, &mut values);
         if problems.is_empty() {
             values.extend(configuration.check_addresses());
         }
         let known = schema.controllers.as_deref();
         configuration.controllers = Controllers::new(controllers, &tree["controllers"], known, &mut values);
         for (declared, (name, value)) in schema.sections.iter().zip(&sections) {
-            declared.judge(&tree[*name], value.validate(), &mut values);
+            declared.check(&tree[*name], value.validate(), &mut values);
         }
         configuration.sections = Sections::new(sections);
-        // A value without the shape of its key is reported once, whatever is below it.
+        // A value of a wrong type is reported once, without the problems of values below it.
         values.retain(|value| !problems.iter().any(|shape| is_within(&value.path, &shape.path)));
         problems.append(&mut values);
         if !problems.is_empty() {
@@ -201,8 +198,9 @@ impl Loaded {
         Ok(Self { configuration, origins, hash: String::new() })
     }
 
-    /// Returns every key with its value, in the order of the paths. Of controllers these are the keys of the file: `"*"`
-    /// complete, and the entries that have a name. [`Loaded::controller`] returns the settings in force for one.
+    /// Returns every key with its value, in the order of the paths. For controllers these are all keys of
+    /// `"*"`, and the keys that the file has for single controllers. [`Loaded::controller`] returns the
+    /// settings in force for one.
     pub fn settings(&self) -> Vec<Setting> {
         let setting = |(path, value): (String, Json)| {
             let (origin, applies) = (self.origins.of(&path), self.configuration.applies(&path));
@@ -211,8 +209,8 @@ impl Loaded {
         leaves(&self.configuration.tree()).into_iter().map(setting).collect()
     }
 
-    /// Returns every key of one controller with the value that holds for it, `code` being its own changes as in
-    /// [`Controllers::settings`](super::Controllers::settings).
+    /// Returns every key of one controller with the value in force. `code` makes the changes of the
+    /// controller's code, as in [`Controllers::settings`](super::Controllers::settings).
     pub fn controller(&self, name: &str, code: impl FnOnce(&mut ControllerSettings)) -> Vec<Setting> {
         let controllers = &self.configuration.controllers;
         let mut coded = controllers.every.clone();
@@ -244,7 +242,7 @@ impl Loaded {
     }
 }
 
-/// Everything in a configuration that code has made comes from code.
+/// For a configuration made in code; all values have [`Origin::Code`].
 impl From<ManagerConfiguration> for Loaded {
     fn from(configuration: ManagerConfiguration) -> Self {
         let origins = Origins { from_code: true, ..Origins::default() };
@@ -255,7 +253,7 @@ impl From<ManagerConfiguration> for Loaded {
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// Reads a section of the runtime; the default where it is wrong.
+    /// Deserializes a section of the runtime; the default if that fails.
     fn section<S: Section>(&mut self, name: &str) -> S {
         let schema = RUNTIME.iter().find(|declared| declared.name == name).map(|declared| &declared.schema);
         let read = self.document.section(name, schema.unwrap_or(&Json::Null));
@@ -276,7 +274,7 @@ impl Reader<'_> {
 // === impl Origins ===
 
 impl Origins {
-    /// Returns where the value of a key came from, by the path that [`Setting::path`] has.
+    /// Returns the origin of a key's value; `path` is the one in [`Setting::path`].
     pub fn of(&self, path: &str) -> Origin {
         match self.flags.get(path) {
             Some(flag) => Origin::Flag(flag),
@@ -299,15 +297,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Returns the file that a path of `--config` means: itself, or `manager.yaml` in a directory.
+/// Returns the file for the path of `--config`: the path itself, or `manager.yaml` in a directory.
 pub(crate) fn file_in(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
 }
 
-/// Reads a file of bounded length, or what comes out of a pipe.
+/// Reads a file or a pipe, up to the maximal length.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    // One byte more than allowed tells a full file from one that is too long.
+    // One byte more than allowed, to detect a file that is too long.
     let length = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     if u64::try_from(length).is_ok_and(|length| length > MAX_FILE_BYTES) {
         return Err(io::Error::other("longer than 1 MiB"));

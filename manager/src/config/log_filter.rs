@@ -1,21 +1,21 @@
-//! Which log lines are written.
+//! The filter of log lines, by level and module.
 
 use std::fmt;
 use std::str::FromStr;
 
 use tracing::level_filters::LevelFilter;
 
+use super::messages::{hint, one_of};
 use super::text::as_text;
-use super::words::{closest, one_of};
 
-/// From the one that no line has to the one that every line has.
+/// The levels, from the one that hides all lines to the one that shows all lines.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-/// What every filter matches.
+/// A pattern that every filter matches.
 const PATTERN: &str =
     "^(off|error|warn|info|debug|trace)(,[A-Za-z0-9_:]+=(off|error|warn|info|debug|trace))*$";
 
-/// Which log lines are written: a level, and levels of single modules. Libraries that quote what peers send (`h2`,
-/// `hickory_*`, `rustls`) write at `debug` and `trace` only where a level is given for them by name.
+/// The filter of log lines: a level, and levels of single modules. Libraries that quote bytes of a peer
+/// (`h2`, `hickory_*`, `rustls`) log at `debug` and `trace` only if the filter names them.
 ///
 /// Written as `info`, or as `info,mainstay::queue=debug,hyper=warn`.
 ///
@@ -31,9 +31,9 @@ const PATTERN: &str =
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
-    /// Of every module that is not listed.
+    /// The level of every module that is not listed.
     pub level: LevelFilter,
-    /// Of single modules and all below them; the longest name that fits holds.
+    /// Levels of single modules and all modules below them; the longest matching name decides.
     pub modules: Vec<(String, LevelFilter)>,
 }
 
@@ -44,7 +44,7 @@ as_text!(LogFilter, PATTERN);
 impl FromStr for LogFilter {
     type Err = String;
 
-    /// Stricter than tracing's own filters, which take a misspelt level for the name of a module.
+    /// Stricter than tracing's own filters, which read a misspelt level as the name of a module.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
         let level = parts.next().and_then(level_of);
@@ -52,13 +52,12 @@ impl FromStr for LogFilter {
         if let (Some(level), Some(modules)) = (level, modules) {
             return Ok(Self { level, modules });
         }
-        let hint = closest(text, &LEVELS).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        let form = "with MODULE=LEVEL after commas for single modules";
-        Err(format!("{}, {form}, such as info,mainstay::queue=debug{hint}", one_of(&LEVELS)))
+        let form = "with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug";
+        Err(format!("{}, {form}{}", one_of(&LEVELS), hint(text, &LEVELS)))
     }
 }
 
-/// Stricter than tracing, which takes numbers and capitals too.
+/// Parses a level. Stricter than tracing, which also accepts numbers and capitals.
 fn level_of(word: &str) -> Option<LevelFilter> {
     word.parse().ok().filter(|_| LEVELS.contains(&word))
 }

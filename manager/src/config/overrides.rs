@@ -1,10 +1,10 @@
-//! Flags on the command line, which come before the file.
+//! Flags on the command line, which override the file.
 
 use std::collections::HashMap;
 
 use super::{BindAddress, LogFilter, LogFormat, ManagerConfiguration};
 
-/// Each path that a flag sets, with the name of the flag as the command line has it.
+/// The path of each key that a flag overrides, with the name of the flag.
 const FLAGS: [(&str, &str); 7] = [
     ("leaderElection.enabled", "--leader-elect"),
     ("leaderElection.namespace", "--leader-election-namespace"),
@@ -15,7 +15,7 @@ const FLAGS: [(&str, &str); 7] = [
     ("logging.format", "--log-format"),
 ];
 
-/// Values of flags on the command line, which replace those of the file; `None` leaves the file's value.
+/// Values of command-line flags, each in place of the file's value; `None` keeps the file's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Replaces `leaderElection.enabled`.
@@ -37,13 +37,14 @@ pub struct Overrides {
 // === impl Overrides ===
 
 impl Overrides {
-    /// Replaces values of a configuration. Returns the paths that were set with the names of their flags.
-    pub(super) fn put_over(
+    /// Replaces values of a configuration. Returns the paths of the replaced values with the names of their
+    /// flags.
+    pub(super) fn apply_to(
         &self,
         configuration: &mut ManagerConfiguration,
     ) -> HashMap<&'static str, &'static str> {
         let ManagerConfiguration { leader_election, health, metrics, inspect, logging, .. } = configuration;
-        // In the order of the table.
+        // In the order of `FLAGS`.
         let set = [
             put(self.leader_elect.as_ref(), &mut leader_election.enabled),
             put(self.leader_election_namespace.as_ref(), &mut leader_election.namespace),
@@ -57,7 +58,7 @@ impl Overrides {
     }
 }
 
-/// Returns whether there is a flag.
+/// Replaces a value by that of a flag. Returns whether the flag is given.
 fn put<T: Clone>(flag: Option<&T>, value: &mut T) -> bool {
     if let Some(flag) = flag {
         value.clone_from(flag);

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, one line each.
+//! Problems of a configuration, one line each.
 
 use std::fmt;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
-use super::words::{one_line, shown};
+use super::messages::{one_line, shown};
 
-/// Most problems that are reported: a file that a running manager reads may be wrong in a hundred thousand places.
-const MOST: usize = 100;
+/// The most problems in one error: a file that a running manager reloads may have a hundred thousand.
+const MAX_PROBLEMS: usize = 100;
 
-/// Why a configuration was refused. Nothing of it is applied.
+/// The reason a configuration was refused. No part of it is applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -20,33 +20,34 @@ pub enum ConfigError {
     Read {
         /// The file, after `manager.yaml` was appended to a directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file was read and is wrong. Displays one line per problem.
+    /// The file was read and has problems. Displays one line per problem.
     #[error("{}", lines(origin, problems))]
     Invalid {
-        /// The file, or where else the text came from.
+        /// The file, or another name for the origin of the text.
         origin: String,
-        /// Never empty. Of more than a hundred the first ones, with the number of the others at the end.
+        /// The problems; never empty. If there are more than a hundred, the first hundred and the number of
+        /// the others.
         problems: Vec<Problem>,
     },
 }
 
-/// One thing that is wrong.
+/// One problem of a configuration.
 ///
 /// Displays as `PATH: FOUND; expected EXPECTED`, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where in the file, for a value that does not have the shape of its key.
+    /// The position in the file; `None` if the value has the right type and the problem is the value itself.
     pub position: Option<Position>,
     /// The key, such as `controllers["*"].queue.retry.baseDelay`; empty for the document as a whole.
     pub path: String,
-    /// The value found and what was expected instead.
+    /// The value found, and the values expected instead.
     pub message: String,
 }
 
-/// A place in a file; both count from 1.
+/// A position in a file; line and column count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -58,17 +59,17 @@ pub struct Position {
 // === impl ConfigError ===
 
 impl ConfigError {
-    /// Refuses a text; of many problems the first ones are kept and the others counted.
+    /// Makes an error of problems. Problems beyond the first hundred are only counted.
     pub(super) fn invalid(origin: &str, mut problems: Vec<Problem>) -> Self {
-        let more = problems.len().saturating_sub(MOST);
+        let more = problems.len().saturating_sub(MAX_PROBLEMS);
         if more > 0 {
-            problems.truncate(MOST);
+            problems.truncate(MAX_PROBLEMS);
             problems.push(Problem::message("", format!("and {more} more problems")));
         }
         Self::Invalid { origin: origin.to_owned(), problems }
     }
 
-    /// Returns the lines to print, one per problem with its cause, each beginning with the file's name.
+    /// Returns the lines to print: one per problem, each with its cause and beginning with the file's name.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Read { source, .. } => vec![format!("{self}: {source}")],
@@ -88,7 +89,7 @@ fn lines(origin: &str, problems: &[Problem]) -> String {
 // === impl Problem ===
 
 impl Problem {
-    /// A value that is wrong at a path below the section, such as `prices.apple` or `regions[2]`.
+    /// Makes a problem of the value at a path below the section, such as `prices.apple` or `regions[2]`.
     ///
     /// ```
     /// use mainstay::config::Problem;
@@ -105,11 +106,12 @@ impl Problem {
         Self::message(path, one_line(&format!("{}; expected {expected}", shown(&value))))
     }
 
+    /// Makes a problem without a position.
     pub(super) fn message(path: impl Into<String>, message: String) -> Self {
         Self { position: None, path: path.into(), message }
     }
 
-    /// The same problem seen from above the section.
+    /// Returns the problem with the name of its section in front of the path.
     pub(super) fn below(self, section: &str) -> Self {
         let separator = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         Self { path: format!("{section}{separator}{}", self.path), ..self }

@@ -1,4 +1,4 @@
-//! The sections that every file has: those of the runtime, without the one of controllers.
+//! The sections of the runtime, except `controllers`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,33 +14,36 @@ use crate::election::{
     DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD, ElectionSettings, OnLost,
 };
 
-/// Replicas agree on a leader through a Lease. Only the leader reconciles; the others keep their caches warm.
+/// Replicas elect a leader through a Lease. Only the leader reconciles; the other replicas keep their caches
+/// warm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct LeaderElection {
-    /// Whether leader-only work waits for the Lease. Switch it off only where one replica runs, ever.
+    /// Whether leader-only work waits for the Lease. Disable it only if there is never more than one replica.
     pub enabled: bool,
-    /// Name of the Lease, a DNS name. Two managers that must not wait for each other need different names.
+    /// Name of the Lease, a DNS name. Two independent managers in one namespace need different names.
     #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"))]
     pub lease_name: String,
-    /// Namespace of the Lease. Empty is the namespace the Pod runs in; outside a cluster it has to be given.
+    /// Namespace of the Lease. Empty is the namespace of the Pod; outside a cluster a namespace is required.
     #[schemars(regex(pattern = "^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$"))]
     pub namespace: String,
-    /// How long the other replicas wait for a silent holder, so the longest time without a leader after a crash. Whole
-    /// seconds, above renewDeadline.
+    /// How long the other replicas wait for a holder that does not renew: the longest time without a leader
+    /// after a crash. Whole seconds, above renewDeadline.
     #[schemars(extend("x-mainstay-range" = ["1s", "1h"]))]
     pub lease_duration: Duration,
-    /// How long the holder tries to renew before it gives up its work. It may write for 0.9 times leaseDuration after a
-    /// renewal, so renewDeadline and retryPeriod together are at most that. Below leaseDuration, above 1.2 times
-    /// retryPeriod.
+    /// How long the holder tries to renew the Lease before it stops its leader-only work. The holder may
+    /// write for 0.9 times leaseDuration after a renewal, so renewDeadline and retryPeriod together are at
+    /// most that long. Below leaseDuration, above 1.2 times retryPeriod.
     #[schemars(extend("x-mainstay-range" = ["1ms", "1h"]))]
     pub renew_deadline: Duration,
-    /// Time between two tries to get or renew the Lease. Each costs the API server one request per replica. At least 1s
-    /// where an elector of client-go stands for the same Lease: it takes two renewals within one second for the same.
+    /// Time between two attempts to acquire or renew the Lease. Each costs the API server one request per
+    /// replica. At least 1s if an elector of client-go competes for the same Lease: it cannot tell two
+    /// renewals within one second apart.
     #[schemars(extend("x-mainstay-range" = ["1ms", "1h"]))]
     pub retry_period: Duration,
-    /// What a replica does that lost the Lease, once its leader-only work has ended: Exit ends the process, which
-    /// Kubernetes starts again with nothing left over; Campaign keeps the warm caches and competes again.
+    /// The action of a replica that lost the Lease, once its leader-only work has ended: Exit ends the
+    /// process, and Kubernetes starts it again without old state; Campaign keeps the warm caches and competes
+    /// for the Lease again.
     pub on_lost: OnLost,
 }
 
@@ -48,7 +51,8 @@ pub struct LeaderElection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Health {
-    /// Where it listens: an IP address with a port; "" or "0" switches it off, port 0 takes any free one.
+    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
+    /// any free port.
     pub bind_address: BindAddress,
 }
 
@@ -56,111 +60,119 @@ pub struct Health {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Metrics {
-    /// Where it listens: an IP address with a port; "" or "0" switches it off, port 0 takes any free one.
+    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
+    /// any free port.
     pub bind_address: BindAddress,
-    /// Whether a scrape needs a token, which the API server reviews: it has to be of an account that may get the
-    /// nonResourceURL /metrics. The manager's own account needs the right to create such reviews, see
-    /// deploy/components/metrics-auth. A token crosses the network as it is, so set tlsDir with it unless something else
-    /// encrypts.
+    /// Whether a scrape needs a token, which the API server reviews: the token's account needs the right to
+    /// get the nonResourceURL /metrics. The manager's own account needs the right to create such reviews, see
+    /// deploy/components/metrics-auth. Tokens cross the network unencrypted unless tlsDir is set or something
+    /// else encrypts the traffic.
     pub auth: bool,
-    /// Directory of tls.crt and tls.key, such as a mounted Secret, for https in place of http: an absolute path, or ""
-    /// for none. The two files may change at any time and are followed; only another directory needs a start.
+    /// Directory of tls.crt and tls.key, such as a mounted Secret, for https in place of http: an absolute
+    /// path, or "" for none. The two files may change at any time and are followed; only another directory
+    /// needs a start.
     #[serde(with = "optional_path")]
     #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
     pub tls_dir: Option<PathBuf>,
 }
 
-/// The server of /debug: what is queued, cached, watched and led, as JSON, and actions by POST. Names of objects and
-/// errors are shown to every client that can connect.
+/// The server of /debug: queues, caches, watches, the leader and the configuration as JSON, and actions by
+/// POST. Every client that can connect sees names of objects and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Inspect {
-    /// Where it listens: a loopback address with a port, or any address with tokenFile or auth; "" or "0" switches it off,
-    /// port 0 takes any free one. Reach it with kubectl exec or port-forward. Without either only requests whose Host is
-    /// localhost or a loopback address are answered, so that no web page can read along; a proxy in the Pod that passes
-    /// others on to this port lets them in.
+    /// The address to listen on: a loopback address with a port, or any address with tokenFile or auth; "" or
+    /// "0" switches the server off, port 0 takes any free port. Connect by kubectl exec or port-forward.
+    /// Without tokenFile and auth the server answers only requests whose Host is localhost or a loopback
+    /// address, so that no web page can read the answers; a proxy in the Pod that forwards requests to this
+    /// port would bypass this check.
     pub bind_address: BindAddress,
-    /// Whether a request needs a token which the API server reviews: one of the audience mainstay-inspect, of an account
-    /// that may get, or post to, the nonResourceURL asked for, such as /debug/controllers. The manager's own account needs
-    /// the right to create such reviews, see deploy/components/inspect-peers.
+    /// Whether a request needs a token which the API server reviews: a token of the audience
+    /// mainstay-inspect, of an account with the right to get, or post to, the requested nonResourceURL, such
+    /// as /debug/controllers. The manager's own account needs the right to create such reviews, see
+    /// deploy/components/inspect-peers.
     pub auth: bool,
-    /// File of a token that every request has to show as Authorization: Bearer TOKEN; the command inspect takes it with
-    /// --config or --token-file. An absolute path, or "" for none. The token crosses the network as it is, so set tlsDir
-    /// with it. The manager follows the file, so the token may change at any time; another path needs a start. With auth
-    /// the manager does not read it: it is what the command inspect shows.
+    /// File of a token that every request must have as Authorization: Bearer TOKEN; the command inspect sends
+    /// it with --config or --token-file. An absolute path, or "" for none. The token crosses the network
+    /// unencrypted unless tlsDir is set. The manager reloads the file when it changes; another path needs a
+    /// restart. With auth only the command inspect reads the file.
     #[serde(with = "optional_path")]
     #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
     pub token_file: Option<PathBuf>,
-    /// Directory of tls.crt and tls.key, such as a mounted Secret, for https in place of http: an absolute path, or ""
-    /// for none. The two files may change at any time and are followed; only another directory needs a start.
+    /// Directory of tls.crt and tls.key, such as a mounted Secret, for https in place of http: an absolute
+    /// path, or "" for none. The two files may change at any time and are followed; only another directory
+    /// needs a start.
     #[serde(with = "optional_path")]
     #[schemars(with = "String", regex(pattern = "^(/.*)?$"))]
     pub tls_dir: Option<PathBuf>,
-    /// Whether a standby forwards requests about controllers, queues and pages of the program to the leader, with the
-    /// caller's token. Needs auth, tlsDir, and a bindAddress that other Pods reach; 0.0.0.0 stands for the address in the
-    /// variable `POD_IP`. The leader writes address and certificate into an annotation of the Lease: whoever may update the
-    /// Lease may have tokens sent there.
+    /// Whether a standby forwards requests about controllers, queues and pages of the program to the leader,
+    /// with the caller's token. Needs auth, tlsDir, and a bindAddress that other Pods can reach; 0.0.0.0
+    /// stands for the address in the variable `POD_IP`. The leader writes its address and certificate into an
+    /// annotation of the Lease, so an account with the right to update the Lease can redirect tokens.
     pub peers: bool,
 }
 
-/// Objects that are watched and kept in memory: one list and watch per kind, shared by all of its readers.
+/// Watched objects in memory: one list and watch per kind, shared by all readers of the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Cache {
-    /// The only namespaces of the manager's own cluster that are watched; empty is all of them. Each costs a watch of its
-    /// own per kind.
+    /// The namespaces of the manager's own cluster to watch; empty is all namespaces. Each costs one watch
+    /// per kind.
     #[schemars(inner(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")), extend("uniqueItems" = true))]
     pub namespaces: Vec<String>,
-    /// Time between two reconciles of every object without a change, in case one was missed; 0s is never. Costs one
-    /// reconcile per object, after all fresh work.
+    /// Time between two resyncs, which reconcile every object in case a change was missed; 0s is never. Each
+    /// costs one reconcile per object, after all fresh work.
     #[schemars(extend("x-mainstay-range" = ["0s", "8760h"]))]
     pub resync: Duration,
-    /// Whether objects are kept packed: a Pod of 6 KiB in about 500 bytes, for 14 us of a processor per change and 4 us
-    /// more per read. Auto packs a kind once it has a mebibyte, if that saves a third; Always from the first object on.
+    /// Whether objects are kept compressed: a Pod of 6 KiB in about 500 bytes, for 14 us of CPU time per
+    /// change and 4 us more per read. Auto compresses a kind above one mebibyte, if that saves a third;
+    /// Always from the first object on.
     pub pack: Pack,
-    /// Of an object above this size, as JSON without managedFields, only metadata is kept: reads of the rest fail, and the
-    /// object is counted as `mainstay_cache_too_large_objects`. The default keeps every object that etcd stores. Handles
-    /// may read less, see `Store::limited_to_share`. Set it together with the memory limit wherever others create objects.
+    /// Of an object above this size, as JSON without managedFields, the cache keeps only metadata: reads of
+    /// the rest fail, and `mainstay_cache_too_large_objects` counts the object. The default keeps every
+    /// object that etcd can store. A store may have a smaller limit, see `Store::limited_to_share`. Set it
+    /// together with the memory limit wherever others create objects.
     #[schemars(extend("x-mainstay-range" = ["1Ki", "1Gi"]))]
     pub max_object_bytes: Size,
 }
 
-/// How the process stops after SIGTERM.
+/// The shutdown of the process after SIGTERM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Shutdown {
-    /// One deadline for all of it. Late parts are named in the log, and the Lease is then not released. Keep it below the
-    /// Pod's terminationGracePeriodSeconds.
+    /// The deadline of the whole shutdown. The log then names the parts that have not ended, and the Lease is
+    /// not released. Keep it below the Pod's terminationGracePeriodSeconds.
     #[schemars(extend("x-mainstay-range" = ["1s", "1h"]))]
     pub grace_period: Duration,
 }
 
-/// Lines on standard error. Of warnings and errors that repeat themselves, from one controller and about one kind, a hundred
-/// are written at once and ten a second; `left_out` is the number of the others.
+/// Log lines on standard error. A warning or error that repeats, for one controller and one kind, is logged
+/// up to a hundred times at once and then ten times a second; `left_out` counts the lines left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Logging {
-    /// Json is one object per line, for collectors; Text is for people.
+    /// Json is one object per line, for log collectors; Text is for people.
     pub format: LogFormat,
-    /// The least important level that is written: off, error, warn, info, debug or trace, and levels of single modules
-    /// after commas, such as `info,mainstay::queue=debug`. Libraries that quote what peers send (h2, `hickory_*`, rustls)
-    /// write at debug and trace only where they are named.
+    /// The least severe level that is logged: off, error, warn, info, debug or trace, and levels of single
+    /// modules after commas, such as `info,mainstay::queue=debug`. Libraries that quote bytes of a peer (h2,
+    /// `hickory_*`, rustls) log at debug and trace only if the value names them.
     pub level: LogFilter,
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Returns the settings of an elector. `own_namespace` is where the process runs, `identity` names the replica.
+    /// Returns the settings of an elector. `own_namespace` is the namespace of the process, `identity` names
+    /// the replica.
     pub fn settings(&self, own_namespace: &str, identity: impl Into<Arc<str>>) -> ElectionSettings {
         let namespace = if self.namespace.is_empty() { own_namespace } else { &self.namespace };
         ElectionSettings {
@@ -200,7 +212,8 @@ impl Section for LeaderElection {
             let expected = "the name of a namespace, or \"\" for the manager's own";
             problems.push(Problem::new("namespace", &self.namespace, expected));
         }
-        // Namespace and identity are known only to the process that runs; any valid ones do for the rest.
+        // The namespace and identity of the process are unknown here; the timings are checked with any valid
+        // ones.
         let election =
             Self { namespace: "default".to_owned(), lease_name: "lease".to_owned(), ..self.clone() };
         problems.extend(election.settings("default", "replica").validate().into_iter().map(|invalid| {
@@ -213,7 +226,7 @@ impl Section for LeaderElection {
 
 // === impl Health, Metrics, Inspect ===
 
-/// Ports of controller-runtime's own defaults; inspect takes the next one.
+/// The ports of health and metrics are controller-runtime's defaults; inspect has the next one.
 impl Default for Health {
     fn default() -> Self {
         Self { bind_address: listen(Ipv4Addr::UNSPECIFIED, 8081) }
@@ -261,8 +274,8 @@ impl Section for Inspect {
         let loopback = address.is_some_and(|address| address.ip().is_loopback());
         if let Some(address) = address.filter(|_| !loopback && !self.auth && self.token_file.is_none()) {
             let message = format!(
-                "{address} can be reached from outside; expected a loopback address such as 127.0.0.1:{} \
-                 (use kubectl port-forward), or a token that readers have to show, by inspect.tokenFile or inspect.auth",
+                "{address} is reachable from other hosts; expected a loopback address such as 127.0.0.1:{} \
+                 (use kubectl port-forward), or a required token by inspect.tokenFile or inspect.auth",
                 address.port()
             );
             problems.push(Problem::message("bindAddress", message));
@@ -270,11 +283,11 @@ impl Section for Inspect {
         if self.peers {
             if loopback || address.is_none() {
                 let expected =
-                    "with inspect.peers an address that the other Pods reach, such as 0.0.0.0:8082";
+                    "with inspect.peers an address that other Pods can reach, such as 0.0.0.0:8082";
                 problems.push(Problem::new("bindAddress", &self.bind_address.to_string(), expected));
             }
             if !self.auth {
-                let expected = "true with inspect.peers: a token says who asks, of whichever replica";
+                let expected = "true with inspect.peers: standby and leader both check the caller's token";
                 problems.push(Problem::new("auth", &self.auth, expected));
             }
             if self.tls_dir.is_none() {
@@ -291,21 +304,20 @@ fn listen(host: Ipv4Addr, port: u16) -> BindAddress {
     BindAddress::Tcp(SocketAddr::new(IpAddr::V4(host), port))
 }
 
-/// Refuses a relative path: the file may be reached through links and the process be started anywhere, so it would mean
-/// one thing to its author and another to the process.
+/// Reports a relative path: it would depend on the directory in which the process is started.
 fn check_path(key: &str, path: Option<&Path>, example: &str) -> Option<Problem> {
     let relative = path.filter(|path| !path.is_absolute())?;
     let expected = format!("an absolute path such as {example}, or \"\" for none");
     Some(Problem::new(key, &relative, expected))
 }
 
-/// A path that is spelled `""` where there is none.
+/// Serde functions of an optional path; `None` is spelled `""`.
 mod optional_path {
     use std::path::PathBuf;
 
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
-    #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
     pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
         path.clone().unwrap_or_default().serialize(serializer)
     }
@@ -356,7 +368,8 @@ impl Section for Cache {
 
 impl Default for Shutdown {
     fn default() -> Self {
-        // Below the 45 s after which Kubernetes kills a Pod of `deploy/`, with time to report late parts.
+        // Below the 45 s after which Kubernetes kills a Pod of `deploy/`, with time to log the parts that
+        // have not ended.
         Self { grace_period: Duration::from_secs(30) }
     }
 }

@@ -1,43 +1,43 @@
-//! Which keys a file may have: those of the runtime, and those that a program adds.
+//! The keys that a file may have: those of the runtime, and those that a program adds.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::controllers::{ControllerKeys, RESTART, tree_of};
-use super::section::{Applies, Declared, Section, applies, schema_of};
-use super::words::child;
+use super::messages::child;
+use super::section::{Applies, DeclaredSection, Section, applies, schema_of};
 use super::{
     API_VERSION, Cache, EVERY_CONTROLLER, Health, Inspect, KIND, LeaderElection, Logging, Metrics, Shutdown,
     default_file,
 };
 use crate::controller::ControllerSettings;
 
-/// The version of JSON Schema that is written.
+/// The version of JSON Schema in use.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Says of each key when a change of it applies.
+/// The schema keyword that has the time a change of a key applies: `live` or `restart`.
 pub(super) const APPLIES: &str = "x-mainstay-applies";
 
-/// The runtime's own sections, without those of controllers.
-pub(super) static RUNTIME: LazyLock<[Declared; 7]> = LazyLock::new(|| {
+/// The sections of the runtime, except `controllers`.
+pub(super) static RUNTIME: LazyLock<[DeclaredSection; 7]> = LazyLock::new(|| {
     [
-        Declared::of::<LeaderElection>("leaderElection"),
-        Declared::of::<Health>("health"),
-        Declared::of::<Metrics>("metrics"),
-        Declared::of::<Inspect>("inspect"),
-        Declared::of::<Cache>("cache"),
-        Declared::of::<Shutdown>("shutdown"),
-        Declared::of::<Logging>("logging"),
+        DeclaredSection::of::<LeaderElection>("leaderElection"),
+        DeclaredSection::of::<Health>("health"),
+        DeclaredSection::of::<Metrics>("metrics"),
+        DeclaredSection::of::<Inspect>("inspect"),
+        DeclaredSection::of::<Cache>("cache"),
+        DeclaredSection::of::<Shutdown>("shutdown"),
+        DeclaredSection::of::<Logging>("logging"),
     ]
 });
 
-/// The settings of one controller.
+/// The schema of one controller's entry.
 pub(super) static CONTROLLER: LazyLock<Json> = LazyLock::new(schema_of::<ControllerKeys>);
 
-/// Which keys a configuration file may have.
+/// The keys that a configuration file may have.
 ///
-/// The runtime's own are always among them. A program adds sections of its own, each with a type, and says which
-/// controllers there are.
+/// The sections of the runtime are always among them. A program adds sections of its own, each with a type,
+/// and the names of its controllers.
 ///
 /// ```
 /// use mainstay::config::ConfigSchema;
@@ -53,13 +53,14 @@ pub(super) static CONTROLLER: LazyLock<Json> = LazyLock::new(schema_of::<Control
 pub struct ConfigSchema {
     /// The only names that controllers may have; `None` for any.
     pub(super) controllers: Option<Vec<String>>,
-    pub(super) sections: Vec<Declared>,
+    /// The sections of the program.
+    pub(super) sections: Vec<DeclaredSection>,
 }
 
 // === impl ConfigSchema ===
 
 impl ConfigSchema {
-    /// Returns the schema of a file for a program without sections, which may name any controller.
+    /// Returns a schema without sections of a program; the file may name any controller.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,16 +71,16 @@ impl ConfigSchema {
         self
     }
 
-    /// Adds a section, a mapping below this name. A second one of a name replaces the first; the names of the runtime's
-    /// own sections are taken.
+    /// Adds a section, a mapping below this name. A later section of the same name replaces the earlier one.
+    /// The names of the runtime's sections are reserved.
     pub fn section<S: Section>(mut self, name: &'static str) -> Self {
         self.sections.retain(|declared| declared.name != name);
-        self.sections.push(Declared::of::<S>(name));
+        self.sections.push(DeclaredSection::of::<S>(name));
         self
     }
 
-    /// Returns the text of a file with every key: its meaning, range and default, and when a change of it applies. `program`
-    /// is the name of the command.
+    /// Returns the text of a file with every key at its default, and with its meaning, its range and the time
+    /// a change applies in comments. `program` is the name of the command.
     pub fn default_file(&self, program: &str) -> String {
         default_file::text(program, self)
     }
@@ -112,39 +113,41 @@ impl ConfigSchema {
         })
     }
 
-    /// The names that may stand at the root of a file, beside `apiVersion` and `kind`.
+    /// Returns the keys at the root of a file, beside `apiVersion` and `kind`.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let runtime = RUNTIME.iter().map(|declared| declared.name);
         runtime.chain(["controllers"]).chain(self.sections.iter().map(|declared| declared.name)).collect()
     }
 }
 
-// === impl Declared ===
+// === impl DeclaredSection ===
 
-impl Declared {
-    /// Returns the schema, with default and time of application of each key.
+impl DeclaredSection {
+    /// Returns the schema with the default of each key and the time its changes apply.
     pub(super) fn described(&self) -> Json {
-        let mut schema = self.schema.clone();
-        describe(&mut schema, self.default.tree(), "", self.default.restart());
-        // An absent value is an empty section.
-        schema["type"] = json!(["object", "null"]);
-        schema
+        described(&self.schema, self.default.tree(), self.default.restart())
     }
 }
 
-/// Returns the schema of one controller, as [`Declared::described`].
+/// Returns the schema of one controller's entry, as [`DeclaredSection::described`].
 pub(super) fn controller_described() -> Json {
-    let mut schema = CONTROLLER.clone();
-    describe(&mut schema, &tree_of(&ControllerSettings::default()), "", RESTART);
+    described(&CONTROLLER, &tree_of(&ControllerSettings::default()), RESTART)
+}
+
+fn described(schema: &Json, default: &Json, restart: &[&str]) -> Json {
+    let mut schema = schema.clone();
+    describe(&mut schema, default, "", restart);
+    // null means an empty section.
     schema["type"] = json!(["object", "null"]);
     schema
 }
 
-/// Whether the value of a key is a section with keys of its own.
+/// Returns whether the value of a key is a mapping with fixed keys.
 pub(super) fn is_section(schema: &Json, default: &Json) -> bool {
     schema.get("properties").is_some() && default.as_object().is_some_and(|keys| !keys.is_empty())
 }
 
+/// Adds default and time of application to each key below a schema.
 fn describe(schema: &mut Json, default: &Json, path: &str, restart: &[&str]) {
     let Some(Json::Object(properties)) = schema.get_mut("properties") else { return };
     for (name, schema) in properties {

@@ -1,8 +1,8 @@
 //! Sections of the file: typed keys below a name of their own.
 //!
-//! The runtime's sections have fields in [`ManagerConfiguration`](super::ManagerConfiguration). Those of a program are
-//! values of types that only the program knows; they are kept here behind one erased type, and go through the same steps:
-//! read, judged, compared, applied.
+//! The runtime's sections are fields of [`ManagerConfiguration`](super::ManagerConfiguration). A program's
+//! sections have types that this crate does not know; here they are trait objects, and go through the same
+//! steps: deserialize, check, compare, apply.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -19,26 +19,27 @@ use tokio::sync::watch;
 use super::Problem;
 use super::check::check;
 use super::document::Document;
-use super::words::one_of;
+use super::messages::one_of;
 
 /// A section of the configuration file, beside those of the runtime.
 ///
-/// The type's `Default` is the meaning of an absent section, its doc comments are the comments of the default file, and
+/// An absent section has the type's `Default`, its doc comments become the comments of the default file, and
 /// its schemars attributes are enforced: `range` for numbers, `extend("uniqueItems" = true)` for lists, and
-/// `extend("x-mainstay-range" = ["1s", "1h"])` for a [`Duration`](super::Duration) or [`Size`](super::Size). Those of
-/// fields inside an enum are for readers of the schema only; let `validate` check them.
+/// `extend("x-mainstay-range" = ["1s", "1h"])` for a [`Duration`](super::Duration) or [`Size`](super::Size).
+/// Attributes of fields inside an enum are not enforced; check such fields in `validate`.
 ///
-/// What it serialises to has to read as the same value: that is how changes are found and old values are kept.
+/// A value must deserialize from its own serialized form unchanged: changes are found by comparing this form,
+/// and keys that wait for the next start keep their old value through it.
 ///
-/// Give it `#[serde(default, deny_unknown_fields, rename_all = "camelCase")]`, and neither `flatten` nor an untagged
-/// enum: both lose the place of a mistake in the file.
+/// Give the type `#[serde(default, deny_unknown_fields, rename_all = "camelCase")]`, and neither `flatten`
+/// nor an untagged enum: serde loses the position of an error inside both.
 ///
 /// ```
 /// use mainstay::config::{ConfigSchema, Duration, Overrides, Problem, Section};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
 ///
-/// /// What the shop sells.
+/// /// The goods of the shop.
 /// #[derive(Serialize, Deserialize, JsonSchema)]
 /// #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 /// struct ShopConfig {
@@ -85,102 +86,107 @@ use super::words::one_of;
 /// # Ok::<(), mainstay::config::ConfigError>(())
 /// ```
 pub trait Section: DeserializeOwned + Serialize + JsonSchema + Default + Send + Sync + 'static {
-    /// Keys whose changes apply at the next start, as paths below the section, such as `regions` or `server.port`; `""` is
-    /// the whole section. All other keys apply live.
+    /// Keys whose changes apply at the next start, as paths below the section, such as `regions` or
+    /// `server.port`; `""` is the whole section. All other keys apply live.
     const RESTART: &'static [&'static str] = &[];
 
-    /// Returns all values that are wrong, also together with each other. Bounds of the schema are checked before.
+    /// Returns all problems of the values, also of their combinations. The bounds of the schema are checked
+    /// separately.
     fn validate(&self) -> Vec<Problem> {
         Vec::new()
     }
 }
 
-/// When a key of a file that is saved again applies.
+/// The time at which a changed key of a saved file applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
-    /// Within the running process.
+    /// At once, in the running process.
     Live,
-    /// When the process is started again.
+    /// When the process starts again.
     AtNextStart,
 }
 
-/// A section that a configuration does not have.
+/// A section was requested by a name or a type that no declaration has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SectionError {
-    /// The program did not declare it.
+    /// The program declares no section of this name.
     #[error("no section {name:?} is declared; the program has {}", one_of(.declared))]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of the declared sections.
         declared: Vec<&'static str>,
     },
-    /// It was declared with another type.
+    /// The section is declared with another type.
     #[error("section {name:?} is not of type {asked}")]
     Type {
-        /// Its name.
+        /// The name of the section.
         name: String,
-        /// The type asked for.
+        /// The requested type.
         asked: &'static str,
     },
 }
 
-/// A section as it is declared, whatever its type.
+/// The declaration of a section of any type.
 #[derive(Clone)]
-pub(super) struct Declared {
+pub(super) struct DeclaredSection {
     pub(super) name: &'static str,
     pub(super) schema: Json,
-    pub(super) default: Value,
-    pub(super) read: fn(&Document<'_>, &Self) -> Result<Value, Problem>,
+    pub(super) default: SectionValue,
+    /// Deserializes the section from a file.
+    pub(super) read: fn(&Document<'_>, &Self) -> Result<SectionValue, Problem>,
 }
 
-/// The value of a section, whatever its type. Immutable.
-pub(super) type Value = Arc<dyn Erased>;
+/// The value of a section of any type. Immutable.
+pub(super) type SectionValue = Arc<dyn AnySection>;
 
-/// A section with its value.
-pub(super) trait Erased: Send + Sync {
-    /// Every key, as the file spells it.
+/// The value of a section, independent of its type.
+pub(super) trait AnySection: Send + Sync {
+    /// Returns every key, as the file spells it.
     fn tree(&self) -> &Json;
-    /// The same as JSON text, in the order of the fields.
+    /// Returns every key as JSON text, in the order of the fields.
     fn text(&self) -> String;
+    /// Returns [`Section::RESTART`].
     fn restart(&self) -> &'static [&'static str];
+    /// Calls [`Section::validate`].
     fn validate(&self) -> Vec<Problem>;
-    /// The typed value.
+    /// Returns the typed value.
     fn section(&self) -> Arc<dyn Any + Send + Sync>;
-    /// A value of the same type; `None` if the type cannot read what it wrote.
-    fn reread(&self, tree: Json) -> Option<Value>;
-    /// A `watch::Sender` of the typed value.
+    /// Deserializes a tree into the same type; `None` if the type cannot deserialize its own serialized form.
+    fn reread(&self, tree: Json) -> Option<SectionValue>;
+    /// Returns a `watch::Sender` of the type, with this value.
     fn open(&self) -> Channel;
-    /// Sends the value on a channel that a section of the same type has opened.
+    /// Publishes the value on a channel that a section of the same type has opened.
     fn publish(&self, channel: &Channel);
 }
 
-struct Typed<S> {
+/// The value of a section and its serialized form.
+struct TypedSection<S> {
     section: Arc<S>,
     tree: Json,
 }
 
 /// The sections of a program by name.
 #[derive(Clone, Default)]
-pub(crate) struct Sections(BTreeMap<&'static str, Value>);
+pub(crate) struct Sections(BTreeMap<&'static str, SectionValue>);
 
-/// Publishes each new value of one section to the code that follows it: a `watch::Sender` of the section's type.
+/// Publishes each new value of one section to its subscribers: a `watch::Sender` of the section's type.
 type Channel = Box<dyn Any + Send + Sync>;
 
 /// The channels of all sections, by name.
 pub(crate) struct Channels(BTreeMap<&'static str, Channel>);
 
-// === impl Declared ===
+// === impl DeclaredSection ===
 
-impl Declared {
+impl DeclaredSection {
     pub(super) fn of<S: Section>(name: &'static str) -> Self {
         Self {
             name,
             schema: schema_of::<S>(),
-            default: Typed::<S>::new(S::default()),
+            default: TypedSection::<S>::new(S::default()),
             read: |document, declared| {
-                document.section::<S>(declared.name, &declared.schema).map(Typed::<S>::new)
+                document.section::<S>(declared.name, &declared.schema).map(TypedSection::<S>::new)
             },
         }
     }
@@ -189,7 +195,7 @@ impl Declared {
     pub(super) fn unknown_restart_keys(&self) -> impl Iterator<Item = &'static str> {
         let has = |path: &str| {
             let mut names = path.split('.').filter(|name| !name.is_empty());
-            // The schema of an optional section is not followed further.
+            // The schema of an optional section has no properties at this level; its keys are not checked.
             names.try_fold(&self.schema, |schema, name| match schema.get("properties") {
                 Some(keys) => keys.get(name),
                 None => Some(schema),
@@ -198,21 +204,21 @@ impl Declared {
         self.default.restart().iter().copied().filter(move |path| has(path).is_none())
     }
 
-    /// Reports everything that is wrong with a section: bounds of the values that are written in `tree`, and the problems of
-    /// its type.
-    pub(super) fn judge(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
+    /// Reports all problems of a section: values of `tree`, the section as it is written, that are out of
+    /// bounds, and `own`, the problems of its type.
+    pub(super) fn check(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
         check(&self.schema, tree, self.name, problems);
         problems.extend(own.into_iter().map(|problem| problem.below(self.name)));
     }
 }
 
-impl fmt::Debug for Declared {
+impl fmt::Debug for DeclaredSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Declared").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("DeclaredSection").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Returns the schema of a type without references.
+/// Returns the schema of a type, with all subschemas inline.
 pub(super) fn schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
@@ -221,30 +227,30 @@ pub(super) fn schema_of<T: JsonSchema>() -> Json {
     schema.into()
 }
 
-/// Returns whether a path is the path of a key or below it; every path is below `""`.
+/// Returns whether a path equals the path of a key or is below it; every path is below `""`.
 pub(super) fn is_within(path: &str, key: &str) -> bool {
     let rest = path.strip_prefix(key);
     rest.is_some_and(|rest| key.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Returns when a change of a key applies, by the keys that apply at the next start. A mapping that comes or goes as a
-/// whole waits with what is in it.
+/// Returns when a change of a key applies. `restart` has the keys that apply at the next start. A mapping
+/// with such a key also applies at the next start if it is added or removed as a whole.
 pub(super) fn applies(path: &str, restart: &[&str]) -> Applies {
     let waits = restart.iter().any(|key| is_within(path, key) || is_within(key, path));
     if waits { Applies::AtNextStart } else { Applies::Live }
 }
 
-// === impl Typed ===
+// === impl TypedSection ===
 
-impl<S: Section> Typed<S> {
-    #[expect(clippy::new_ret_no_self, reason = "nothing needs the type any more")]
-    fn new(section: S) -> Value {
+impl<S: Section> TypedSection<S> {
+    #[expect(clippy::new_ret_no_self, reason = "every caller needs the trait object")]
+    fn new(section: S) -> SectionValue {
         let tree = serde_json::to_value(&section).unwrap_or(Json::Null);
         Arc::new(Self { section: Arc::new(section), tree })
     }
 }
 
-impl<S: Section> Erased for Typed<S> {
+impl<S: Section> AnySection for TypedSection<S> {
     fn tree(&self) -> &Json {
         &self.tree
     }
@@ -265,7 +271,7 @@ impl<S: Section> Erased for Typed<S> {
         Arc::clone(&self.section) as _
     }
 
-    fn reread(&self, tree: Json) -> Option<Value> {
+    fn reread(&self, tree: Json) -> Option<SectionValue> {
         serde_json::from_value::<S>(tree).ok().map(Self::new)
     }
 
@@ -283,7 +289,7 @@ impl<S: Section> Erased for Typed<S> {
 // === impl Sections ===
 
 impl Sections {
-    pub(super) fn new(sections: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+    pub(super) fn new(sections: impl IntoIterator<Item = (&'static str, SectionValue)>) -> Self {
         Self(sections.into_iter().collect())
     }
 
@@ -292,41 +298,45 @@ impl Sections {
         value.section().downcast().map_err(|_| wrong_type::<S>(name))
     }
 
-    /// The value of each section, as the file spells it.
+    /// Returns the name of each section and its value, as the file spells it.
     pub(super) fn trees(&self) -> impl Iterator<Item = (&'static str, &Json)> {
         self.0.iter().map(|(name, value)| (*name, value.tree()))
     }
 
-    /// The keys of a section that apply at the next start.
+    /// Returns the keys of a section that apply at the next start.
     pub(super) fn restart(&self, name: &str) -> &'static [&'static str] {
         self.0.get(name).map_or(&[], |value| value.restart())
     }
 
-    /// Returns the values that hold once others were loaded: keys that apply at the next start keep theirs.
+    /// Returns the values in force after a running process has loaded `new`: keys that apply at the next
+    /// start keep their old values.
     pub(super) fn reloaded(&self, new: &Self) -> Self {
-        let merged = |(name, old): (&&'static str, &Value)| {
+        let merged = |(name, old): (&&'static str, &SectionValue)| {
             let new = new.0.get(name)?;
             let mut tree = new.tree().clone();
             for path in old.restart() {
                 keep(&mut tree, old.tree(), path);
             }
-            // Read anew only if some keys wait and others do not: a value is not replaced by what it was serialised to.
+            // If the merged tree equals one of both, the value is reused, because deserializing its tree
+            // might lose something.
             let known = [old, new].into_iter().find(|value| tree == *value.tree()).map(Arc::clone);
             Some((*name, known.or_else(|| old.reread(tree)).unwrap_or_else(|| Arc::clone(old))))
         };
         Self(self.0.iter().filter_map(merged).collect())
     }
 
-    /// Returns everything that is wrong with the values: those that wait for the next start may not go with the others.
+    /// Returns all problems of the values: old values that stay until the next start may conflict with new
+    /// live values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let of = |(name, value): (&&str, &Value)| {
+        let of = |(name, value): (&&str, &SectionValue)| {
             value.validate().into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
         };
         self.0.iter().flat_map(of).collect()
     }
 }
 
-/// Puts the old value of a key into a new section; if only one of them has the section of the key, all of that.
+/// Copies the old value of a key into a new section. If only one of both has the mapping that contains the
+/// key, copies that whole mapping.
 fn keep(new: &mut Json, old: &Json, path: &str) {
     if path.is_empty() {
         new.clone_from(old);
@@ -363,14 +373,14 @@ impl Channels {
         Self(sections.0.iter().map(|(name, value)| (*name, value.open())).collect())
     }
 
-    /// Returns a section, and each change of it.
+    /// Returns a receiver of a section's value and of each later value.
     pub(crate) fn subscribe<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         let channel = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
         let sender = channel.downcast_ref::<watch::Sender<Arc<S>>>();
         sender.map(watch::Sender::subscribe).ok_or_else(|| wrong_type::<S>(name))
     }
 
-    /// Publishes the sections that differ from those in force before.
+    /// Publishes the sections of `now` that differ from `before`.
     pub(crate) fn publish(&self, before: &Sections, now: &Sections) {
         for (name, value) in &now.0 {
             let same = before.0.get(name).is_some_and(|before| before.tree() == value.tree());

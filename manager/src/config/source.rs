@@ -1,4 +1,4 @@
-//! Where a configuration was read, for reading it again.
+//! The file, flags and schema of a configuration, to read the file again when it changes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,32 +6,33 @@ use std::path::{Path, PathBuf};
 use super::loaded::file_in;
 use super::{ConfigError, ConfigSchema, Loaded, Overrides};
 
-/// The file of a manager's configuration, with the flags over it and the keys it may have. A manager follows it: see
-/// [`ManagerOptions::source`](crate::manager::ManagerOptions::source).
+/// The configuration file of a manager, with the flags that override it and the keys it may have. A manager
+/// reloads the file when it changes: see [`ManagerOptions::source`](crate::manager::ManagerOptions::source).
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ConfigSource {
     file: PathBuf,
     overrides: Overrides,
     schema: ConfigSchema,
 }
 
-// === impl Source ===
+// === impl ConfigSource ===
 
-impl Source {
-    /// Names a file, or the `manager.yaml` of a directory, with the other arguments of [`ConfigSchema::load`].
+impl ConfigSource {
+    /// Makes a source from a file, or from a directory with a `manager.yaml`; nothing is read yet. The
+    /// arguments are those of [`ConfigSchema::load`].
     pub fn new(path: &Path, overrides: Overrides, schema: ConfigSchema) -> Self {
         Self { file: file_in(path), overrides, schema }
     }
 
-    /// Returns the file.
+    /// Returns the path of the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Judges the text of the file.
+    /// Parses and checks the text of the file, `read` being the outcome of reading it.
     ///
     /// # Errors
-    /// If it could not be read, or anything in it is wrong.
+    /// If the file could not be read, or anything in it is wrong.
     pub(crate) fn parse(&self, read: io::Result<String>) -> Result<Loaded, ConfigError> {
         let text = read.map_err(|source| ConfigError::Read { path: self.file.clone(), source })?;
         self.schema.parse(&text, &self.file.display().to_string(), &self.overrides)

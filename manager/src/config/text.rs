@@ -1,4 +1,4 @@
-//! Values that the file spells as text: times, sizes and other types with a parser of their own.
+//! Values that the file spells as text: durations, sizes and other types with a parser of their own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::de::{Deserialize as _, Deserializer, Error as _};
 use serde_json::Value as Json;
 
-/// Reads a value from text by its parser, whose error names the expected form, such as `a port from 1 to 65535`.
+/// Reads a value from text by its parser, whose error names the expected form, such as `a port from 1 to
+/// 65535`.
 ///
 /// A number, a boolean or null is never converted to text. Use it as
 /// `#[serde(deserialize_with = "mainstay::config::from_text")]`.
@@ -24,7 +25,7 @@ where
     }
 }
 
-/// Has a type read from text by its `FromStr`, written by its `Display`, and described by a pattern that every
+/// Implements `Deserialize` by `FromStr`, `Serialize` by `Display`, and `JsonSchema` by a pattern that every
 /// accepted text matches.
 macro_rules! as_text {
     ($type:ty, $pattern:expr) => {

@@ -1,6 +1,6 @@
-//! How the file spells time and size: `1m30s`, `8Mi`.
+//! The spelling of durations and sizes in the file: `1m30s`, `8Mi`.
 //!
-//! A number without a unit is refused in both, because 5 has been read as seconds, milliseconds and nanoseconds before.
+//! A number without a unit is refused in both: other programs read 5 as seconds, milliseconds or nanoseconds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,15 +10,16 @@ use jiff::fmt::friendly::{Designator, Spacing, SpanParser, SpanPrinter};
 
 use super::text::as_text;
 
-/// Every duration matches it; jiff refuses much of what else does, such as an unknown unit.
+/// A pattern that every duration matches; some texts that match are not durations, such as a number with an
+/// unknown unit.
 const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?[a-zµ]+)+$";
-/// Every size matches it.
+/// A pattern that exactly the sizes match.
 const SIZE_PATTERN: &str = "^[0-9]{1,5}(Ki|Mi|Gi)$";
 const DURATION_FORM: &str = "a duration such as 30s, 5ms, 2m or 1h30m";
 const SIZE_FORM: &str = "a size such as 512Ki, 8Mi or 1Gi";
 /// Units of a size in bytes, largest first.
 const SIZE_UNITS: [(&str, u64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-/// More digits would overflow with the largest unit.
+/// The most digits of a size: 99999Gi is far above any memory, and does not overflow.
 const SIZE_DIGITS: usize = 5;
 
 /// A time span with units, such as `30s` or `1h30m`; derefs to [`std::time::Duration`].
@@ -44,7 +45,7 @@ as_text!(Size, SIZE_PATTERN);
 // === impl Duration ===
 
 impl Duration {
-    /// Returns this many seconds.
+    /// Makes a duration of this many seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(std::time::Duration::from_secs(seconds))
     }
@@ -68,7 +69,7 @@ impl FromStr for Duration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // jiff also reads spaces, signs and commas; one spelling is enough for a file.
+        // jiff also accepts spaces, signs and commas; one spelling is enough for a file.
         let plain = text.starts_with(|c: char| c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_digit() || c.is_ascii_lowercase() || matches!(c, '.' | 'µ'));
         match SpanParser::new().parse_unsigned_duration(text) {
@@ -91,7 +92,7 @@ impl fmt::Display for Duration {
 // === impl Size ===
 
 impl Size {
-    /// Returns this many bytes. The file can spell whole kibibytes.
+    /// Makes a size of this many bytes. The file can spell only whole kibibytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -117,7 +118,7 @@ impl FromStr for Size {
     }
 }
 
-/// In the largest unit that divides it.
+/// Displays a size in the largest unit that divides it.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |factor: u64| self.0 >= factor && self.0.is_multiple_of(factor);

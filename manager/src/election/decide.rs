@@ -1,17 +1,19 @@
-//! Who may lead, decided from what was seen.
+//! The state machine of leader election, as a pure function.
 //!
-//! A pure function from (what is known, now, what happened) to (what is known then, what to do). It reads no clock
-//! and sends nothing, so every interleaving of two replicas can be tried in a test. The record and its rules are
-//! client-go's (`tools/leaderelection`); what differs is named where it does.
+//! The function maps (state, time, event) to (new state, actions). It reads no clock and does no I/O, so a test can try
+//! every interleaving of two replicas. The record and its rules are client-go's (`tools/leaderelection`);
+//! comments name each difference.
 //!
 //! # Invariants
-//! 1. A replica leads until the *sending* of its last good write + 0.9 x lease duration at most. Others wait a whole
-//!    duration from when they *saw* that write, so two fences overlap for no clock rates within 5 %.
-//! 2. A holder that was seen is believed for its whole stated duration, and for another one from when the Lease was
-//!    first missed, or its holder found cleared by hand. Only a release ends that sooner. Who starts after the Lease was
-//!    deleted, or edited to run out sooner, has seen no holder: until that is told, it may take what is in use.
-//! 3. At most one request is under way, and a write names the stored state it replaces: a write that arrives late
-//!    changes nothing.
+//! 1. A replica leads at most until 0.9 x lease duration after *sending* its last successful write. Others wait a
+//!    whole lease duration from when they *received* that write, so two fences never overlap while clock rates
+//!    differ by at most 5 %.
+//! 2. A candidate waits for the whole stated duration of an observed holder, and for another one once it finds the Lease
+//!    deleted or its holder cleared by hand. Only a release ends the wait sooner. A replica that starts
+//!    after the Lease was deleted, or edited to expire sooner, has observed no holder and may acquire the Lease
+//!    before the old holder knows.
+//! 3. At most one request is in flight, and a write names the stored version that it replaces: a late write fails
+//!    with a conflict.
 //! 4. The fence is closed before a release is sent.
 
 mod act;
@@ -26,48 +28,48 @@ use super::ElectionSettings;
 use super::record::{Record, Version};
 use crate::key::BootInstant;
 
-/// The moment of a decision, on both clocks, and a number that nobody can foresee.
+/// Time and randomness of one decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Our own clock; all waiting is counted on it.
+    /// This machine's monotonic clock, on which all deadlines are counted.
     pub boot: BootInstant,
-    /// What people read in the Lease; never compared with anything but itself.
+    /// Wall clock written into the Lease; compared only with other times written by this replica.
     pub wall: Timestamp,
-    /// In `0.0..1.0`; spreads the tries of candidates.
+    /// A random number in `0.0..1.0`, which spreads the requests of candidates.
     pub random: f64,
 }
 
-/// Something that happened.
+/// Input of one decision.
 #[derive(Clone, Debug, Hash)]
 pub enum Event {
-    /// The moment of [`State::wake_at`] came.
+    /// The time of [`State::wake_at`] came.
     Tick,
-    /// The request under way ended.
+    /// The request in flight ended.
     Answered(Answer),
-    /// The watch told a state of the Lease.
+    /// The watch delivered a version of the Lease.
     Seen(Record, Version),
-    /// The watch told that the Lease is gone, and its last state.
+    /// The watch reported the deletion of the Lease, with its last version.
     Gone(Record, Version),
-    /// The watch began: from now on every change is told.
+    /// The watch started: every later change arrives as an event.
     WatchUp,
-    /// The watch ended: look from time to time.
+    /// The watch ended: poll the Lease until it is back.
     WatchDown,
-    /// This replica is to end.
+    /// The elector was stopped.
     Stop,
-    /// The leader-only work has ended (`true`), or was given up on and may still run (`false`).
+    /// Leader-only work has ended (`true`), or a deadline passed and it may still run (`false`).
     WorkEnded(bool),
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The Lease as it is stored now: the answer to a good get, create or update.
-    Is(Record, Version),
-    /// There is no such Lease.
+    /// The stored Lease, after a successful get, create or update.
+    Stored(Record, Version),
+    /// The Lease does not exist.
     Absent,
-    /// It exists already, or is no longer in the state that was to be replaced.
+    /// The Lease to create exists, or the version to replace is no longer the stored one.
     Conflict,
-    /// Anything else, silence included. A write may have been done, or may be done yet.
+    /// Any other outcome, including a timeout. A write may have been applied, or may be applied later.
     Failed,
 }
 
@@ -76,98 +78,98 @@ pub enum Answer {
 pub enum Call {
     /// Reads the Lease.
     Get,
-    /// Creates it.
+    /// Creates the Lease with this record.
     Create(Record),
-    /// Replaces the record, if the Lease is still in this state.
+    /// Replaces the record if the stored version is still `over`.
     Update {
-        /// What is to be stored.
+        /// The record to store.
         record: Record,
-        /// The state it replaces.
+        /// The version to replace.
         over: Version,
     },
 }
 
-/// Something to do, in the order given.
+/// An action for the elector to perform, in the order returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send this request; its end comes back as [`Event::Answered`].
+    /// Send this request and return its outcome as [`Event::Answered`].
     Send(Call),
-    /// Forget the request under way; its end is not to come back.
+    /// Drop the request in flight; its outcome must not be returned.
     Abandon,
-    /// The Lease is ours: open the fence until then and start leader-only work.
+    /// This replica holds the Lease: open the fence until `until` and start leader-only work.
     Lead {
         /// End of the right to write unless renewed.
         until: BootInstant,
-        /// The record's count of holders, which rises with each.
+        /// `leaseTransitions` of the record, which rises with each change of holder.
         transitions: i32,
     },
-    /// Renewed: move the end of the fence, opening it if it was suspended.
+    /// The Lease was renewed: move the end of the fence, and open a suspended fence.
     Extend {
         /// End of the right to write unless renewed.
         until: BootInstant,
     },
-    /// The Lease no longer names us and nobody else yet: close the fence until it is ours again.
+    /// The Lease was deleted or its holder cleared: close the fence until a write names this replica again.
     Suspend,
-    /// The Lease names us and says something else than we wrote: the next renewal writes it anew, and comes early where
-    /// it would run out sooner.
-    Mend,
-    /// Close the fence now: we lead no longer.
+    /// The Lease names this replica but was edited: the next renewal overwrites the edit, and is sent early if the
+    /// edit shortens the lease duration.
+    Rewrite,
+    /// This replica no longer leads: close the fence now.
     StopLeading(Ending),
-    /// Have leader-only work end; when it has comes back as [`Event::WorkEnded`].
+    /// Stop leader-only work and return its end as [`Event::WorkEnded`].
     EndWork,
-    /// A candidate again, after a loss.
+    /// This replica is a candidate again after a loss.
     Standby,
-    /// The Lease names another holder than before, or none.
+    /// The holder named in the Lease changed; `None` if it names none.
     NewHolder(Option<Arc<str>>),
-    /// Nothing more will come.
+    /// The election is over; no action follows.
     Finish {
-        /// Whether the Lease was given up for the next one to take at once.
+        /// Whether the Lease was released, so that another replica can acquire it at once.
         released: bool,
     },
 }
 
-/// Why a term ended.
+/// Reason for which a term ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// It was asked to.
+    /// The elector was stopped.
     Stopped,
-    /// No renewal got through in time.
+    /// No renewal succeeded in time.
     Expired,
     /// The Lease names another holder.
     Taken(Arc<str>),
 }
 
-/// All that one replica knows and is about to do.
+/// State of one replica between two decisions.
 #[derive(Clone, Debug, Hash)]
 pub struct State {
+    /// The Lease as last read, written or watched.
     known: Known,
-    /// Number of the newest state heard of; what is not above it is old news.
+    /// Number of the newest version received; events that are not above it are stale.
     newest: Option<u64>,
-    /// Whether `known` is believed to be how things are; if not, look before writing.
+    /// Whether `known` is assumed to be current; otherwise the next request is a get.
     fresh: bool,
-    /// Whether changes are told without asking.
+    /// Whether the watch is open, so that changes arrive as events.
     watching: bool,
-    /// The last holder other than us, believed until its end.
+    /// The last holder other than this replica, respected until the claim's end.
     claim: Option<Claim>,
-    /// The last record sent. None of ours has its time again; and our name in another one that we did not see the
-    /// answer to was put there by somebody else.
-    asked: Option<Record>,
-    /// The request under way.
+    /// The last record sent. Each record of this replica has a renew time of its own; a record that names this replica
+    /// and is neither this one nor known from an answer was edited by hand.
+    last_sent: Option<Record>,
     in_flight: Option<InFlight>,
-    /// No request is sent before this.
+    /// Time of the next request at the earliest.
     next: BootInstant,
-    /// Conflicts since the last good write; they slow down.
+    /// Conflicts since the last successful write; more conflicts mean longer waits.
     conflicts: u32,
     phase: Phase,
     stopping: bool,
-    /// The holder last told by [`Action::NewHolder`].
+    /// The holder of the last [`Action::NewHolder`].
     reported: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, Hash)]
 enum Known {
     Nothing,
-    /// No Lease; the record it had when last seen.
+    /// The Lease does not exist; its last record, if one was seen.
     Absent(Option<Record>),
     Present(Record, Version),
 }
@@ -176,20 +178,21 @@ enum Known {
 struct InFlight {
     call: Call,
     sent: BootInstant,
-    /// Whether the watch told something since, which is then newer than what a look finds.
+    /// Whether a watch event arrived after the request was sent; it is then newer than the result of a get.
     overtaken: bool,
 }
 
+/// The time for which another holder may still be leading.
 #[derive(Clone, Debug, Hash)]
 struct Claim {
     holder: Arc<str>,
-    /// With the holder, tells a renewal from a change made by hand.
+    /// Renew time of the record: if it and the holder are unchanged, a new version is an edit by hand.
     renewed: Option<Timestamp>,
-    /// Tells one term from the next, as the holder does.
+    /// Acquire time of the record, which separates one term of a holder from its next.
     acquired: Option<Timestamp>,
-    /// How long the record said that it holds.
-    states: Duration,
-    /// The most that it said in this term.
+    /// Lease duration that the record states.
+    duration: Duration,
+    /// The longest lease duration stated in this term.
     longest: Duration,
     until: BootInstant,
 }
@@ -198,59 +201,61 @@ struct Claim {
 enum Phase {
     Candidate,
     Leading {
-        /// When the last good write was sent.
-        good: BootInstant,
-        /// The record last written; what people do to the stored one is not taken over.
-        mine: Record,
-        /// The fence is closed until the Lease names us again.
+        /// Time at which the last successful write was sent.
+        renewed_at: BootInstant,
+        /// The record last written. Renewals repeat it, so edits of the stored record are overwritten.
+        written: Record,
+        /// Whether the fence is closed until the Lease names this replica again.
         suspended: bool,
     },
-    /// Waiting for leader-only work to end after a loss.
+    /// Waits for leader-only work to end after a loss.
     Lost(Ending),
-    /// Giving the Lease up, until `give_up`.
+    /// Releases the Lease; gives up at `give_up`.
     Releasing {
         give_up: BootInstant,
-        /// Begin of the term that ends.
+        /// Acquire time of the term that ends.
         acquired: Option<Timestamp>,
     },
     Over,
 }
 
-/// Decides what to do about one event.
+/// Returns the state after one event and the actions to perform.
 pub fn decide(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
-    turn::take(rules, state, now, event)
+    turn::run(rules, state, now, event)
 }
 
 // === impl ElectionSettings ===
 
 impl ElectionSettings {
-    /// How long one request may take: two fit into the time for renewing.
+    /// Returns the timeout of one request: half the renew deadline, so that a second try fits.
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// How long after the sending of a good write its sender may write.
+    /// Returns for how long after sending a successful write its sender may write to the cluster.
     ///
-    /// Nine tenths: a leader whose clock is 5 % slow ends after 0.947 durations, a candidate whose clock is 5 %
-    /// fast begins after 0.952.
+    /// Nine tenths of the lease duration: a leader with a clock 5 % slow ends after 0.947 durations, a candidate with
+    /// a clock 5 % fast starts after 0.952.
     #[must_use]
     pub fn fence_after_send(&self) -> Duration {
         self.lease_duration * 9 / 10
     }
 
-    /// How long after the sending of a good write a leader without another one gives up: client-go's retry period,
-    /// after which it begins to renew, and the time it then has. Validation keeps it within the fence.
+    /// Returns for how long after its last successful write a leader keeps trying: one retry period, after which it
+    /// starts to renew, plus the renew deadline, as in client-go. Validation keeps the sum within the fence.
     pub(super) fn give_up_after_send(&self) -> Duration {
         self.retry_period + self.renew_deadline
     }
 
-    /// Wait between the tries of a candidate: uniform in R..2.2 R, as client-go's jitter factor of 1.2.
+    /// Returns the wait of a candidate between two requests: uniform in R..2.2 R for a retry period R, which is
+    /// client-go's jitter factor of 1.2.
     pub(super) fn candidate_wait(&self, random: f64) -> Duration {
         self.retry_period.mul_f64(1.2f64.mul_add(random.clamp(0.0, 1.0), 1.0))
     }
 
-    /// Wait after a number of conflicts in a row: none after the first, then doubling up to the retry period.
+    /// Returns the wait after this many consecutive conflicts: zero after the first, then doubling from 10 ms up to
+    /// the retry period.
     pub(super) fn conflict_wait(&self, conflicts: u32) -> Duration {
         match conflicts {
             0 | 1 => Duration::ZERO,
@@ -262,7 +267,7 @@ impl ElectionSettings {
 // === impl State ===
 
 impl State {
-    /// A candidate that knows nothing yet.
+    /// Returns the state of a candidate that has not read the Lease yet.
     pub fn new(now: BootInstant) -> Self {
         Self {
             known: Known::Nothing,
@@ -270,7 +275,7 @@ impl State {
             fresh: false,
             watching: false,
             claim: None,
-            asked: None,
+            last_sent: None,
             in_flight: None,
             next: now,
             conflicts: 0,
@@ -280,26 +285,27 @@ impl State {
         }
     }
 
-    /// Returns when to send [`Event::Tick`] if nothing happens before.
+    /// Returns the time for the next [`Event::Tick`] if no other event comes first; `None` if no tick is needed.
     pub fn wake_at(&self, rules: &ElectionSettings) -> Option<BootInstant> {
         let idle = self.in_flight.is_none();
         match &self.phase {
             Phase::Candidate if idle => Some(self.candidate_acts_at()),
             Phase::Candidate | Phase::Lost(_) | Phase::Over => None,
-            Phase::Leading { good, .. } => {
-                let give_up = *good + rules.give_up_after_send();
+            Phase::Leading { renewed_at, .. } => {
+                let give_up = *renewed_at + rules.give_up_after_send();
                 Some(if idle { give_up.min(self.next) } else { give_up })
             }
             Phase::Releasing { give_up, .. } => Some(if idle { (*give_up).min(self.next) } else { *give_up }),
         }
     }
 
-    /// Returns whether this replica leads; its fence may have run out all the same.
+    /// Returns whether this replica is in the leading phase; its fence may have expired already.
     pub fn is_leading(&self) -> bool {
         matches!(self.phase, Phase::Leading { .. })
     }
 
-    /// A candidate that knows how things are has nothing to do until the holder's time is over.
+    /// Returns the time at which a candidate sends its next request: with a current view of the Lease, not before the
+    /// claim of its holder ends.
     fn candidate_acts_at(&self) -> BootInstant {
         match &self.claim {
             Some(claim) if self.fresh => claim.until.max(self.next),

@@ -1,7 +1,7 @@
-//! One Lease on the server: read, created, replaced over a known state, and watched.
+//! Requests for one Lease: get, create, update over a known version, watch.
 //!
-//! The connection is one of its own without hidden retries (`client::Role::Lease`): what we send late must be our
-//! decision, and what fails must be told at once. Every request has a deadline.
+//! The client is one of `client::Role::Lease`, with a connection of its own and without retries: the election decides
+//! when to send a request again, so a failure must be returned at once. Every request has a deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::client::error::links;
 use crate::key::Chain;
 use crate::util::LogOnce;
 
-/// How long the server is asked to keep a watch: under five minutes, so that a middlebox that drops it is noticed.
+/// `timeoutSeconds` of a watch: below the five minutes after which many middleboxes drop an idle connection.
 const WATCH_SECONDS: u32 = 290;
 
-/// What to suspect of an answer that no API server gives to the request.
-const SUSPECT: &str = "something between here and the API server answers in its place";
+/// Hint in errors about a response that no API server sends to the request.
+const SUSPECT: &str = "a proxy between here and the API server may have sent it";
 
 /// A Lease by namespace and name. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,28 +35,28 @@ pub(super) struct LeaseLock {
     api: Api<Lease>,
     namespace: Arc<str>,
     name: Arc<str>,
-    /// Deadline of each request; of a watch, until it begins.
+    /// Deadline of each request; for a watch, until its response starts.
     deadline: Duration,
     pub(super) notice: Notice,
 }
 
-/// A request that told nothing about the Lease. Trying again helps unless the server refused it.
+/// A request that failed. A retry may help unless the server refused the request.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct LockError {
     text: String,
-    /// The same trouble is logged once.
+    /// Failures of equal `trouble` are logged once.
     pub(super) trouble: Trouble,
     #[source]
     source: Option<Box<Error>>,
 }
 
-/// A watch that is begun anew for ever, step by step.
+/// A watch that restarts forever.
 struct Watching<P> {
     lock: LeaseLock,
-    /// A watch that tells nothing for so long is taken for dead: a leader renews far more often.
+    /// A watch without an event for this long is restarted: a leader renews far more often.
     silence: Duration,
-    /// Wait before the next try after a watch that told nothing.
+    /// Returns the wait before the next watch after one that delivered no event.
     pause: P,
     now: Phase,
     logged: LogOnce<Trouble>,
@@ -67,8 +67,8 @@ enum Phase {
     Beginning,
     Open {
         events: BoxStream<'static, Result<WatchEvent<Lease>, Error>>,
-        /// Whether it told anything yet.
-        told: bool,
+        /// Whether this watch has delivered an event.
+        delivered: bool,
     },
 }
 
@@ -85,14 +85,14 @@ impl LeaseLock {
         }
     }
 
-    /// Sends one request and returns what its answer says about the Lease.
+    /// Sends one request and returns its outcome.
     ///
     /// # Cancel safety
-    /// Dropped, a write may or may not be done.
+    /// After the future is dropped, a write may still be applied.
     pub(super) async fn call(&self, call: Call) -> Result<Answer, LockError> {
         let (client, requests) = (self.api.clone().into_client(), Requests::new(self.api.resource_url()));
         let post = PostParams::default();
-        let asked = match &call {
+        let sent = match &call {
             Call::Get => None,
             Call::Create(record) | Call::Update { record, .. } => Some(record.clone()),
         };
@@ -113,21 +113,22 @@ impl LeaseLock {
             }
         };
         let request = request.map_err(|error| self.error(verb, Error::BuildRequest(error)))?;
-        // Not by the client: it logs the whole of what it cannot read, each time.
+        // Decoded here and not by the client, which would log the whole body of each response that is not JSON.
         let text = self.within(verb, client.request_text(request)).await?;
         match text.and_then(|text| serde_json::from_str::<Lease>(&text).map_err(Error::SerdeError)) {
             Ok(lease) => {
                 let record = self.read(verb, &lease)?;
-                // Whoever waits for us goes by what is stored: we must not go by anything else.
-                if asked.is_some_and(|asked| asked != record) {
+                // Candidates wait as long as the stored record states, so the leader may rely on no other record.
+                if sent.is_some_and(|sent| sent != record) {
                     let other = format_args!(
-                        "what {verb} stored is not what was sent; {SUSPECT}, or an admission webhook changes Leases"
+                        "the answer to {verb} differs from the record that was sent; {SUSPECT}, or an admission \
+                         webhook changes Leases"
                     );
                     return Err(self.failed(other, Trouble::Strange("changed")));
                 }
-                Ok(Answer::Is(record, Version::of(lease)))
+                Ok(Answer::Stored(record, Version::of(lease)))
             }
-            // Only an API server gives this reason: it is not the page of a proxy that knows no such path.
+            // The reason separates the API server's answer from the 404 page of a proxy.
             Err(Error::Api(status)) if status.reason == "NotFound" && verb != "create" => Ok(Answer::Absent),
             Err(Error::Api(status)) if status.code == 409 => Ok(Answer::Conflict),
             Err(error) => Err(self.error(verb, error)),
@@ -138,16 +139,15 @@ impl LeaseLock {
         timeout(self.deadline, request).await.map_err(|_| self.late(verb))
     }
 
-    /// Reads an answer, if it is one: what stands for the Lease has its name and a version to write over.
+    /// Returns the record of a received Lease; fails if it has another name or no resourceVersion.
     fn read(&self, verb: &'static str, lease: &Lease) -> Result<Record, LockError> {
-        let strange = |what| Err(self.strange(verb, what));
         let of = |found: &Option<String>, own: &str| found.as_deref() == Some(own);
         let metadata = &lease.metadata;
         if !of(&metadata.name, &self.name) || !of(&metadata.namespace, &self.namespace) {
-            return strange("is of another Lease, or of none");
+            return Err(self.strange(verb, "is not the requested Lease"));
         }
         if metadata.resource_version.as_deref().is_none_or(str::is_empty) {
-            return strange("has no metadata.resourceVersion");
+            return Err(self.strange(verb, "has no metadata.resourceVersion"));
         }
         self.notice.read(lease);
         Ok(Record::of(lease))
@@ -167,8 +167,8 @@ impl LeaseLock {
                 let (code, text) = (status.code, first_words(&status.message));
                 self.failed(format_args!("{verb} was refused: {code} {text}"), Trouble::Refused(code))
             }
-            Error::SerdeError(_) => self.strange(verb, "is no Lease"),
-            // The connection has the same deadline as we, and may be the first to say so.
+            Error::SerdeError(_) => self.strange(verb, "is not a Lease"),
+            // The connection has the same deadline and may report it first.
             error if is_late(&error) => self.late(verb),
             error => {
                 let failed = self.failed(format_args!("{verb} failed"), Trouble::Unreachable);
@@ -181,17 +181,18 @@ impl LeaseLock {
         self.failed(format_args!("no answer to {verb} within {:?}", self.deadline), Trouble::Late)
     }
 
-    /// An answer that is not an API server's answer to this request. Nothing in it is believed.
-    fn strange(&self, verb: &str, what: &'static str) -> LockError {
-        self.failed(format_args!("the answer to {verb} {what}; {SUSPECT}"), Trouble::Strange(what))
+    /// Returns the error for a response that is not an API server's; its content is ignored. `defect` continues the
+    /// sentence "the answer to get".
+    fn strange(&self, verb: &str, defect: &'static str) -> LockError {
+        self.failed(format_args!("the answer to {verb} {defect}; {SUSPECT}"), Trouble::Strange(defect))
     }
 
-    fn failed(&self, what: fmt::Arguments<'_>, trouble: Trouble) -> LockError {
-        LockError { text: format!("lease {self}: {what}"), trouble, source: None }
+    fn failed(&self, text: fmt::Arguments<'_>, trouble: Trouble) -> LockError {
+        LockError { text: format!("lease {self}: {text}"), trouble, source: None }
     }
 
-    /// Watches for ever, beginning anew whenever a watch fails, ends, or is silent for `silence`. A watch that
-    /// told nothing is followed by the next after `pause()`.
+    /// Watches the Lease forever. A watch that fails, ends, or delivers no event for `silence` is restarted: at once
+    /// if it delivered an event, after `pause()` otherwise.
     pub(super) fn watch(
         self,
         silence: Duration,
@@ -201,8 +202,8 @@ impl LeaseLock {
         stream::unfold(watching, |watching| async { Some(watching.next().await) }).boxed()
     }
 
-    /// Returns what an event of the watch tells, if anything. An error told as an event (`410 Gone` and its like) ends
-    /// the watch, as one that is no event does.
+    /// Returns the decision's event for an event of the watch; `None` for a bookmark. An error event, such as
+    /// `410 Gone`, ends the watch as a broken connection does.
     fn seen(&self, event: WatchEvent<Lease>) -> Result<Option<Event>, Option<LockError>> {
         let read = |lease: &Lease| self.read("watch", lease).map_err(Some);
         Ok(match event {
@@ -216,12 +217,12 @@ impl LeaseLock {
     }
 
     async fn begin_watch(&self) -> Result<BoxStream<'static, Result<WatchEvent<Lease>, Error>>, LockError> {
-        // By field selector: that is what a role restricted to one name may watch.
+        // A role restricted to one resource name may watch only with this field selector.
         let only_this = WatchParams::default()
             .fields(&format!("metadata.name={}", self.name))
             .timeout(WATCH_SECONDS)
             .disable_bookmarks();
-        // No version: begin with the present state, read from the store and not from a cache that lags.
+        // Without a resourceVersion the watch starts with the present Lease, read from etcd and not from a cache.
         let begun = self.within("watch", self.api.watch(&only_this, "")).await?;
         Ok(begun.map_err(|error| self.error("watch", error))?.boxed())
     }
@@ -237,7 +238,7 @@ impl fmt::Display for LeaseLock {
 // === impl Watching ===
 
 impl<P: Fn() -> Duration> Watching<P> {
-    /// Goes on until there is something to tell.
+    /// Waits for the next event of the decision.
     async fn next(mut self) -> (Event, Self) {
         loop {
             match &mut self.now {
@@ -247,34 +248,35 @@ impl<P: Fn() -> Duration> Watching<P> {
                 }
                 Phase::Beginning => match self.lock.begin_watch().await {
                     Ok(events) => {
-                        self.now = Phase::Open { events, told: false };
+                        self.now = Phase::Open { events, delivered: false };
                         return (Event::WatchUp, self);
                     }
                     Err(error) => {
-                        self.complain(&error);
+                        self.log_failure(&error);
                         self.now = Phase::Pausing;
                         return (Event::WatchDown, self);
                     }
                 },
-                Phase::Open { events, told } => {
+                Phase::Open { events, delivered } => {
                     let seen = match timeout(self.silence, events.next()).await {
                         Ok(Some(Ok(event))) => self.lock.seen(event),
                         Ok(Some(Err(error))) => Err(Some(self.lock.error("watch", error))),
-                        // Its end, or silence.
+                        // The watch ended, or delivered no event for `silence`.
                         Ok(None) | Err(_) => Err(None),
                     };
                     match seen {
                         Ok(None) => {}
                         Ok(Some(event)) => {
-                            *told = true;
+                            *delivered = true;
                             return (event, self);
                         }
                         Err(error) => {
-                            // A watch that has told something may break.
-                            let broken = error.filter(|_| !*told);
-                            self.now = if *told { Phase::Beginning } else { Phase::Pausing };
-                            if let Some(error) = broken {
-                                self.complain(&error);
+                            // The end of a working watch is normal and not logged.
+                            if *delivered {
+                                self.now = Phase::Beginning;
+                            } else {
+                                self.now = Phase::Pausing;
+                                error.iter().for_each(|error| self.log_failure(error));
                             }
                             return (Event::WatchDown, self);
                         }
@@ -284,11 +286,11 @@ impl<P: Fn() -> Duration> Watching<P> {
         }
     }
 
-    fn complain(&mut self, error: &LockError) {
-        let news = self.logged.is_first(error.trouble, Instant::now());
+    fn log_failure(&mut self, error: &LockError) {
+        let first = self.logged.is_first(error.trouble, Instant::now());
         let (lease, error) = (&self.lock, Chain(error));
-        if news {
-            tracing::warn!(%lease, %error, "cannot watch the lease; looking at it from time to time instead");
+        if first {
+            tracing::warn!(%lease, %error, "cannot watch the lease; polling it instead");
         } else {
             tracing::debug!(%lease, %error, "cannot watch the lease");
         }
@@ -303,12 +305,12 @@ fn json(lease: &Lease) -> Result<Vec<u8>, RequestError> {
     serde_json::to_vec(lease).map_err(RequestError::SerializeBody)
 }
 
-/// What a server says of a refusal may be a whole page of something that is no API server.
+/// Returns the start of a refusal's message on one line; a proxy may send a whole page as its message.
 fn first_words(text: &str) -> String {
-    const MOST: usize = 200;
+    const MAX_CHARS: usize = 200;
     let words: Vec<_> = text.split_whitespace().collect();
     let line = words.join(" ");
-    match line.char_indices().nth(MOST) {
+    match line.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
     }

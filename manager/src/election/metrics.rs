@@ -1,4 +1,4 @@
-//! What an elector counts. Names and labels are client-go's where it has one.
+//! Metrics of an elector. Names and labels are client-go's where it has the same metric.
 
 use std::fmt;
 
@@ -17,24 +17,24 @@ const FENCE: &str = "mainstay_election_fence_seconds";
 
 type Labels = [(&'static str, String); 1];
 
-/// The families of one elector, already at its labels.
+/// The metrics of one elector, with their labels set.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     pub(super) master: Gauge,
-    /// Renewals that had to look first, because the Lease was not as last seen.
+    /// Renewals that had to get the Lease first, because the known version was stale.
     pub(super) slow_path: Counter,
-    /// Terms of this replica.
+    /// Terms of leadership of this replica.
     pub(super) terms: Counter,
-    /// Terms of this replica that ended by a loss.
+    /// Terms that ended by a loss.
     pub(super) losses: Counter,
-    /// Requests of a leader that did not renew.
+    /// Writes of a leader that failed to renew.
     pub(super) failures: Counter,
     pub(super) renew_seconds: Histogram,
     pub(super) take_over_seconds: Histogram,
     pub(super) release_seconds: Histogram,
 }
 
-/// Tells of the fence at each scrape: a gauge that somebody sets would be as old as its last renewal.
+/// Reads the fence at each scrape; a stored gauge would be as old as the last renewal.
 #[derive(Debug)]
 struct Timings {
     fence: Fence,
@@ -51,7 +51,7 @@ impl Metrics {
         };
         let histogram = |name: &str, help: &str| {
             let family = Family::<Labels, Histogram>::new_with_constructor(|| {
-                // 1 ms to 16 s: from a round trip in one rack to the lease duration that we ship.
+                // 1 ms to 16 s: from a round trip within a rack to just above the default lease duration.
                 Histogram::new([
                     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0, 4.0, 8.0,
                     16.0,
@@ -98,7 +98,7 @@ impl Metrics {
 
 impl Collector for Timings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // Of an elector's fence, which always has an end.
+        // The fence of an elector always has an end, so `None` does not occur.
         let left = self.fence.left().unwrap_or_default();
         let help =
             "For how long leader-only work may still write unless the Lease is renewed; 0 on a standby";

@@ -1,7 +1,7 @@
-//! A text that the holder of a Lease publishes in an annotation of it, and that the other replicas read there.
+//! A text that the holder of a Lease publishes to the other replicas in an annotation of the Lease.
 //!
-//! Written with each record, so it is never older than a renewal, and removed with the release. The election does not look
-//! at it. Electors that know nothing of it leave it in place, so it has to name its holder.
+//! Each renewal writes the notice and the release removes it, so it is at most one renewal old. No decision of the
+//! election depends on it. Electors of other programs leave the annotation in place, so the text must name its holder.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 /// Name of the Lease annotation in which the leader publishes the address of its debug pages.
 pub const NOTICE: &str = "mainstay.dev/inspect";
 
-/// Says what to write at this moment.
+/// Returns the text to publish now.
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
-/// What this replica publishes while it holds the Lease, and what was in the Lease when it was read last. Cheap to clone; all
-/// clones are one.
+/// The text that this replica publishes while it holds the Lease, and the text last read from the Lease. Clones share
+/// both.
 #[derive(Clone)]
 pub struct Notice {
     own: Arc<Own>,
@@ -26,17 +26,17 @@ pub struct Notice {
 // === impl Notice ===
 
 impl Notice {
-    /// Publishes what `own` returns, each time that the Lease is written. It must not wait.
+    /// Publishes the text that `own` returns; it is called for each write of the Lease and must not block.
     pub fn new(own: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { own: Arc::new(own), seen: Arc::default() }
     }
 
-    /// Returns what was in the Lease when it was read last, whoever wrote it.
+    /// Returns the text in the Lease when it was last read, by any holder.
     pub fn seen(&self) -> Option<String> {
         self.seen.lock().clone()
     }
 
-    /// Sets what `seen` returns, as if it had been read.
+    /// Sets the text that `seen` returns, as if it had been read.
     #[cfg(test)]
     pub(crate) fn set_seen(&self, text: &str) {
         *self.seen.lock() = Some(text.to_owned());
@@ -47,7 +47,7 @@ impl Notice {
         self.seen.lock().clone_from(&found.cloned());
     }
 
-    /// Puts our own into a Lease that is `held` by us, and takes any away from one that is released.
+    /// Writes this replica's text into a Lease to be `held`; removes any text from a Lease to be released.
     pub(super) fn write_into(&self, lease: &mut Lease, held: bool) {
         match (self.own)().filter(|_| held) {
             Some(own) => {
@@ -62,7 +62,7 @@ impl Notice {
     }
 }
 
-/// Publishes nothing.
+/// Publishes no text.
 impl Default for Notice {
     fn default() -> Self {
         Self::new(|| None)

@@ -1,7 +1,7 @@
-//! What a Lease says, and how it is read and written.
+//! The election record in a Lease: how it is read and written.
 //!
-//! The record is client-go's, so electors written in Go and ours can hold one Lease in turn. Times are compared at
-//! the microsecond the API keeps, and only for being the same or not: no replica's wall clock is believed.
+//! The record is client-go's, so that electors of client-go and of mainstay can hold one Lease in turn. Times are compared
+//! in microseconds, as the API stores them, and only for equality: no decision depends on a wall clock.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,38 +12,39 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// The longest stated duration that is believed. Somebody who mistypes one must not shut the election for years;
-/// settings above it are refused, so no elector of ours holds for longer.
+/// Upper bound for a lease duration. Settings above it are refused, and a longer duration in a Lease counts as this
+/// one, so that a mistyped edit cannot block the election for years.
 pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 
-/// Who holds a Lease, since when, and for how long unless renewed.
+/// Holder, times and lease duration in a Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// `None` when nobody does; never the empty string.
+    /// `holderIdentity`; `None` if it is absent or empty, never the empty string.
     pub holder: Option<Arc<str>>,
-    /// `leaseDurationSeconds` as it stands: absent, zero and negative when edited by hand.
+    /// `leaseDurationSeconds` as stored: absent, zero or negative if edited by hand.
     pub duration_seconds: Option<i32>,
-    /// When the present holder got it; kept over renewals.
+    /// Time at which the holder acquired the Lease; renewals keep it.
     pub acquired: Option<Timestamp>,
-    /// When the last elector wrote it, by that elector's wall clock, in whole microseconds.
+    /// Time of the last write by an elector, on that elector's wall clock, in whole microseconds.
     pub renewed: Option<Timestamp>,
-    /// How often the holder changed; never below zero.
+    /// Number of changes of holder; never below zero.
     pub transitions: i32,
 }
 
-/// One stored state of a Lease: what the next write must be based on.
+/// A stored version of a Lease, which an update replaces.
 #[derive(Clone)]
 pub struct Version {
-    /// Orders states of one Lease. `None` if the server's resourceVersion is not a number, which none does today.
+    /// `metadata.resourceVersion` as a number, which orders versions. `None` if it is not numeric; all API servers of
+    /// today use numbers.
     number: Option<u64>,
-    /// Everything in the Lease that is not ours to change: labels, strategy, preferred holder.
+    /// The whole Lease; an update keeps its labels, strategy, preferred holder and other fields.
     lease: Arc<Lease>,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Reads a Lease, whatever was written into it.
+    /// Reads the record of a Lease; every stored Lease has one.
     pub fn of(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
         let micros = |time: Option<MicroTime>| time.map(|time| to_micros(time.0));
@@ -56,7 +57,7 @@ impl Record {
         }
     }
 
-    /// Writes the record into a Lease and leaves everything else in it alone.
+    /// Writes the record into a Lease and keeps its other fields.
     pub fn write_into(&self, lease: &mut Lease) {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.holder.as_deref().unwrap_or_default().to_owned());
@@ -66,7 +67,7 @@ impl Record {
         spec.lease_transitions = Some(self.transitions);
     }
 
-    /// The record of `holder` having held since `acquired` and renewing at `wall`.
+    /// Returns the record with which `holder`, holding since `acquired`, renews at `wall`.
     pub(super) fn held(
         holder: Arc<str>,
         duration: Duration,
@@ -83,9 +84,8 @@ impl Record {
         }
     }
 
-    /// The record with which a holder goes: nobody holds, and one second is left.
-    ///
-    /// client-go's `release`: the API refuses a duration of zero.
+    /// Returns the record that releases the Lease, as client-go's `release`: no holder and a duration of one second,
+    /// since the API refuses zero.
     pub(super) fn released(&self, wall: Timestamp) -> Self {
         let wall = Some(to_micros(wall));
         Self {
@@ -97,8 +97,8 @@ impl Record {
         }
     }
 
-    /// Returns whether an elector gave the Lease up with this record, as opposed to a person clearing the holder:
-    /// electors write one second and both times anew.
+    /// Returns whether an elector released the Lease with this record. A record without a holder may also be an edit
+    /// by hand; only electors write one second and two equal times.
     pub fn is_release(&self) -> bool {
         self.holder.is_none()
             && self.duration_seconds == Some(1)
@@ -106,7 +106,8 @@ impl Record {
             && self.acquired == self.renewed
     }
 
-    /// Returns how long the record holds after it was seen; `own` where it states nothing sensible.
+    /// Returns the lease duration of the record, at most [`LONGEST_LEASE`]; `own` if the stored one is absent, zero or
+    /// negative.
     pub fn duration(&self, own: Duration) -> Duration {
         match self.duration_seconds.map(u64::try_from) {
             Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds).min(LONGEST_LEASE),
@@ -114,15 +115,15 @@ impl Record {
         }
     }
 
-    /// Returns whether the stated duration is one that [`Record::duration`] does not take as it is.
-    pub fn is_absurd(&self) -> bool {
+    /// Returns whether [`Record::duration`] replaces the stored duration by another one.
+    pub fn has_invalid_duration(&self) -> bool {
         let stated = self.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let sensible = 1..=LONGEST_LEASE.as_secs();
         self.holder.is_some() && stated.is_none_or(|seconds| !sensible.contains(&seconds))
     }
 }
 
-/// The API keeps microseconds: what we compare with must have lost the rest already.
+/// Truncates to microseconds, as the API does, so that a time equals its stored form.
 fn to_micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
@@ -130,20 +131,20 @@ fn to_micros(time: Timestamp) -> Timestamp {
 // === impl Version ===
 
 impl Version {
-    /// Takes the version a server gave.
+    /// Makes the version of a Lease as the server sent it.
     pub fn of(mut lease: Lease) -> Self {
-        // Absent in an update means "as they are"; carried along they would be most of its bytes.
+        // An update without managedFields keeps them; with them it would be several times as large.
         lease.metadata.managed_fields = None;
         let number = lease.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         Self { number, lease: Arc::new(lease) }
     }
 
-    /// Returns the place of this state among all of the Lease, if the server counts.
+    /// Returns the number that orders this version among those of the Lease; `None` if it is not numeric.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Returns the stored Lease with another record, ready to be written over this very state.
+    /// Returns the Lease with another record, for an update that replaces this version.
     pub(super) fn with(&self, record: &Record) -> Lease {
         let mut lease = Lease::clone(&self.lease);
         record.write_into(&mut lease);

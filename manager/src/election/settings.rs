@@ -1,4 +1,4 @@
-//! What an election is told: whose Lease, as whom, and how patient to be. Refused here if it could not be safe.
+//! Settings of an elector: Lease, identity and timings. Validation refuses combinations that are not safe.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,51 +18,52 @@ pub const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// See [`DEFAULT_LEASE_DURATION`].
 pub const DEFAULT_RETRY_PERIOD: Duration = Duration::from_secs(2);
 
-/// Settings of one elector, complete; [`ElectionSettings::validate`] says whether they can work.
+/// Complete settings of one elector; [`ElectionSettings::validate`] lists the invalid ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionSettings {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub lease_name: String,
-    /// Who we are. Two replicas with one identity would both lead; [`unique_identity`] makes one that is unique.
+    /// Name of this replica in the Lease. Two replicas with one identity would both lead; [`unique_identity`] makes
+    /// one that is unique.
     pub identity: Arc<str>,
-    /// How long others wait for us after the last renewal they saw: whole seconds, at least 1 s, at most 1 h.
+    /// Time that candidates wait after the last renewal they received: whole seconds, 1 s to 1 h inclusive.
     pub lease_duration: Duration,
-    /// How long a leader tries to renew before it gives up, counted from when it began to try.
+    /// Time for which a leader tries to renew before it stops leading, counted from its first try.
     pub renew_deadline: Duration,
-    /// How often a leader renews; candidates that cannot watch look every 1 to 2.2 of it.
+    /// Interval of a leader's renewals; a candidate without a watch gets the Lease every 1 to 2.2 retry periods.
     pub retry_period: Duration,
-    /// What a replica does that lost the Lease.
+    /// Action of a replica that lost the Lease.
     pub on_lost: OnLost,
 }
 
-/// What a replica does once its leader-only work has ended after a loss.
+/// Action of a replica once its leader-only work has ended after a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnLost {
-    /// End the process: a fresh one is the safest candidate.
+    /// End the process: a fresh process is the safest candidate.
     #[default]
     Exit,
-    /// Stand for election again.
+    /// Become a candidate again.
     Campaign,
 }
 
-/// One setting that cannot work: where it stands in the configuration, what it says, and what would do.
+/// One invalid setting: its path in the configuration, its value and the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct Invalid {
-    /// Path in the configuration file, such as `leaderElection.renewDeadline`; `identity`, which is not in it.
+    /// Path in the configuration file, such as `leaderElection.renewDeadline`. The path `identity` is not in the file.
     pub path: &'static str,
-    /// The value as it was understood.
+    /// The value after parsing.
     pub value: String,
-    /// What was expected, and what to do.
+    /// The expected values, and how to correct the setting.
     pub expected: String,
 }
 
 // === impl ElectionSettings ===
 
 impl ElectionSettings {
-    /// Settings with client-go's timings.
+    /// Makes settings with client-go's timings.
     pub fn new(
         namespace: impl Into<String>,
         lease_name: impl Into<String>,
@@ -79,7 +80,7 @@ impl ElectionSettings {
         }
     }
 
-    /// Returns everything that is wrong with the settings; empty if they can work.
+    /// Returns all invalid settings; empty if the settings are valid.
     pub fn validate(&self) -> Vec<Invalid> {
         const RENEW: &str = "leaderElection.renewDeadline";
         let mut found = Vec::new();
@@ -102,7 +103,7 @@ impl ElectionSettings {
         refuse(!stored, "leaderElection.leaseDuration", &lease, &whole);
         let short = retry < Duration::from_millis(1);
         refuse(short, "leaderElection.retryPeriod", &retry, "expected at least 1ms");
-        // Candidates wait up to 2.2 retry periods; a deadline within 1.2 of them leaves no second try (client-go's rule).
+        // A retry waits up to 1.2 retry periods, so a shorter deadline leaves no second try (client-go's rule).
         let tries = retry.saturating_mul(6) / 5;
         let second = format!("expected more than 1.2 x retryPeriod = {tries:?}, or there is no second try");
         refuse(renew <= tries, RENEW, &renew, &second);
@@ -117,8 +118,8 @@ impl ElectionSettings {
     }
 }
 
-/// Makes an identity that no other replica has, so that a restarted process is not taken for the one before:
-/// `POD_RANDOM`, or `HOST/RANDOM` where the Pod is not known. A host need not have the name of its Pod.
+/// Makes an identity that no other replica has, not even this one before a restart: `POD_RANDOM`, or `HOST/RANDOM` if
+/// the name of the Pod is unknown. A host name may differ from the name of its Pod.
 pub fn unique_identity(pod: Option<&str>) -> String {
     let random = fastrand::u128(..);
     match pod {

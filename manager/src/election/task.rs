@@ -1,4 +1,4 @@
-//! The thin task under the decision: it sends, waits and publishes what was decided, and decides nothing.
+//! The task of an elector: collects events, calls `decide` and performs its actions. No decision is made here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use super::{Elector, Ended, Leadership, LeaseEvent};
 use crate::key::Chain;
 use crate::util::LogOnce;
 
-/// An elector that runs.
+/// A running elector.
 struct Task<W, F> {
     elector: Elector,
     state: State,
     end_work: F,
-    /// The end of leader-only work, while it is awaited.
+    /// Future of `end_work`, from the end of a term until it resolves.
     work: Option<Pin<Box<W>>>,
     request: Option<Request>,
-    /// Who leads as far as is known.
+    /// The holder of the last [`Action::NewHolder`].
     holder: Option<Arc<str>>,
-    /// The last one that the log has named: whoever takes its own Lease again is no news.
-    named: Option<Arc<str>>,
-    /// The last loss that no later term made good.
+    /// The last holder in the log; a holder that acquires its own Lease again is not logged.
+    logged_holder: Option<Arc<str>>,
+    /// The last loss, unless this replica has led since.
     lost: Option<Ending>,
     logged: LogOnce<Trouble>,
-    /// Since when the Lease has been known to name nobody.
+    /// Time since which the Lease has named no holder.
     free_since: Option<Instant>,
-    /// Since when the term that ends does so.
+    /// Time at which the last `end_work` was called.
     ending_since: Option<Instant>,
-    /// Requests fail, and the log has said so.
+    /// Whether a failed request was logged and none has succeeded since.
     failing: bool,
     ended: Option<Ended>,
 }
@@ -44,7 +44,7 @@ struct Task<W, F> {
 struct Request {
     answer: BoxFuture<'static, Result<Answer, LockError>>,
     sent: Instant,
-    /// Whether it is a leader's, which counts as renewing.
+    /// Whether the request is a renewal, which is a leader's write.
     renews: bool,
 }
 
@@ -66,7 +66,7 @@ where
         work: None,
         request: None,
         holder: None,
-        named: None,
+        logged_holder: None,
         lost: None,
         logged: trouble_log(),
         free_since: None,
@@ -74,15 +74,15 @@ where
         failing: false,
         ended: None,
     };
-    let mut told_to_stop = false;
+    let mut stopping = false;
     loop {
         let rest = task.rest();
-        // Biased: a stop and the end of work come before all else, and an answer before the clock, since it may
-        // say that there is time left.
+        // Biased: a stop and the end of work come first, and an answer before the timer, since a renewal extends the
+        // time to lead.
         let event = tokio::select! {
             biased;
-            () = stop.cancelled(), if !told_to_stop => {
-                told_to_stop = true;
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
                 Event::Stop
             }
             Some(ended) = OptionFuture::from(task.work.as_mut()) => {
@@ -109,8 +109,8 @@ where
     W: Future<Output = bool>,
     F: FnMut() -> W,
 {
-    /// Returns how long nothing is to be done. Never more than a retry period: the timer stands still while the
-    /// machine is suspended, and the clock of the decision does not.
+    /// Returns the time until the next tick, at most one retry period: the timer stands still while the machine is
+    /// suspended, but the clock of the decision does not.
     fn rest(&self) -> std::time::Duration {
         let settings = &self.elector.settings;
         let now = (self.elector.clock)().boot;
@@ -120,7 +120,7 @@ where
 
     fn turn(&mut self, event: Event) {
         if let Event::Seen(record, _) = &event {
-            self.warn_if_absurd(record);
+            self.warn_if_invalid_duration(record);
         }
         let state = self.state.clone();
         let (state, actions) = decide(&self.elector.settings, state, (self.elector.clock)(), event);
@@ -132,7 +132,7 @@ where
 
     fn answered(&mut self, answer: Result<Answer, LockError>) -> Event {
         let request = self.request.take();
-        let good = matches!(answer, Ok(Answer::Is(..)));
+        let good = matches!(answer, Ok(Answer::Stored(..)));
         if let Some(request) = request.filter(|request| request.renews) {
             if good {
                 self.elector.metrics.renew_seconds.observe(request.sent.elapsed().as_secs_f64());
@@ -148,20 +148,20 @@ where
                 answer
             }
             Err(error) => {
-                self.complain(&error);
+                self.log_failure(&error);
                 Answer::Failed
             }
         };
-        if let Answer::Is(record, _) = &answer {
-            self.warn_if_absurd(record);
+        if let Answer::Stored(record, _) = &answer {
+            self.warn_if_invalid_duration(record);
         }
         Event::Answered(answer)
     }
 
-    fn complain(&mut self, error: &LockError) {
-        let news = self.logged.is_first(error.trouble, Instant::now());
+    fn log_failure(&mut self, error: &LockError) {
+        let first = self.logged.is_first(error.trouble, Instant::now());
         let (lease, error) = (&self.elector.lock, Chain(error));
-        if news {
+        if first {
             self.failing = true;
             tracing::warn!(%lease, %error, "request for the lease failed; trying again");
         } else {
@@ -169,17 +169,20 @@ where
         }
     }
 
-    fn warn_if_absurd(&mut self, record: &Record) {
-        // What others make of our own record is told where it is mended.
+    fn warn_if_invalid_duration(&mut self, record: &Record) {
+        // An edit of this replica's own record is logged by `Action::Rewrite`.
         let of_another = record.holder.as_ref() != Some(&self.elector.settings.identity);
-        if of_another && record.is_absurd() && self.logged.is_first(Trouble::Absurd, Instant::now()) {
+        if of_another
+            && record.has_invalid_duration()
+            && self.logged.is_first(Trouble::InvalidDuration, Instant::now())
+        {
             let believed = record.duration(self.elector.settings.lease_duration);
             tracing::warn!(
                 lease = %self.elector.lock,
                 holder = record.holder.as_deref(),
                 stated = record.duration_seconds,
                 ?believed,
-                "the lease states a leaseDurationSeconds that nobody can mean"
+                "the lease states an implausible leaseDurationSeconds"
             );
         }
     }
@@ -196,26 +199,27 @@ where
                     self.elector.metrics.take_over_seconds.observe(free.elapsed().as_secs_f64());
                 }
                 self.lost = None;
-                tracing::info!(lease = %self.elector.lock, identity = %self.identity(), transitions, "became leader");
+                let (lease, identity) = (&self.elector.lock, self.identity());
+                tracing::info!(%lease, %identity, transitions, "became leader");
                 self.publish(Leadership::Leading { transitions });
-                self.tell(LeaseEvent::BecameLeader { identity: self.identity() });
+                self.emit(LeaseEvent::BecameLeader { identity });
             }
             Action::Extend { until } => self.elector.fence.extend(until),
             Action::Suspend => {
                 self.elector.fence.close();
                 let lease = &self.elector.lock;
                 if self.logged.is_first(Trouble::Missing, Instant::now()) {
-                    tracing::warn!(%lease, "the lease was deleted or its holder cleared; taking it again");
+                    tracing::warn!(%lease, "the lease was deleted or its holder cleared; acquiring it again");
                 } else {
                     tracing::debug!(%lease, "the lease was deleted or its holder cleared again");
                 }
             }
-            Action::Mend => {
+            Action::Rewrite => {
                 let lease = &self.elector.lock;
                 if self.logged.is_first(Trouble::Edited, Instant::now()) {
-                    tracing::warn!(%lease, "the lease was edited by somebody else; the next renewal writes it anew");
+                    tracing::warn!(%lease, "the lease was edited; the next renewal overwrites the edit");
                 } else {
-                    tracing::debug!(%lease, "the lease was edited by somebody else again");
+                    tracing::debug!(%lease, "the lease was edited again");
                 }
             }
             Action::StopLeading(ending) => self.stop_leading(ending),
@@ -246,7 +250,7 @@ where
         let lease = &self.elector.lock;
         match &ending {
             Ending::Stopped => tracing::info!(%lease, "stopped leading"),
-            Ending::Expired => tracing::error!(%lease, "stopped leading: no renewal got through in time"),
+            Ending::Expired => tracing::error!(%lease, "stopped leading: no renewal succeeded in time"),
             Ending::Taken(holder) => {
                 tracing::error!(%lease, %holder, "stopped leading: another replica holds the lease");
             }
@@ -258,31 +262,31 @@ where
             self.lost = Some(ending.clone());
             self.publish(Leadership::Lost(ending.clone()));
         }
-        self.tell(LeaseEvent::StoppedLeading { identity: self.identity(), ending });
+        self.emit(LeaseEvent::StoppedLeading { identity: self.identity(), ending });
     }
 
     fn new_holder(&mut self, holder: Option<Arc<str>>) {
         self.holder.clone_from(&holder);
         match &holder {
-            // Only what somebody held can be taken over.
-            None => self.free_since = self.named.is_some().then(Instant::now),
+            // A Lease without a previous holder cannot be taken over.
+            None => self.free_since = self.logged_holder.is_some().then(Instant::now),
             Some(holder) if *holder != self.identity() => self.free_since = None,
             Some(_) => {}
         }
-        if let Some(holder) = holder.as_ref().filter(|_| holder != self.named) {
+        if let Some(holder) = holder.as_ref().filter(|_| holder != self.logged_holder) {
             tracing::info!(lease = %self.elector.lock, %holder, "new leader");
-            self.named = Some(Arc::clone(holder));
+            self.logged_holder = Some(Arc::clone(holder));
         }
         if matches!(*self.elector.leadership.borrow(), Leadership::Standby { .. }) {
             self.publish(Leadership::Standby { holder: holder.clone() });
         }
-        self.tell(LeaseEvent::NewLeader { holder });
+        self.emit(LeaseEvent::NewLeader { holder });
     }
 
     fn finish(&mut self, released: bool) {
         self.elector.fence.close();
         if released {
-            tracing::info!(lease = %self.elector.lock, "gave the lease up");
+            tracing::info!(lease = %self.elector.lock, "released the lease");
             if let Some(ending) = self.ending_since.take() {
                 self.elector.metrics.release_seconds.observe(ending.elapsed().as_secs_f64());
             }
@@ -298,7 +302,7 @@ where
         self.elector.leadership.send_replace(leadership);
     }
 
-    fn tell(&self, event: LeaseEvent) {
+    fn emit(&self, event: LeaseEvent) {
         (self.elector.on_event)(event);
     }
 }

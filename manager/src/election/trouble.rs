@@ -1,35 +1,35 @@
-//! The troubles around a Lease, as far as the log tells them apart, and when a trouble is logged again.
+//! Kinds of problems with a Lease, each of which is logged once until it has been absent for a while.
 
 use std::time::Duration;
 
 use crate::util::LogOnce;
 
-/// A trouble that has not happened for this long is logged when it does: two outages of a night are two lines, a Lease
-/// that is deleted every second or a server that refuses every other request is one.
-const CALM: Duration = Duration::from_mins(10);
-/// Troubles that are remembered: more than there are, unless a server answers with many different codes.
-const MOST_TROUBLES: usize = 64;
+/// A problem that has been absent for this long is logged again. Two outages in a night make two lines; a Lease that is
+/// deleted every second, or a server that refuses every other request, makes one.
+const QUIET_PERIOD: Duration = Duration::from_mins(10);
+/// Upper bound of remembered problems; a server that answers with many different status codes could exceed it.
+const MAX_REMEMBERED: usize = 64;
 
-/// A trouble around a Lease.
+/// A kind of problem with a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
-    /// A request of ours got no answer in time.
+    /// A request was not answered in time.
     Late,
-    /// It was answered with this status.
+    /// A request was refused with this status.
     Refused(u16),
-    /// It was answered with something else than the Lease.
+    /// A response was not the requested Lease, for this reason.
     Strange(&'static str),
-    /// It could not be sent, or its answer not be read.
+    /// A request could not be sent, or its response not be read.
     Unreachable,
-    /// The Lease we hold was deleted, or our name taken out of it.
+    /// The Lease held by this replica was deleted, or its holder cleared.
     Missing,
-    /// The Lease we hold says something else than we wrote.
+    /// The Lease held by this replica was edited.
     Edited,
-    /// A holder states a duration that nobody can mean.
-    Absurd,
+    /// The Lease states an implausible lease duration.
+    InvalidDuration,
 }
 
-/// Returns an empty log of troubles: what goes on, or happens again and again, makes one line and not one each time.
+/// Returns an empty log, in which a repeated problem makes one line.
 pub(super) fn trouble_log() -> LogOnce<Trouble> {
-    LogOnce::new(MOST_TROUBLES).again_after(CALM)
+    LogOnce::new(MAX_REMEMBERED).again_after(QUIET_PERIOD)
 }

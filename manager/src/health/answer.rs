@@ -1,4 +1,4 @@
-//! The text of an answer: which lines a prober reads, in which order.
+//! Status and text of an answer, in controller-runtime's format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-/// What an endpoint answers: a status and a plain text.
+/// Answer of a health endpoint: a status and a plain text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// 200, 404, 405 or 500.
@@ -16,40 +16,40 @@ pub struct Answer {
     pub body: String,
 }
 
-/// What the query asked for.
+/// The options in a query.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Options {
     verbose: bool,
     excluded: BTreeSet<String>,
 }
 
-// === impl Asked ===
+// === impl Options ===
 
-impl Asked {
+impl Options {
     pub(super) fn from_query(query: Option<&str>) -> Self {
-        let mut asked = Self::default();
+        let mut options = Self::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match name.as_ref() {
-                // Its presence counts, whatever its value: `?verbose=false` is verbose upstream too.
-                "verbose" => asked.verbose = true,
+                // Any value counts: `?verbose=false` is verbose in controller-runtime too.
+                "verbose" => options.verbose = true,
                 "exclude" => {
-                    asked.excluded.insert(value.into_owned());
+                    options.excluded.insert(value.into_owned());
                 }
                 _ => {}
             }
         }
-        asked
+        options
     }
 }
 
-/// Runs the checks that were not excluded and writes one line for each where lines are wanted.
+/// Runs the checks that are not excluded. The answer has one line for each check if one failed or `verbose` is set.
 pub(super) fn aggregate<C>(
-    asked: &Asked,
+    options: &Options,
     checks: &BTreeMap<String, C>,
     run: impl Fn(&str, &C) -> Result<(), String>,
 ) -> Answer {
     let mut failed = false;
-    let mut unknown = asked.excluded.clone();
+    let mut unknown = options.excluded.clone();
     let mut lines = String::new();
     for (name, check) in checks {
         let line = if unknown.remove(name) {
@@ -65,7 +65,7 @@ pub(super) fn aggregate<C>(
     if checks.is_empty() {
         lines.push_str("[+]ping ok\n");
     }
-    if !failed && !asked.verbose {
+    if !failed && !options.verbose {
         return Answer { status: StatusCode::OK, body: "ok".to_owned() };
     }
     if !unknown.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn aggregate<C>(
     }
     let (status, verdict) =
         if failed { (StatusCode::INTERNAL_SERVER_ERROR, "failed") } else { (StatusCode::OK, "passed") };
-    // Writing into a String cannot fail.
+    // A write into a String cannot fail.
     writeln!(lines, "healthz check {verdict}").unwrap_or_default();
     Answer { status, body: lines }
 }
@@ -84,7 +84,7 @@ pub(super) fn aggregate<C>(
 // === impl Answer ===
 
 impl Answer {
-    /// The answer of one check asked for by name: here the reason is shown.
+    /// Returns the answer for a single check, with the reason of its failure.
     pub(super) fn single(outcome: Result<(), String>) -> Self {
         match outcome {
             Ok(()) => Self { status: StatusCode::OK, body: "ok".to_owned() },

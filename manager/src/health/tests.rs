@@ -24,7 +24,7 @@ fn check(checks: &Checks, target: &str, status: u16, body: &str) {
 }
 
 #[test]
-fn all_passing_is_a_bare_ok() {
+fn the_answer_is_ok_if_all_checks_pass() {
     let checks = two_healthy();
     check(&checks, "/readyz", 200, "ok");
     check(&checks, "/readyz/", 200, "ok");
@@ -32,7 +32,7 @@ fn all_passing_is_a_bare_ok() {
 }
 
 #[test]
-fn verbose_lists_checks_by_name_whatever_its_value() {
+fn verbose_with_any_value_lists_checks_by_name() {
     let checks = two_healthy();
     let lines = "[+]api ok\n[+]cache-Pod ok\nhealthz check passed\n";
     check(&checks, "/readyz?verbose", 200, lines);
@@ -41,7 +41,7 @@ fn verbose_lists_checks_by_name_whatever_its_value() {
 }
 
 #[test]
-fn a_failing_check_is_always_verbose_and_withholds_its_reason() {
+fn a_failing_check_lists_all_checks_and_withholds_its_reason() {
     let checks = two_healthy();
     checks.add(Group::Ready, "b-disk", broken);
     let lines = "[+]api ok\n[-]b-disk failed: reason withheld\n[+]cache-Pod ok\nhealthz check failed\n";
@@ -65,27 +65,27 @@ fn excluded_checks_do_not_run() {
 }
 
 #[test]
-fn excluding_an_unknown_check_warns_only_where_lines_are_written() {
+fn excluding_an_unknown_check_warns_only_in_verbose_answers() {
     let checks = two_healthy();
-    check(&checks, "/readyz?exclude=nobody", 200, "ok");
+    check(&checks, "/readyz?exclude=none", 200, "ok");
     check(
         &checks,
-        "/readyz?verbose&exclude=nobody&exclude=else",
+        "/readyz?verbose&exclude=none&exclude=else",
         200,
         "[+]api ok\n[+]cache-Pod ok\n\
-         warn: some health checks cannot be excluded: no matches for \"else\",\"nobody\"\n\
+         warn: some health checks cannot be excluded: no matches for \"else\",\"none\"\n\
          healthz check passed\n",
     );
 }
 
 #[test]
-fn one_check_is_asked_by_name_and_tells_its_reason() {
+fn the_path_of_a_single_check_shows_its_reason() {
     let checks = two_healthy();
     checks.add(Group::Ready, "b-disk", broken);
     check(&checks, "/readyz/api", 200, "ok");
     check(&checks, "/readyz/api/", 200, "ok");
     check(&checks, "/readyz/b-disk", 500, "internal server error: disk on fire\n");
-    check(&checks, "/readyz/nobody", 404, "404 page not found\n");
+    check(&checks, "/readyz/none", 404, "404 page not found\n");
     check(&checks, "/readyz/ping", 404, "404 page not found\n");
 }
 
@@ -97,14 +97,14 @@ fn an_endpoint_exists_from_its_first_check_on() {
     checks.add(Group::Live, "work", passing());
     check(&checks, "/livez", 200, "ok");
     assert!(checks.remove(Group::Live, "work"));
-    assert!(!checks.remove(Group::Live, "work"), "it is gone");
+    assert!(!checks.remove(Group::Live, "work"), "already removed");
     check(&checks, "/livez", 200, "ok");
     check(&checks, "/livez?verbose", 200, "[+]ping ok\nhealthz check passed\n");
     check(&checks, "/livez/ping", 200, "ok");
 }
 
 #[test]
-fn groups_have_checks_of_their_own() {
+fn groups_do_not_share_checks() {
     let checks = two_healthy();
     checks.add(Group::Health, "b-disk", broken);
     check(&checks, "/readyz", 200, "ok");
@@ -119,17 +119,17 @@ fn a_panicking_check_fails() {
 }
 
 #[test]
-fn responses_carry_the_headers_of_the_original_and_refuse_other_methods() {
+fn responses_have_the_headers_of_controller_runtime_and_other_methods_are_refused() {
     let checks = two_healthy();
-    let ask = |method: Method| {
+    let respond = |method: Method| {
         checks.respond(&http::Request::builder().method(method).uri("/readyz").body(()).unwrap())
     };
-    let response = ask(Method::GET);
+    let response = respond(Method::GET);
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
     assert_eq!(response.headers()["x-content-type-options"], "nosniff");
-    assert_eq!(ask(Method::HEAD).status(), StatusCode::OK);
-    let refused = ask(Method::POST);
+    assert_eq!(respond(Method::HEAD).status(), StatusCode::OK);
+    let refused = respond(Method::POST);
     assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(refused.headers()["allow"], "GET, HEAD");
 }
@@ -139,7 +139,7 @@ fn finding(name: &str, counts: bool, outcome: Result<(), String>) -> Finding {
 }
 
 #[test]
-fn findings_of_a_survey_are_checks_of_their_own() {
+fn each_finding_of_a_survey_is_a_check() {
     let checks = Checks::new();
     checks.survey(Group::Ready, "caches", || {
         vec![finding("cache-Pod", true, Ok(())), finding("cache-Node", true, broken())]
@@ -155,12 +155,12 @@ fn findings_of_a_survey_are_checks_of_their_own() {
 }
 
 #[test]
-fn what_does_not_count_answers_to_its_own_name_only() {
+fn a_finding_that_does_not_count_is_reported_only_at_its_own_path() {
     let checks = Checks::new();
     checks.survey(Group::Ready, "caches", || {
         vec![
             finding("cache-Gadget", false, broken()),
-            // Two stores of one kind, one of them never there.
+            // Two stores of one kind, of which one does not count.
             finding("cache-Pod", true, Ok(())),
             finding("cache-Pod", false, broken()),
         ]
@@ -174,7 +174,7 @@ fn what_does_not_count_answers_to_its_own_name_only() {
 }
 
 #[test]
-fn a_survey_that_panics_fails_by_its_own_name() {
+fn a_survey_that_panics_is_a_failed_check_with_its_name() {
     let checks = Checks::new();
     checks.survey(Group::Ready, "caches", || panic!("no"));
     check(&checks, "/readyz", 500, "[-]caches failed: reason withheld\nhealthz check failed\n");

@@ -1,7 +1,7 @@
-//! Actions, by POST: the reconcile of one object, and the log level.
+//! Actions by POST: the reconcile of one object, and the log level.
 //!
-//! A browser on this machine can be made to send requests too, by any page it shows. It cannot send this content type
-//! without a preflight request, which is not answered here, and it names the origin of the page.
+//! Any web page can make a browser on this machine send requests. But the browser cannot send this content
+//! type without a preflight request, which is refused here, and it sends the origin of the page.
 
 use http::header::{CONTENT_TYPE, HeaderValue, ORIGIN};
 use http::{Request, StatusCode};
@@ -13,9 +13,10 @@ use super::{Refusal, host};
 use crate::config::LogFilter;
 use crate::controller::ControllerView;
 
-/// Changes what is logged; the text of an error says why it could not.
+/// Changes the log level. The error is the reason for the sender of the request.
 pub type SetLogLevel = dyn Fn(LogFilter) -> Result<(), String> + Send + Sync;
 
+/// The object of a reconcile.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -23,8 +24,8 @@ struct Body {
     name: Option<String>,
 }
 
-/// Refuses requests that a web page of another host may have caused.
-pub(super) fn admit<B>(request: &Request<B>) -> Result<(), Refusal> {
+/// Refuses requests that a web page of another host may have sent.
+pub(super) fn refuse_cross_site<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut types = request.headers().get_all(CONTENT_TYPE).iter();
     if (types.next().map(HeaderValue::as_bytes), types.next()) != (Some(b"application/json"), None) {
         let text = "an action is JSON; expected Content-Type: application/json".to_owned();
@@ -32,7 +33,7 @@ pub(super) fn admit<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
     match request.headers().get(ORIGIN) {
         Some(origin) if !host::is_loopback_origin(origin) => {
-            let text = "the request comes from a page of another host, which may do nothing here".to_owned();
+            let text = "the request comes from a web page of another host".to_owned();
             Err(Refusal(StatusCode::FORBIDDEN, text))
         }
         _ => Ok(()),
@@ -44,22 +45,29 @@ pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<
     let name = name.unwrap_or_default();
     let matched = controller.reconcile(namespace.as_deref(), &name).map_err(|error| error.to_string())?;
     let controller = controller.status().name;
-    warn!(controller = &*controller, action = "reconcile", namespace, name, matched, "asked for by hand");
+    warn!(
+        controller = &*controller,
+        action = "reconcile",
+        namespace,
+        name,
+        matched,
+        "reconcile requested by hand"
+    );
     Ok(Reconciled { matched })
 }
 
 pub(super) fn set_log_level(set: Option<&SetLogLevel>, body: &[u8]) -> Result<LogLevel, Refusal> {
     let LogLevel { level } = read(body)?;
     let filter: LogFilter =
-        level.parse().map_err(|expected| format!("level {level:?} is none; expected {expected}"))?;
-    let gone = || "this program sets up its logs by itself".to_owned();
+        level.parse().map_err(|expected| format!("invalid level {level:?}; expected {expected}"))?;
+    let fixed = || "this program does not let the manager change its log level".to_owned();
     let level = filter.to_string();
-    // The new level may hide what is said after it is set, the old one what is said before.
-    let told = enabled!(Severity::WARN);
-    warn!(level, "setting the log level, asked for by hand");
-    let set = set.ok_or_else(gone).and_then(|set| set(filter));
+    // The old level may hide a line before the change, the new level a line after it.
+    let logged = enabled!(Severity::WARN);
+    warn!(level, "setting the log level by hand");
+    let set = set.ok_or_else(fixed).and_then(|set| set(filter));
     set.map_err(|text| Refusal(StatusCode::CONFLICT, text))?;
-    if !told {
+    if !logged {
         warn!(level, "the log level was set by hand");
     }
     Ok(LogLevel { level })

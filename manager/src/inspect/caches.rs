@@ -5,9 +5,8 @@ use super::seconds;
 use crate::cache::{KindStatus, Packing, Projection};
 
 pub(super) fn page(mut kinds: Vec<KindStatus>) -> Caches {
-    // Stable, so that stores that differ in their projection alone stay in the order of declaration.
-    let place = |status: &KindStatus| (status.cluster.clone(), status.kind.clone(), status.scope.clone());
-    kinds.sort_by_cached_key(place);
+    // A stable sort: stores that differ only in their projection stay in the order of declaration.
+    kinds.sort_by_cached_key(|status| (status.cluster.clone(), status.kind.clone(), status.scope.clone()));
     Caches { caches: kinds.into_iter().map(Store::from).collect() }
 }
 
@@ -19,7 +18,7 @@ impl From<KindStatus> for Store {
             kind: status.kind.to_string(),
             version: status.kind.version().to_owned(),
             scope: status.scope,
-            projection: word(status.projection).into(),
+            projection: name_of(status.projection).into(),
             synced: status.synced,
             down_seconds: status.down_since.map(|since| seconds(since.elapsed())),
             last_error: status.last_error,
@@ -55,7 +54,8 @@ impl Packed {
     }
 }
 
-pub(super) fn word(projection: Projection) -> &'static str {
+/// Returns the value of a page's `projection`.
+pub(super) fn name_of(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => "full",
         Projection::Metadata => "metadata",

@@ -1,8 +1,8 @@
-//! Whether a request was meant for this machine.
+//! Checks that a request names a loopback host.
 //!
-//! The server listens on loopback, which keeps other machines out but not a browser on this one: a page from anywhere
-//! may let its own name resolve to 127.0.0.1 and then read what it gets (DNS rebinding). Its requests name that host;
-//! those of people and of `kubectl port-forward` name loopback.
+//! A server on loopback refuses other machines, but not a browser on this one: any web page can make its own
+//! host name resolve to 127.0.0.1 and then read the answers (DNS rebinding). Requests of such a page name its
+//! host; requests of people and of `kubectl port-forward` name loopback.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,23 +10,23 @@ use http::Request;
 use http::header::{HOST, HeaderValue};
 use http::uri::Authority;
 
-/// Among the extensions of a request whose sender has shown the token of the inspection: a browser sends none to a name that was
-/// made to resolve here, so any Host is as good as loopback.
+/// An extension of a request with a valid token. Such a request may name any host, because a browser sends no
+/// token to a rebound host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted;
+pub struct Authorized;
 
-/// Returns whether every host that the request names is loopback, and it names one. The port does not matter: a
-/// forwarded one may be any.
+/// Returns whether the request names a host, and only loopback hosts. Any port is accepted, because a
+/// forwarded port may have any number.
 pub(super) fn is_loopback<B>(request: &Request<B>) -> bool {
     let mut headers = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (headers.next(), headers.next()) else { return false };
     let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     host.is_some_and(|host| names_loopback(&host))
-        // `GET http://host/path`: servers are to believe this one rather than the header.
+        // `GET http://host/path`: this host takes precedence over the header (RFC 9112, section 3.2.2).
         && request.uri().authority().is_none_or(names_loopback)
 }
 
-/// Returns whether a page whose script sends a request is from a loopback host. One that does not say is not.
+/// Returns whether an `Origin` header names a loopback host.
 pub(super) fn is_loopback_origin(origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     origin.and_then(|(_, host)| host.parse().ok()).is_some_and(|host| names_loopback(&host))

@@ -1,8 +1,8 @@
-//! `/debug/controllers/NAME/queue`: the keys of one queue, those in trouble first.
+//! `/debug/controllers/NAME/queue`: the keys of one queue, failing keys first.
 //!
-//! The order, unless another is asked for: keys in backoff, parked, with a worker (running and dirty), ready, requeued.
-//! Among those that wait for a moment the soonest is first, among the others the one that has been in its state for
-//! longest; equals are in the order of their texts. A bound cuts off the end.
+//! The default order: keys in backoff, parked, with a worker (running and dirty), ready, requeued. Among
+//! delayed keys the soonest is first, among others the key that has been in its state for longest; equal keys
+//! are sorted by their texts. A limit cuts off the end.
 
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
@@ -13,25 +13,26 @@ use super::seconds;
 use crate::controller::{ControllerView, KeyText};
 use crate::queue::{KeySnapshot, State};
 
-/// The first keys of any number, in memory for twice as many as are wanted.
-struct First {
+/// Selects the first `limit` keys of any number, in memory for twice as many keys.
+struct FirstKeys {
     /// At least 1.
     limit: usize,
     sort: Sort,
+    /// How many keys were offered.
     matched: usize,
-    /// The first `limit` of those seen are among these.
+    /// At most twice `limit` keys, among them the first `limit` offered keys.
     kept: Vec<KeySnapshot<KeyText>>,
 }
 
 pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
     let status = controller.status();
-    let mut first = First { limit: query.limit, sort: query.sort, matched: 0, kept: Vec::new() };
+    let mut first = FirstKeys { limit: query.limit, sort: query.sort, matched: 0, kept: Vec::new() };
     controller.visit(&query.wanted, &mut |key| {
         if query.after.as_ref().is_none_or(|after| key.key.text > *after) {
             first.offer(key);
         }
     });
-    let (matched, keys) = first.into_order();
+    let (matched, keys) = first.into_sorted();
     let truncated = keys.len() < matched;
     let last = keys.last().filter(|_| truncated && query.sort == Sort::Name);
     Queued {
@@ -45,9 +46,9 @@ pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
     }
 }
 
-// === impl First ===
+// === impl FirstKeys ===
 
-impl First {
+impl FirstKeys {
     fn offer(&mut self, key: KeySnapshot<KeyText>) {
         self.matched += 1;
         self.kept.push(key);
@@ -57,7 +58,8 @@ impl First {
         }
     }
 
-    fn into_order(mut self) -> (usize, Vec<KeySnapshot<KeyText>>) {
+    /// Returns the number of all keys, and the first `limit` of them in order.
+    fn into_sorted(mut self) -> (usize, Vec<KeySnapshot<KeyText>>) {
         self.kept.sort_unstable_by(|one, other| self.sort.order(one, other));
         self.kept.truncate(self.limit);
         (self.matched, self.kept)
@@ -105,7 +107,7 @@ fn trouble(key: &KeySnapshot<KeyText>) -> (u8, Option<Duration>, Reverse<Duratio
     (rank(key.state), key.next_run, Reverse(key.since))
 }
 
-/// Those that wait for no moment come last.
+/// Keys without a next run come last.
 fn next(key: &KeySnapshot<KeyText>) -> Duration {
     key.next_run.unwrap_or(Duration::MAX)
 }

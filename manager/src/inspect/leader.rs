@@ -1,4 +1,5 @@
-//! `/debug/leader`: whether this replica leads, who does as far as it knows, and what has happened to the Lease.
+//! `/debug/leader`: whether this replica leads, the holder of the Lease as far as it is known, and the
+//! Lease's history.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,87 +8,86 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pages::{self, Lease, Turn};
+use super::pages::{self, Lease, LeaseChange};
 use super::seconds;
 use crate::controller::Term;
 use crate::election::{Ending, Leadership, LeaseEvent};
 use crate::key::Fence;
 
-/// Turns that are remembered: days of an ordinary life, and the last minutes of a Lease that nobody can keep.
-const TURNS: usize = 32;
+/// Changes to remember: enough for days in normal operation, and for minutes if no replica can keep the
+/// Lease.
+const MAX_CHANGES: usize = 32;
 
-/// The end of this replica's term, which says nothing about the next holder.
+/// The event at the end of this replica's term; the next holder is not known yet.
 const STOPPED: &str = "stoppedLeading";
 
-/// What a replica knows about who leads.
+/// The leadership as one replica knows it.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// Who this replica is.
+    /// The identity of this replica.
     pub identity: String,
-    /// The namespace of its Pod, which is that of the other replicas too; `None` outside a cluster.
+    /// The namespace of the Pods of all replicas; `None` outside a cluster.
     pub namespace: Option<String>,
-    /// `None` if it leads without being elected.
+    /// `None` if leader election is off, so that this replica leads.
     pub election: Option<Election>,
     /// Whether leader-only work may run.
     pub term: Term,
-    /// Whether leader-only writes may leave.
+    /// Whether leader-only writes may be sent.
     pub fence: Fence,
 }
 
-/// The election a replica takes part in.
+/// The leader election of a replica.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub lease_name: String,
-    /// What the elector says.
+    /// The state published by the elector.
     pub leadership: watch::Receiver<Leadership>,
-    /// What the elector has told.
-    pub history: History,
+    /// The events of the elector.
+    pub history: LeaseHistory,
 }
 
-/// What this replica has seen happen to the Lease, the last of it. Cheap to clone; all clones are one.
+/// The last changes of the Lease that this replica has seen. Cheap to clone; all clones share the same
+/// history.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct LeaseHistory {
     /// The newest last.
-    turns: Arc<Mutex<VecDeque<(Instant, LeaseEvent)>>>,
+    changes: Arc<Mutex<VecDeque<(Instant, LeaseEvent)>>>,
 }
 
 // === impl Leader ===
 
 impl Leader {
+    /// Returns the page.
     pub(super) fn page(&self) -> pages::Leader {
         let mut page = pages::Leader {
             identity: self.identity.clone(),
-            lease: None,
             leading: *self.term.subscribe().borrow(),
-            holder: None,
-            transitions: None,
-            lost: None,
             fence_open: self.fence.is_open(),
             fence_seconds: self.fence.left().filter(|left| !left.is_zero()).map(seconds),
-            holder_seconds: None,
-            history: Vec::new(),
+            ..pages::Leader::default()
         };
         let Some(election) = &self.election else { return page };
         page.lease = Some(Lease { namespace: election.namespace.clone(), name: election.lease_name.clone() });
         let leadership = election.leadership.borrow().clone();
-        (page.leading, page.holder) = self.who(&leadership);
+        (page.leading, page.holder) = self.leading_and_holder(&leadership);
         match leadership {
             Leadership::Standby { .. } => {}
             Leadership::Leading { transitions } => page.transitions = Some(transitions),
-            Leadership::Lost(ending) => page.lost = Some(word(&ending).into()),
+            Leadership::Lost(ending) => page.lost = Some(reason_of(&ending).into()),
         }
         page.history = election.history.newest_first();
-        let holds = |turn: &&Turn| turn.event != STOPPED && turn.identity == page.holder;
-        let known = page.history.iter().take_while(|turn| holds(turn) || turn.event == STOPPED).filter(holds);
-        page.holder_seconds = page.holder.as_ref().and(known.last().map(|turn| turn.seconds_ago));
+        let holds = |change: &&LeaseChange| change.event != STOPPED && change.identity == page.holder;
+        let known =
+            page.history.iter().take_while(|change| holds(change) || change.event == STOPPED).filter(holds);
+        page.holder_seconds = page.holder.as_ref().and(known.last().map(|change| change.seconds_ago));
         page
     }
 
-    /// Returns whether this replica leads, and which one does as far as it knows.
-    pub(super) fn who(&self, leadership: &Leadership) -> (bool, Option<String>) {
+    /// Returns whether this replica leads, and the holder of the Lease as far as it is known.
+    pub(super) fn leading_and_holder(&self, leadership: &Leadership) -> (bool, Option<String>) {
         match leadership {
             Leadership::Leading { .. } => (true, Some(self.identity.clone())),
             Leadership::Standby { holder } => (false, holder.as_deref().map(str::to_owned)),
@@ -97,31 +97,33 @@ impl Leader {
     }
 }
 
-// === impl History ===
+// === impl LeaseHistory ===
 
-impl History {
-    /// Remembers what has just happened.
-    pub fn note(&self, event: &LeaseEvent) {
-        let mut turns = self.turns.lock();
-        if turns.len() == TURNS {
-            turns.pop_front();
+impl LeaseHistory {
+    /// Adds an event at the present time, and drops the oldest one if the history is full.
+    pub fn add(&self, event: &LeaseEvent) {
+        let mut changes = self.changes.lock();
+        if changes.len() == MAX_CHANGES {
+            changes.pop_front();
         }
-        turns.push_back((Instant::now(), event.clone()));
+        changes.push_back((Instant::now(), event.clone()));
     }
 
-    fn newest_first(&self) -> Vec<Turn> {
-        let turns = self.turns.lock().clone();
-        turns.into_iter().rev().map(|(at, event)| turn(at, event)).collect()
+    fn newest_first(&self) -> Vec<LeaseChange> {
+        let changes = self.changes.lock().clone();
+        changes.into_iter().rev().map(|(at, event)| change(at, event)).collect()
     }
 }
 
-fn turn(at: Instant, event: LeaseEvent) -> Turn {
+fn change(at: Instant, event: LeaseEvent) -> LeaseChange {
     let (event, identity, reason) = match event {
         LeaseEvent::BecameLeader { identity } => ("becameLeader", Some(identity), None),
-        LeaseEvent::StoppedLeading { identity, ending } => (STOPPED, Some(identity), Some(word(&ending))),
+        LeaseEvent::StoppedLeading { identity, ending } => {
+            (STOPPED, Some(identity), Some(reason_of(&ending)))
+        }
         LeaseEvent::NewLeader { holder } => ("newHolder", holder, None),
     };
-    Turn {
+    LeaseChange {
         seconds_ago: seconds(at.elapsed()),
         event: event.into(),
         identity: identity.map(|identity| identity.to_string()),
@@ -129,7 +131,7 @@ fn turn(at: Instant, event: LeaseEvent) -> Turn {
     }
 }
 
-fn word(ending: &Ending) -> &'static str {
+fn reason_of(ending: &Ending) -> &'static str {
     match ending {
         Ending::Stopped => "stopped",
         Ending::Expired => "expired",

@@ -1,4 +1,4 @@
-//! Pages of a program's own, beside those of every manager.
+//! Pages that a program adds to those of the manager.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,32 +7,32 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-/// Answers a page of a program's own. Given the segments of the path that follow its name, as they
-/// stand there; it runs on a thread of its own, one at a time, and may take a while.
+/// Makes the answer of a program's page from the path segments behind its name, still escaped. Runs on a
+/// blocking thread, one at a time, and may take a while.
 pub type OwnPage = dyn Fn(&[&str]) -> Result<Value, PageError> + Send + Sync;
 
-/// A page that is not there, or was asked for in a wrong way. The text is for who asked.
+/// An error of a program's page. The text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
-    /// There is none such: 404.
+    /// The page does not exist: 404.
     #[error("{0}")]
     NotFound(String),
-    /// The question makes no sense: 400.
+    /// The request is invalid: 400.
     #[error("{0}")]
     BadRequest(String),
-    /// It cannot be answered at present: 503.
+    /// The page cannot be made at present: 503.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// The pages, by name. Cheap to clone; all clones are one.
+/// The pages of a program, by name. Cheap to clone; all clones share the same pages.
 #[derive(Clone, Default)]
 pub struct OwnPages(Arc<RwLock<BTreeMap<&'static str, Arc<OwnPage>>>>);
 
 // === impl OwnPages ===
 
 impl OwnPages {
-    /// Adds a page; returns whether its name was free.
+    /// Adds a page `/debug/NAME`. Returns `false`, and adds nothing, if the name is taken.
     pub fn add(
         &self,
         name: &'static str,
@@ -46,17 +46,18 @@ impl OwnPages {
         free
     }
 
+    /// Returns the page of this name.
     pub(super) fn find(&self, name: &str) -> Option<Arc<OwnPage>> {
         self.0.read().get(name).cloned()
     }
 
-    /// Returns the names in order.
+    /// Returns the names, sorted.
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.0.read().keys().copied().collect()
     }
 }
 
-/// The names of the pages of every manager.
+/// The names of the manager's own pages.
 pub(super) const RESERVED: [&str; 6] = ["caches", "config", "controllers", "leader", "log", "watches"];
 
 impl fmt::Debug for OwnPages {

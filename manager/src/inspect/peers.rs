@@ -1,15 +1,15 @@
-//! A standby has the leader answer what is about the leader's work.
+//! A standby forwards requests about the leader's work to the leader.
 //!
-//! Where the leader serves its pages, and with which certificate, it says in a [notice](Notice) on the Lease: who may write
-//! that is the leader as far as anybody can tell.
+//! The leader writes the address and the certificate of its pages into a [notice](Notice) on the Lease.
+//! Standbys trust the notice, because only accounts with the right to update the Lease can write it.
 //!
 //! # Invariants
-//! 1. A request goes to the address that the Lease gives for its present holder, over TLS with the certificate given
-//!    there, or nowhere. It takes the token of its sender along and none of this replica.
-//! 2. Only requests that this replica would answer itself are forwarded: they were [`Admitted`].
-//! 3. A forwarded request is marked ([`OWN`]), and what is marked is not forwarded.
-//! 4. Answers under way are few, and each is bounded; a leader that does not answer is given up on, in time for an answer
-//!    of one's own.
+//! 1. A request is sent only to the address that the Lease has for its present holder, and only over TLS with
+//!    the certificate in the Lease. The request has the token of its sender, never a token of this replica.
+//! 2. Only requests that this replica would answer itself are forwarded: they are [`Authorized`].
+//! 3. A forwarded request has the header [`OWN`], and a request with this header is not forwarded.
+//! 4. The number of answers in memory is limited, and the size of each. If the leader does not answer, the
+//!    standby gives up early enough to answer itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,36 +31,39 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::pages::Standby;
-use super::standby::told;
-use super::{Admitted, Leader, STANDBY, own, refusal};
+use super::standby::set_header;
+use super::{Authorized, Leader, STANDBY, own, refusal};
 use crate::election::Notice;
 use crate::key::Chain;
-use crate::serve::{exchange, held, shake_hands};
+use crate::serve::{connect_tls, exchange, keep_permit};
 
-/// The header of a request that the replica which gets it answers itself: a forwarded one, or one about that replica.
+/// The header of a request that the receiving replica must answer itself: a forwarded request, or a request
+/// about that replica.
 pub(crate) const OWN: &str = "mainstay-own";
 
-/// Between two Pods.
-const CONNECT: Duration = Duration::from_secs(2);
-/// For the whole answer, the wait for a slot included.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// Bytes of an answer. A thousand keys of a queue are some hundred KiB; who wants a hundred thousand asks the leader.
-const MOST: usize = 8 << 20;
-/// Answers in memory, until their readers have taken them.
-const AT_ONCE: usize = 2;
+/// The timeout of a connection between two Pods.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The timeout of the whole answer, the wait for a slot included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// The size limit of an answer. A thousand keys of a queue are some hundred KiB; larger pages need a direct
+/// request to the leader.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+/// The most forwarded answers in memory, until clients have read them.
+const MAX_ANSWERS: usize = 2;
 
-/// Where a replica serves its pages, as it says in the Lease while it holds it.
+/// The address of the leader's pages, as the leader writes it into the Lease.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Its identity: electors that know nothing of this leave the notice of another in place.
+    /// The identity of the leader. Electors of other programs keep the notice of an earlier holder in the
+    /// Lease.
     pub holder: String,
-    /// Where other replicas reach it.
+    /// The address for other replicas.
     pub address: SocketAddr,
-    /// The SHA-256 of its certificate, in hexadecimal.
+    /// The SHA-256 of the leader's certificate, in hexadecimal.
     pub sha256: String,
 }
 
-/// How a standby finds the leader. Cheap to clone.
+/// Forwards requests of a standby to the leader. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Peers {
     leader: Leader,
@@ -71,12 +74,12 @@ pub struct Peers {
 // === impl Peers ===
 
 impl Peers {
-    /// Asks whom `leader` names, where the `notice` says.
+    /// Forwards to the leader of `leader`, at the address in the `notice`.
     pub fn new(leader: Leader, notice: Notice) -> Self {
-        Self { leader, notice, slots: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { leader, notice, slots: Arc::new(Semaphore::new(MAX_ANSWERS)) }
     }
 
-    /// Has the leader answer these pages as long as this replica is a standby.
+    /// Returns these pages, with requests forwarded to the leader while this replica is a standby.
     pub fn before(self, pages: Router) -> Router {
         pages.layer(from_fn_with_state(self, forward))
     }
@@ -86,77 +89,80 @@ impl Peers {
         (address.holder == leader).then_some(address)
     }
 
-    async fn ask(&self, leader: &str, head: &Parts, body: Bytes) -> Result<Response, String> {
+    /// Sends a request to the leader and returns its answer.
+    async fn send(&self, leader: &str, head: &Parts, body: Bytes) -> Result<Response, String> {
         let Address { address, sha256, .. } =
-            self.address_of(leader).ok_or("the Lease does not say where it serves its pages")?;
-        let turn = Arc::clone(&self.slots).acquire_owned().await;
-        let failed = |what: &str, error: &(dyn std::error::Error + 'static)| {
-            format!("{what} {address}: {}", Chain(error))
+            self.address_of(leader).ok_or("the Lease has no address of its pages")?;
+        let slot = Arc::clone(&self.slots).acquire_owned().await;
+        let failed = |problem: &str, error: &(dyn std::error::Error + 'static)| {
+            format!("{problem} {address}: {}", Chain(error))
         };
-        let stream = timeout(CONNECT, TcpStream::connect(address)).await;
-        let stream = stream.map_err(|_elapsed| format!("no connection to {address} within {CONNECT:?}"))?;
-        let stream = stream.map_err(|error| failed("no connection to", &error))?;
-        let stream = shake_hands(stream, sha256).await;
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
         let stream =
-            stream.map_err(|error| failed("no TLS, with the certificate named in the Lease, at", &error))?;
+            stream.map_err(|_elapsed| format!("no connection to {address} within {CONNECT_TIMEOUT:?}"))?;
+        let stream = stream.map_err(|error| failed("no connection to", &error))?;
+        let stream = connect_tls(stream, sha256).await;
+        let stream = stream.map_err(|error| failed("no TLS with the certificate in the Lease to", &error))?;
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = http::Request::new(Full::new(body));
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = path.parse().map_err(|error| failed("no request to", &error))?;
         let headers = request.headers_mut();
         for name in [AUTHORIZATION, CONTENT_TYPE, ORIGIN] {
-            // Each value: where one is expected, the leader has to see that there are two.
+            // All values: the leader must refuse a header that is repeated.
             head.headers.get_all(&name).iter().for_each(|value| {
                 headers.append(&name, value.clone());
             });
         }
         headers.insert(OWN, HeaderValue::from_static("true"));
         headers.insert(HOST, address.to_string().parse().map_err(|error| failed("no request to", &error))?);
-        let answer = exchange(stream, request, MOST).await;
-        let answer = answer.map_err(|error| failed("no whole answer from", &*error))?;
+        let answer = exchange(stream, request, MAX_ANSWER_BYTES).await;
+        let answer = answer.map_err(|error| failed("incomplete answer from", &*error))?;
         let (mut head, body) = answer.into_parts();
         for name in [CONNECTION, TRANSFER_ENCODING] {
             head.headers.remove(name);
         }
-        Ok(Response::from_parts(head, held(body, turn).into()))
+        Ok(Response::from_parts(head, keep_permit(body, slot).into()))
     }
 }
 
+/// Answers a request through the leader if it is about the leader's work; otherwise by `next`.
 async fn forward(State(peers): State<Peers>, request: Request, next: Next) -> Response {
-    let (admitted, marked) =
-        (request.extensions().get::<Admitted>().is_some(), request.headers().contains_key(OWN));
-    let standby =
-        peers.leader.standby().filter(|_| admitted && !marked && concerns_leader(request.uri().path()));
+    let authorized = request.extensions().get::<Authorized>().is_some();
+    let may_forward = authorized && !request.headers().contains_key(OWN);
+    let standby = peers.leader.standby().filter(|_| may_forward && concerns_leader(request.uri().path()));
     let Some((standby, leader)) = standby.and_then(|standby| Some((standby.clone(), standby.leader?))) else {
         return next.run(request).await;
     };
     let (head, body) = request.into_parts();
-    // It has arrived, within the limit of the server.
+    // The server has already limited the size of the body.
     let Ok(body) = to_bytes(body, usize::MAX).await else {
         return refusal(StatusCode::BAD_REQUEST, "the body ended early");
     };
-    let asked = timeout(PATIENCE, peers.ask(&leader, &head, body.clone())).await;
-    let trouble = match asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {PATIENCE:?}"))) {
+    let answer = timeout(ANSWER_TIMEOUT, peers.send(&leader, &head, body.clone())).await;
+    let trouble = match answer.unwrap_or_else(|_elapsed| Err(format!("no answer within {ANSWER_TIMEOUT:?}")))
+    {
         Ok(mut response) => {
-            // A leader that has become a standby since says so itself.
+            // A leader that has become a standby meanwhile has set the header itself.
             if !response.headers().contains_key(STANDBY) {
-                told(&mut response, &Standby { forwarded: true, ..standby });
+                set_header(&mut response, &Standby { forwarded: true, ..standby });
             }
             return response;
         }
         Err(trouble) => trouble,
     };
     if head.method != Method::GET {
-        // What was done is not known, and must not be done twice, nor here.
+        // The leader may have carried out the action; this replica must not repeat it.
         let text = format!("the leader {leader} did not answer: {trouble}");
         return refusal(StatusCode::BAD_GATEWAY, &text).into_response();
     }
     let mut response = next.run(Request::from_parts(head, Body::from(body))).await;
-    told(&mut response, &Standby { trouble: Some(trouble), ..standby });
+    set_header(&mut response, &Standby { trouble: Some(trouble), ..standby });
     response
 }
 
-/// Whether a page is about the work of the leader, as those of a program are; the others are about the replica asked.
+/// Returns whether a page is about the leader's work: the pages of controllers and of the program. All other
+/// pages are about the replica that gets the request.
 fn concerns_leader(path: &str) -> bool {
     let page = path.split('/').filter(|segment| !segment.is_empty()).nth(1).unwrap_or_default();
     page == "controllers" || !own::RESERVED.contains(&page)

@@ -1,19 +1,19 @@
-//! Which keys of a queue are asked for, and in which order.
+//! The parameters of a queue's page: filters, order and limit.
 //!
-//! `?state=` (several times for several), `?namespace=` (empty: keys without one) and `?name=` all have to fit; `?sort=`
-//! orders those that do, and `?limit=` bounds how many are listed. `?after=` goes on behind a key, in the order of names
-//! only: any other order changes between two pages, and keys would be missed without a word. What is misspelled is
-//! refused: a filter that does nothing would be taken for an answer.
+//! A key must match all filters: `?state=` (may be repeated), `?namespace=` (empty: keys without a namespace)
+//! and `?name=`. `?sort=` orders the matching keys, and `?limit=` limits the list. `?after=` continues behind
+//! a key, only in the order of names: any other order changes between two pages, and keys would be skipped.
+//! An unknown parameter or value is refused, because an ignored filter would give a misleading answer.
 
 use crate::controller::Wanted;
 use crate::queue::State;
 
-/// Keys listed unless asked otherwise: more than a person reads, some hundred KiB.
+/// The default of `?limit=`: more keys than a person reads, some hundred KiB.
 pub(super) const DEFAULT_LIMIT: usize = 1000;
-/// The most keys listed: some tens of MiB.
+/// The maximum of `?limit=`: some tens of MiB.
 pub(super) const MAX_LIMIT: usize = 100_000;
 
-/// What `?state=` takes. `delayed` is whatever waits for a moment, as it is for the counts of a queue.
+/// The values of `?state=`. `delayed` has the same meaning as in the counts of a queue.
 const STATES: [(&str, &[State]); 7] = [
     ("delayed", &[State::Backoff, State::Requeued]),
     ("backoff", &[State::Backoff]),
@@ -24,7 +24,7 @@ const STATES: [(&str, &[State]); 7] = [
     ("ready", &[State::Ready]),
 ];
 
-/// What `?sort=` takes.
+/// The values of `?sort=`.
 const SORTS: [(&str, Sort); 5] = [
     ("trouble", Sort::Trouble),
     ("attempts", Sort::Attempts),
@@ -33,39 +33,39 @@ const SORTS: [(&str, Sort); 5] = [
     ("name", Sort::Name),
 ];
 
-/// A question about a queue.
+/// The parameters of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) wanted: Wanted,
     pub(super) sort: Sort,
     /// 1..=[`MAX_LIMIT`].
     pub(super) limit: usize,
-    /// Only keys whose text comes after this one. Never with another order than [`Sort::Name`].
+    /// Only keys with a text after this one; `None` unless `sort` is [`Sort::Name`].
     pub(super) after: Option<String>,
 }
 
-/// An order of keys; equals are in the order of their texts.
+/// An order of keys; equal keys are sorted by their texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Those in backoff, parked ones, those with a worker, ready ones, those that merely wait for a moment.
+    /// Keys in backoff, parked keys, keys with a worker, ready keys, requeued keys.
     #[default]
     Trouble,
     /// Most attempts first.
     Attempts,
-    /// The soonest first, those that wait for no moment last.
+    /// The soonest next run first, keys without a next run last.
     Next,
-    /// The longest in its state first.
+    /// The longest time in its state first.
     Since,
     /// By the text of the key.
     Name,
 }
 
-/// Returns the words that `?state=` takes.
+/// Returns the values of `?state=`.
 pub fn states() -> impl Iterator<Item = &'static str> {
     STATES.into_iter().map(|(word, _)| word)
 }
 
-/// Returns the words that `?sort=` takes, the default first.
+/// Returns the values of `?sort=`, the default first.
 pub fn sorts() -> impl Iterator<Item = &'static str> {
     SORTS.into_iter().map(|(word, _)| word)
 }
@@ -85,23 +85,23 @@ impl Query {
                 "limit" => once(&mut limit, &name, self::limit(&value)?)?,
                 "after" => once(&mut after, &name, value.into_owned())?,
                 _ => {
-                    let known = "state, namespace, name, sort, limit and after";
-                    return Err(format!("{name:?} is no parameter here; there are {known}"));
+                    let known = "state, namespace, name, sort, limit or after";
+                    return Err(format!("unknown parameter {name:?}; expected {known}"));
                 }
             }
         }
         let sort = sort.unwrap_or_default();
         if after.is_some() && sort != Sort::Name {
-            return Err("after goes with sort=name; any other order changes from page to page".to_owned());
+            return Err("after needs sort=name; any other order changes from page to page".to_owned());
         }
         Ok(Self { wanted, sort, limit: limit.unwrap_or(DEFAULT_LIMIT), after })
     }
 }
 
-/// Refuses any parameter, where there are none.
+/// Refuses any parameter, for paths without parameters.
 pub(super) fn none(query: Option<&str>) -> Result<(), String> {
     match form_urlencoded::parse(query.unwrap_or_default().as_bytes()).next() {
-        Some((name, _)) => Err(format!("{name:?} is no parameter here; this path takes none")),
+        Some((name, _)) => Err(format!("unknown parameter {name:?}; this path has no parameters")),
         None => Ok(()),
     }
 }
@@ -113,18 +113,18 @@ fn once<T>(field: &mut Option<T>, name: &str, value: T) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what a word stands for.
+/// Returns the meaning of a parameter's value.
 fn among<T: Copy>(known: &[(&str, T)], name: &str, value: &str) -> Result<T, String> {
     let found = known.iter().find(|(word, _)| *word == value);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-        format!("{name} {value:?} is none; expected one of {}", words.join(", "))
+        format!("unknown {name} {value:?}; expected one of {}", words.join(", "))
     })
 }
 
 fn limit(value: &str) -> Result<usize, String> {
     let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-    limit.ok_or_else(|| format!("limit {value:?} is none; expected 1 to {MAX_LIMIT}"))
+    limit.ok_or_else(|| format!("invalid limit {value:?}; expected 1 to {MAX_LIMIT}"))
 }
 
 #[cfg(test)]

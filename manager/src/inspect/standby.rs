@@ -1,6 +1,6 @@
-//! What a standby says of itself beside each answer: that it is one, and which Pod leads.
+//! The header of a standby's answers: its identity, and the Pod of the leader.
 //!
-//! In a header rather than in the pages: it concerns all of them, those of a program too, and a page stays what it is.
+//! A header rather than a field of the pages, because all pages have it, a program's pages included.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -17,9 +17,9 @@ pub(crate) const STANDBY: &str = "mainstay-standby";
 // === impl Leader ===
 
 impl Leader {
-    /// Returns what this replica says of itself; `None` if it leads, or needs no election to.
+    /// Returns the header's content; `None` if this replica leads, or runs without an election.
     pub(super) fn standby(&self) -> Option<Standby> {
-        let (leading, leader) = self.who(&self.election.as_ref()?.leadership.borrow());
+        let (leading, leader) = self.leading_and_holder(&self.election.as_ref()?.leadership.borrow());
         let pod = leader.as_deref().and_then(pod_of).map(str::to_owned);
         let namespace = self.namespace.clone();
         let identity = self.identity.clone();
@@ -28,25 +28,27 @@ impl Leader {
     }
 }
 
-/// Returns the Pod of a replica, if its identity begins with one: see [`unique_identity`](crate::election::unique_identity).
+/// Returns the Pod of a replica if its identity starts with a Pod name: see
+/// [`unique_identity`](crate::election::unique_identity).
 fn pod_of(identity: &str) -> Option<&str> {
     let (host, _) = identity.rsplit_once('_')?;
     is_dns_subdomain(host).then_some(host)
 }
 
-/// Marks the answers of a standby.
-pub(super) async fn mark(State(leader): State<Leader>, request: Request, next: Next) -> Response {
+/// Adds the header to the answers of a standby.
+pub(super) async fn add_header(State(leader): State<Leader>, request: Request, next: Next) -> Response {
     let standby = leader.standby();
     let mut response = next.run(request).await;
     if let Some(standby) = standby {
-        told(&mut response, &standby);
+        set_header(&mut response, &standby);
     }
     response
 }
 
-/// Puts the header in place.
-pub(super) fn told(response: &mut Response, standby: &Standby) {
-    // Control characters, which no header can have, are escaped in JSON but for DEL, which is in no identity of ours.
+/// Sets the header, in place of an earlier one.
+pub(super) fn set_header(response: &mut Response, standby: &Standby) {
+    // A header must not have control characters. JSON escapes them except DEL, which no identity of a manager
+    // has.
     let header = serde_json::to_vec(standby).ok().and_then(|text| HeaderValue::try_from(text).ok());
     header.map(|header| response.headers_mut().insert(STANDBY, header));
 }

@@ -26,7 +26,7 @@ use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, Run
 use crate::serve::{Bound, Limits};
 use crate::watch::{Notifier, channel};
 
-/// A client whose requests are never answered.
+/// A client to a server that never answers.
 fn silent() -> kube::Client {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
@@ -51,22 +51,22 @@ fn request(method: &str, host: &str, path: &str) -> Request<Bytes> {
     Request::builder().method(method).uri(path).header(HOST, host).body(Bytes::new()).unwrap()
 }
 
-/// The answer of these pages, which wait for nothing.
+/// Returns the answer of these pages, which never wait.
 fn answer(pages: &Router, request: Request<Bytes>) -> Response<Bytes> {
-    let answered = pages.clone().oneshot(request.map(Body::from)).now_or_never();
-    let (head, body) = answered.expect("an answer at once").unwrap().into_parts();
+    let answer = pages.clone().oneshot(request.map(Body::from)).now_or_never();
+    let (head, body) = answer.expect("an answer at once").unwrap().into_parts();
     let body = body.collect().now_or_never().expect("a body at once").unwrap();
     Response::from_parts(head, body.to_bytes())
 }
 
-/// Status and text of the answer to a GET from this machine.
+/// Returns status and text of the answer to a GET from this machine.
 fn get(pages: &Router, path: &str) -> (u16, String) {
     let response = answer(pages, request("GET", "127.0.0.1:8082", path));
     assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
     (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
-/// The texts of the keys that are listed, and how many match.
+/// Returns the texts of the listed keys, and the number of matching keys.
 fn listed(inspect: &Router, query: &str) -> (Vec<String>, Value) {
     let (status, text) = get(inspect, &format!("/debug/controllers/web/queue?{query}"));
     assert_eq!(status, 200, "{text}");
@@ -75,7 +75,7 @@ fn listed(inspect: &Router, query: &str) -> (Vec<String>, Value) {
     (keys.collect(), page["matched"].clone())
 }
 
-/// Does with a key what the key is called.
+/// Reconciles with the outcome in the name of the object.
 struct ByName;
 
 impl Reconciler for ByName {
@@ -92,7 +92,7 @@ impl Reconciler for ByName {
     }
 }
 
-/// A controller on a life of its own.
+/// A running controller.
 struct Live<Q: Key = NamespacedName> {
     controllers: Directory,
     notifier: Notifier<Q>,
@@ -106,7 +106,7 @@ impl Live {
         Self::start_keyed(term, ByName)
     }
 
-    /// Notifies of keys one after the other, and lets each get where it goes at once.
+    /// Enqueues keys one after the other, and lets each reach its state.
     async fn notify(&self, keys: &[(&str, &str)]) {
         for (namespace, name) in keys {
             self.notifier.notify(NamespacedName::namespaced(*namespace, *name));
@@ -116,7 +116,7 @@ impl Live {
 }
 
 impl<Q: Key> Live<Q> {
-    /// Starts a controller named `web`; a key that fails waits for exactly a second.
+    /// Starts a controller named `web`, with a backoff of one second.
     fn start_keyed(term: Term, reconciler: impl Reconciler<Q>) -> Self {
         let (notifier, source) = channel();
         let registration = Controller::keyed("web").source(source).reconciler(reconciler);
@@ -150,9 +150,10 @@ impl<Q: Key> Live<Q> {
     }
 }
 
-/// The API server has pages below /debug too, so the roles name each page.
+/// The roles must name each page, because the API server also has pages below /debug. One granted page is the
+/// program's.
 #[test]
-fn the_shipped_roles_are_for_the_pages_that_are_served_and_one_of_the_program() {
+fn the_shipped_roles_match_the_served_pages() {
     let roles = include_str!("../../../deploy/components/inspect-peers/rbac.yaml");
     let roles: Vec<Value> = serde_saphyr::from_multiple(roles).unwrap();
     let granted: BTreeSet<_> = roles
@@ -180,28 +181,27 @@ fn the_shipped_roles_are_for_the_pages_that_are_served_and_one_of_the_program() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
+async fn a_queue_page_lists_every_key_with_all_fields() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "forbidden"), ("", "node"), ("shop", "fails")]).await;
     live.notifier.notify(NamespacedName::namespaced("shop", "slow"));
     sleep(Duration::from_millis(100)).await;
     let inspect = inspect(&live.controllers).pages();
     let expected = concat!(
-        r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},"delayed":2,"#,
-        r#""running":1,"dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},"#,
-        r#""matched":4,"truncated":false,"next":null,"keys":["#,
-        r#"{"key":"shop/fails","namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
-        r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"reason":null,"lastError":"the peer hung up","lastDurationSeconds":0.0,"#,
-        r#""cause":"generic"},"#,
-        r#"{"key":"shop/forbidden","namespace":"shop","name":"forbidden","state":"parked","lane":null,"#,
-        r#""attempts":1,"sinceSeconds":0.4,"nextRunSeconds":null,"reason":null,"lastError":"no such class \"a\"","#,
-        r#""lastDurationSeconds":0.0,"cause":"generic"},"#,
-        r#"{"key":"shop/slow","namespace":"shop","name":"slow","state":"dirty","lane":"live","attempts":0,"#,
-        r#""sinceSeconds":0.5,"nextRunSeconds":null,"reason":null,"lastError":null,"lastDurationSeconds":null,"#,
-        r#""cause":"generic"},"#,
-        r#"{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"attempts":0,"#,
-        r#""sinceSeconds":0.3,"nextRunSeconds":29.7,"reason":null,"lastError":null,"lastDurationSeconds":0.0,"#,
-        r#""cause":"generic"}"#,
+        r#"{"controller":"web","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"#,
+        r#""retry":0},"delayed":2,"running":1,"dirty":1,"parked":1,"paused":0,"oldestReadySeconds":null,"#,
+        r#""shuttingDown":false},"matched":4,"truncated":false,"next":null,"keys":[{"key":"shop/fails","#,
+        r#""namespace":"shop","name":"fails","state":"backoff","lane":null,"attempts":1,"#,
+        r#""sinceSeconds":0.2,"nextRunSeconds":0.8,"reason":null,"lastError":"the peer hung up","#,
+        r#""lastDurationSeconds":0.0,"cause":"generic"},{"key":"shop/forbidden","namespace":"shop","#,
+        r#""name":"forbidden","state":"parked","lane":null,"attempts":1,"sinceSeconds":0.4,"#,
+        r#""nextRunSeconds":null,"reason":null,"lastError":"no such class \"a\"","#,
+        r#""lastDurationSeconds":0.0,"cause":"generic"},{"key":"shop/slow","namespace":"shop","#,
+        r#""name":"slow","state":"dirty","lane":"live","attempts":0,"sinceSeconds":0.5,"#,
+        r#""nextRunSeconds":null,"reason":null,"lastError":null,"lastDurationSeconds":null,"#,
+        r#""cause":"generic"},{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"#,
+        r#""attempts":0,"sinceSeconds":0.3,"nextRunSeconds":29.7,"reason":null,"lastError":null,"#,
+        r#""lastDurationSeconds":0.0,"cause":"generic"}"#,
         "]}\n",
     );
     assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (200, expected.to_owned()));
@@ -209,7 +209,7 @@ async fn every_key_of_a_queue_is_told_with_all_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn filters_and_bound_choose_among_the_keys() {
+async fn filters_order_and_limit_select_keys() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "slow"), ("shop", "fails"), ("site", "fails"), ("", "node")]).await;
     let inspect = inspect(&live.controllers).pages();
@@ -242,19 +242,20 @@ async fn filters_and_bound_choose_among_the_keys() {
     assert_eq!((next("sort=name&limit=4"), next("limit=2")), (Value::Null, Value::Null));
     let (status, text) = get(&inspect, "/debug/controllers/web/queue?state=broken");
     assert_eq!(status, 400);
-    assert!(text.starts_with(r#"{"error":"state \"broken\" is none; expected one of "#), "{text}");
+    assert!(text.starts_with(r#"{"error":"unknown state \"broken\"; expected one of "#), "{text}");
     live.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_lead() {
+async fn a_controller_is_listed_until_it_ends_also_on_a_standby() {
     let live = Live::start(Term::new());
     live.notify(&[("shop", "a")]).await;
     let inspect = inspect(&live.controllers).pages();
     let standby = concat!(
-        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"enabled":true,"paused":false,"queue":"#,
-        r#"{"ready":{"live":1,"new":0,"background":0,"retry":0},"delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"#,
-        r#""oldestReadySeconds":0.1,"shuttingDown":false}}]}"#,
+        r#"{"controllers":[{"name":"web","workers":2,"needsLease":true,"leading":false,"synced":true,"#,
+        r#""enabled":true,"paused":false,"queue":{"ready":{"live":1,"new":0,"background":0,"retry":0},"#,
+        r#""delayed":0,"running":0,"dirty":0,"parked":0,"paused":0,"oldestReadySeconds":0.1,"#,
+        r#""shuttingDown":false}}]}"#,
         "\n",
     );
     assert_eq!(get(&inspect, "/debug/controllers"), (200, standby.to_owned()));
@@ -262,12 +263,12 @@ async fn a_controller_is_listed_for_as_long_as_it_lives_also_while_it_does_not_l
     assert!(get(&inspect, "/debug/controllers").1.contains(r#""leading":true"#));
     live.end().await;
     assert_eq!(get(&inspect, "/debug/controllers"), (200, "{\"controllers\":[]}\n".to_owned()));
-    let gone = r#"{"error":"controller \"web\" does not run here; there are none"}"#;
+    let gone = r#"{"error":"controller \"web\" does not run here; running: none"}"#;
     assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (404, format!("{gone}\n")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
+async fn stores_are_listed_by_kind_and_scope_with_their_errors() {
     let cache = cache(CacheSettings { namespaces: vec!["shop".to_owned()], ..CacheSettings::default() });
     let deployment = || KindId::new("apps", "v1", "Deployment", "deployments", true);
     let _site = cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
@@ -275,20 +276,22 @@ async fn stores_are_told_by_kind_and_scope_with_what_keeps_them_down() {
     advance(Duration::from_millis(2_500)).await;
     let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
     let expected = concat!(
-        r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","synced":false,"#,
-        r#""downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"#,
-        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},"#,
-        r#"{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
-        r#""synced":false,"downSeconds":2.5,"lastError":"the scope's namespace is not among cache.namespaces; "#,
-        r#"add it there or narrow the scope","absent":true,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"#,
-        r#""relists":0,"events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
+        r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","#,
+        r#""synced":false,"downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"#,
+        r#""tooLarge":0,"packed":null,"restarts":0,"relists":0,"events":0,"lastEventSeconds":null,"#,
+        r#""decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},{"cluster":null,"#,
+        r#""kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
+        r#""synced":false,"downSeconds":2.5,"#,
+        r#""lastError":"the scope's namespace is not among cache.namespaces; add it there or narrow the "#,
+        r#"scope","absent":true,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"relists":0,"#,
+        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
         "\n",
     );
     assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_watch_of_a_store_is_told_by_itself() {
+async fn every_watch_of_a_store_is_listed() {
     let cache =
         cache(CacheSettings { namespaces: vec!["shop".into(), "site".into()], ..CacheSettings::default() });
     let _maps =
@@ -298,9 +301,9 @@ async fn every_watch_of_a_store_is_told_by_itself() {
     let row = |namespace: &str| {
         format!(
             concat!(
-                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all, namespaces shop site","projection":"full","#,
-                r#""namespace":"{}","working":false,"#,
-                r#""sinceSeconds":1.5,"lists":0,"watches":0,"lastError":null,"absent":false}}"#,
+                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all, namespaces shop site","#,
+                r#""projection":"full","namespace":"{}","working":false,"sinceSeconds":1.5,"lists":0,"#,
+                r#""watches":0,"lastError":null,"absent":false}}"#,
             ),
             namespace,
         )
@@ -310,9 +313,9 @@ async fn every_watch_of_a_store_is_told_by_itself() {
 }
 
 #[tokio::test]
-async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() {
+async fn stores_of_other_clusters_are_listed_last_with_their_cluster() {
     let own = cache(CacheSettings::default());
-    let edge = own.beside("edge", silent());
+    let edge = own.for_cluster("edge", silent());
     let kind = |name: &str| KindId::new("", "v1", name, "any", true);
     let _theirs = edge.kind(kind("Apple"), Scope::all(), Projection::Full);
     let _ours = own.kind(kind("Pear"), Scope::all(), Projection::Full);
@@ -326,7 +329,7 @@ async fn stores_of_another_cluster_come_after_those_of_the_own_one_and_say_so() 
 }
 
 #[test]
-fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
+fn a_store_page_has_all_figures_and_failing_handlers() {
     let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };
     let packing =
         Packing { objects: 2, bytes: 300, plain_bytes: 3_100, dictionaries: 1, dictionary_bytes: 9_000 };
@@ -357,18 +360,18 @@ fn a_working_store_tells_its_figures_and_the_handlers_in_trouble() {
         parts: Vec::new(),
     };
     let expected = concat!(
-        r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full","synced":true,"#,
-        r#""downSeconds":null,"lastError":null,"absent":false,"objects":3,"bytes":4096,"tooLarge":1,"#,
-        r#""packed":{"objects":2,"bytes":300,"plainBytes":3100,"ratio":10.3,"dictionaries":1,"#,
-        r#""dictionaryBytes":9000},"restarts":5,"#,
-        r#""relists":6,"events":7,"lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,
+        r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","#,
+        r#""projection":"full","synced":true,"downSeconds":null,"lastError":null,"absent":false,"#,
+        r#""objects":3,"bytes":4096,"tooLarge":1,"packed":{"objects":2,"bytes":300,"plainBytes":3100,"#,
+        r#""ratio":10.3,"dictionaries":1,"dictionaryBytes":9000},"restarts":5,"relists":6,"events":7,"#,
+        r#""lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,
         r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
     );
     assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
 }
 
 #[tokio::test]
-async fn what_is_not_answered_says_why() {
+async fn refusals_have_their_status_and_a_reason() {
     let inspect = inspect(&Directory::default()).pages();
     let refused = |method: &str, host: &str, path: &str| {
         let response = answer(&inspect, request(method, host, path));
@@ -378,7 +381,8 @@ async fn what_is_not_answered_says_why() {
         (response.status().as_u16(), allow, text["error"].as_str().unwrap().to_owned())
     };
     let paths = "no such path; there are /debug/controllers, /debug/controllers/NAME/queue, /debug/caches, \
-                 /debug/watches, /debug/config and /debug/leader, and by POST /debug/controllers/NAME/reconcile and /debug/log";
+                 /debug/watches, /debug/config and /debug/leader, and by POST \
+                 /debug/controllers/NAME/reconcile and /debug/log";
     for path in [
         "/",
         "/debug",
@@ -405,11 +409,11 @@ async fn what_is_not_answered_says_why() {
     for (method, path) in [("GET", "/debug/leader"), ("POST", "/debug/leader"), ("GET", "/nothing")] {
         assert_eq!(refused(method, "evil.example:8082", path), (403, None, host.to_owned()), "{path}");
     }
-    let parameter = r#""limit" is no parameter here; this path takes none"#;
+    let parameter = r#"unknown parameter "limit"; this path has no parameters"#;
     assert_eq!(refused("GET", "localhost", "/debug/caches?limit=1"), (400, None, parameter.to_owned()));
 }
 
-/// Sends a request line with this host over a connection of its own and returns all that comes back.
+/// Sends a request line with this host over a new connection and returns the whole answer.
 async fn exchange(address: std::net::SocketAddr, line: &str, host: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -421,7 +425,7 @@ async fn exchange(address: std::net::SocketAddr, line: &str, host: &str) -> Stri
 }
 
 #[tokio::test]
-async fn a_server_on_loopback_answers_those_who_mean_it() {
+async fn a_server_on_loopback_answers_only_requests_for_loopback_hosts() {
     let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
     let (address, stop) = (bound.local_addr(), CancellationToken::new());
     let running = JoinSet::from_iter([bound.run(inspect(&Directory::default()).router(), stop.clone())]);
@@ -444,29 +448,29 @@ async fn a_server_on_loopback_answers_those_who_mean_it() {
     running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
 }
 
-/// A key whose text is not to be had for the asking.
+/// A key whose text blocks or panics.
 #[derive(Clone)]
-struct Difficult {
+struct BlockingKey {
     name: &'static str,
-    /// Met by the test, once it has seen what it wants to see.
-    meet: Arc<std::sync::Barrier>,
+    /// Blocks the text until the test waits too.
+    barrier: Arc<std::sync::Barrier>,
 }
 
-impl PartialEq for Difficult {
+impl PartialEq for BlockingKey {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Difficult {}
+impl Eq for BlockingKey {}
 
-impl std::hash::Hash for Difficult {
+impl std::hash::Hash for BlockingKey {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-impl Key for Difficult {
+impl Key for BlockingKey {
     fn namespace(&self) -> Option<&str> {
         None
     }
@@ -476,81 +480,81 @@ impl Key for Difficult {
     }
 }
 
-impl fmt::Display for Difficult {
+impl fmt::Display for BlockingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         assert!(self.name != "panics", "on purpose");
-        self.meet.wait();
+        self.barrier.wait();
         f.write_str(self.name)
     }
 }
 
-/// Asks for a page from this machine.
-async fn asked(router: Router, path: &str) -> response::Response {
+/// Requests a page from this machine.
+async fn get_async(router: Router, path: &str) -> response::Response {
     router.oneshot(request("GET", "localhost", path).map(Body::from)).await.unwrap()
 }
 
 struct Never;
 
-impl Reconciler<Difficult> for Never {
-    async fn reconcile(&self, _: &Difficult, _: &Context) -> Outcome {
-        Err("not while it does not lead".into())
+impl Reconciler<BlockingKey> for Never {
+    async fn reconcile(&self, _: &BlockingKey, _: &Context) -> Outcome {
+        Err("a standby must not reconcile".into())
     }
 }
 
 #[tokio::test]
-async fn a_key_that_takes_its_time_or_panics_keeps_nobody_but_who_asked() {
+async fn a_key_whose_text_blocks_or_panics_affects_only_its_own_request() {
     let live = Live::start_keyed(Term::new(), Never);
-    let meet = Arc::new(std::sync::Barrier::new(2));
+    let barrier = Arc::new(std::sync::Barrier::new(2));
     for name in ["panics", "blocks"] {
-        live.notifier.notify(Difficult { name, meet: Arc::clone(&meet) });
+        live.notifier.notify(BlockingKey { name, barrier: Arc::clone(&barrier) });
     }
-    let ask = {
+    let get = {
         let router = inspect(&live.controllers).router();
-        move |path| asked(router.clone(), path)
+        move |path| get_async(router.clone(), path)
     };
     while listed_count(&live.controllers) < 2 {
         tokio::task::yield_now().await;
     }
-    let mut blocked = JoinSet::from_iter([ask("/debug/controllers/web/queue?name=blocks")]);
-    // This test has one thread: had the answer taken it, nothing below would happen.
+    let mut blocked = JoinSet::from_iter([get("/debug/controllers/web/queue?name=blocks")]);
+    // This test has one thread: if the answer blocked it, the test would hang here.
     tokio::task::yield_now().await;
     assert!(blocked.try_join_next().is_none());
-    meet.wait();
+    barrier.wait();
     assert_eq!(blocked.join_next().await.unwrap().unwrap().status(), StatusCode::OK);
 
-    let failed = ask("/debug/controllers/web/queue?name=panics").await;
+    let failed = get("/debug/controllers/web/queue?name=panics").await;
     assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(failed.into_body().collect().await.unwrap().to_bytes(), "the answer panicked\n");
-    assert_eq!(ask("/debug/leader").await.status(), StatusCode::OK, "the turn went on");
+    assert_eq!(failed.into_body().collect().await.unwrap().to_bytes(), "the handler panicked\n");
+    assert_eq!(get("/debug/leader").await.status(), StatusCode::OK, "other pages are still answered");
     live.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_a_queue_slowly_keeps_only_other_queues_waiting() {
+async fn a_slow_reader_of_a_queue_page_delays_only_other_queue_pages() {
     let live = Live::start(Term::new());
     while listed_count(&live.controllers) < 1 {
         live.notifier.notify(NamespacedName::namespaced("shop", "any"));
         tokio::task::yield_now().await;
     }
     let router = inspect(&live.controllers).router();
-    let ask = |path| asked(router.clone(), path);
-    let unread = ask("/debug/controllers/web/queue").await;
-    let status = async |path| ask(path).await.status();
+    let get = |path| get_async(router.clone(), path);
+    let unread = get("/debug/controllers/web/queue").await;
+    let status = async |path| get(path).await.status();
     assert_eq!(status("/debug/leader").await, StatusCode::OK);
-    // It waited for its turn until its time was over.
+    // The request times out while it waits for the unread answer.
     assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::SERVICE_UNAVAILABLE);
     drop(unread);
     assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::OK);
     live.end().await;
 }
 
-/// How many keys the controller `web` holds, once it runs.
+/// Returns how many ready keys the controller `web` has; 0 before it runs.
 fn listed_count(controllers: &Directory) -> usize {
     controllers.find("web").map_or(0, |web| web.status().counts.ready())
 }
 
 #[tokio::test]
-async fn a_program_has_pages_of_its_own() {
+async fn a_program_adds_its_own_pages() {
     let own = OwnPages::default();
     let price = |rest: &[&str]| match rest {
         ["milk"] => Ok(serde_json::json!({"price": 3})),
@@ -564,12 +568,12 @@ async fn a_program_has_pages_of_its_own() {
     assert_eq!(get(&inspect, "/debug/prices"), (400, error("expected a product")));
     assert_eq!(get(&inspect, "/debug/prices/tea/green"), (404, error("no product tea/green")));
     let (status, text) = get(&inspect, "/debug/price");
-    assert!(status == 404 && text.contains("/debug/prices"), "the pages there are: {text}");
-    assert_eq!(get(&inspect, "/debug/prices/milk?a=b").0, 400, "a question that nobody reads");
+    assert!(status == 404 && text.contains("/debug/prices"), "the existing pages are listed: {text}");
+    assert_eq!(get(&inspect, "/debug/prices/milk?a=b").0, 400, "parameters are refused");
     let foreign = answer(&inspect, request("GET", "example.com", "/debug/prices/milk"));
     assert_eq!(foreign.status(), 403);
     for name in own::RESERVED {
         let (_, text) = get(&inspect, &format!("/debug/{name}"));
-        assert!(!text.contains("no such path"), "{name} is a page of every manager: {text}");
+        assert!(!text.contains("no such path"), "{name} is a page of the manager: {text}");
     }
 }

@@ -1,25 +1,21 @@
-//! `/debug/watches`: every list and watch that the stores are made of; those that do not work first.
+//! `/debug/watches`: every list and watch of the stores, failing watches first.
 
-use super::caches::word;
+use super::caches::name_of;
 use super::pages::{Watch, Watches};
 use super::seconds;
 use crate::cache::{KindStatus, PartStatus};
 
 pub(super) fn page(kinds: &[KindStatus]) -> Watches {
     let mut watches: Vec<_> = kinds.iter().flat_map(Watch::of).collect();
-    watches.sort_by_cached_key(|watch| {
-        (
-            watch.working,
-            watch.cluster.clone(),
-            watch.kind.clone(),
-            watch.scope.clone(),
-            watch.namespace.clone(),
-        )
-    });
+    watches.sort_by(|one, other| one.rank().cmp(&other.rank()));
     Watches { watches }
 }
 
 impl Watch {
+    fn rank(&self) -> impl Ord {
+        (self.working, &self.cluster, &self.kind, &self.scope, &self.namespace)
+    }
+
     fn of(status: &KindStatus) -> impl Iterator<Item = Self> {
         status.parts.iter().map(|part| {
             let PartStatus { namespace, working, since, last_error, absent, lists, watches, .. } = part;
@@ -27,7 +23,7 @@ impl Watch {
                 cluster: status.cluster.as_deref().map(str::to_owned),
                 kind: status.kind.to_string(),
                 scope: status.scope.clone(),
-                projection: word(status.projection).into(),
+                projection: name_of(status.projection).into(),
                 namespace: namespace.as_deref().map(str::to_owned),
                 working: *working,
                 since_seconds: seconds(since.elapsed()),

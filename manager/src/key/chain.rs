@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Displays an error with all its causes, each once, joined by `: `. Some libraries repeat a cause in the text of its
-/// consequence; such a cause is not told again.
+/// Displays an error with all its causes, joined by `: `. A cause whose text is already part of the line, as some
+/// libraries repeat their source, is left out.
 #[derive(Debug)]
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
@@ -15,10 +15,10 @@ impl fmt::Display for Chain<'_> {
         let mut text = self.0.to_string();
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            let of_cause = error.to_string();
-            if !text.contains(&of_cause) {
+            let next = error.to_string();
+            if !text.contains(&next) {
                 text.push_str(": ");
-                text.push_str(&of_cause);
+                text.push_str(&next);
             }
             cause = error.source();
         }

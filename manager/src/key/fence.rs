@@ -1,11 +1,11 @@
-//! Until when this replica may write.
+//! The time until which this replica may write to the cluster.
 //!
-//! Election sets it, the connector of leader-only work reads it at every `poll_write`, and nobody else needs to
-//! be trusted: a request that a stalled replica still holds in a buffer cannot leave once the fence is closed.
+//! The elector moves the end, and the connector of leader-only work checks it in every `poll_write`. So a request in
+//! a buffer of a stalled replica is not sent once the fence is closed, whichever code made the request.
 //!
 //! # Invariants
 //! 1. A pass taken before a `close` is never valid again, however often the fence reopens.
-//! 2. An expired fence is closed by the clock alone; no task has to run for it.
+//! 2. The clock alone closes an expired fence; no task has to run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use tokio::sync::watch;
 
 use crate::util::os::boot_time;
 
-/// A moment on the clock since boot, which on Linux and macOS goes on while the machine is suspended.
+/// A time on the boot clock, which on Linux and macOS advances while the machine is suspended.
 ///
-/// The Lease is counted on it: a replica thawed after a pause must know at once that its time is over, and the
-/// monotonic clock would not tell.
+/// Leases are timed on it, so that a replica resumed after a suspend finds its fence expired at once. The monotonic
+/// clock stands still during a suspend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant(Duration);
 
-/// The right of one replica to write, with an end. Cheap to clone; all clones are one fence.
+/// The right of one replica to write, which ends at a set time. Clones share one fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
     inner: Arc<Inner>,
 }
 
-/// The right to write during one term: what a connection keeps from the moment it was opened.
+/// The right to write during one term. A connection takes a pass when it is opened.
 #[derive(Clone, Debug)]
 pub struct FencePass {
     fence: Fence,
@@ -37,27 +37,27 @@ pub struct FencePass {
 
 #[derive(Debug)]
 struct Inner {
-    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Written only by
-    /// `extend` and `close`; `SeqCst`, so that a writer that saw a term also sees its end.
+    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Only `extend` and
+    /// `close` write it; `SeqCst`, so that a thread that sees a new term also sees its end.
     until: AtomicU64,
-    /// Counts terms; a `close` ends one. Subscribers wake on it.
+    /// Number of the term; `close` increments it and wakes [`FencePass::revoked`].
     term: watch::Sender<u64>,
 }
 
 // === impl BootInstant ===
 
 impl BootInstant {
-    /// Returns the present moment.
+    /// Returns the present time.
     pub fn now() -> Self {
         Self(boot_time())
     }
 
-    /// Returns a moment this long after boot; for tests and models.
+    /// Returns the time this long after boot; for tests and models.
     pub const fn from_boot(since: Duration) -> Self {
         Self(since)
     }
 
-    /// Returns how long after `earlier` this is; zero if it is not after it.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -78,12 +78,12 @@ impl std::ops::Add<Duration> for BootInstant {
 // === impl Fence ===
 
 impl Fence {
-    /// A fence that is closed until extended: the start of every candidate.
+    /// Makes a fence that is closed until [`Fence::extend`], for a candidate.
     pub fn closed() -> Self {
         Self::with_end(0)
     }
 
-    /// A fence that never closes by itself: for a manager without leader election.
+    /// Makes an open fence without an end, for a manager without leader election.
     pub fn open() -> Self {
         Self::with_end(u64::MAX)
     }
@@ -97,13 +97,13 @@ impl Fence {
         self.inner.until.store(until.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Ends the term at once: every pass taken so far is void for good.
+    /// Ends the term at once; no pass taken before becomes valid again.
     pub fn close(&self) {
         self.inner.until.store(0, Ordering::SeqCst);
         self.inner.term.send_modify(|term| *term += 1);
     }
 
-    /// Returns whether writes may leave now.
+    /// Returns whether writes may be sent now.
     pub fn is_open(&self) -> bool {
         match self.inner.until.load(Ordering::SeqCst) {
             u64::MAX => true,
@@ -111,7 +111,7 @@ impl Fence {
         }
     }
 
-    /// Returns how long writes may leave from now on without a renewal; zero once they may not, `None` if they always may.
+    /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no end.
     pub fn left(&self) -> Option<Duration> {
         match self.inner.until.load(Ordering::SeqCst) {
             u64::MAX => None,
@@ -119,8 +119,7 @@ impl Fence {
         }
     }
 
-    /// Takes a pass for the current term. It may be taken while the fence is closed, and is then good for the
-    /// term that begins with the next `extend`.
+    /// Returns a pass for the current term; taken while the fence is closed, it is valid from the next `extend`.
     pub fn pass(&self) -> FencePass {
         FencePass { fence: self.clone(), term: *self.inner.term.borrow() }
     }
@@ -129,19 +128,19 @@ impl Fence {
 // === impl FencePass ===
 
 impl FencePass {
-    /// Returns whether a write may leave under this pass now.
+    /// Returns whether a write may be sent with this pass now.
     pub fn admits(&self) -> bool {
         *self.fence.inner.term.borrow() == self.term && self.fence.is_open()
     }
 
-    /// Waits until the term of this pass is closed. An end by the clock alone does not wake it: then there is
-    /// nothing to hurry for, since no write passes.
+    /// Waits for the [`Fence::close`] that ends the term of this pass. It does not wake when the fence only expires;
+    /// [`FencePass::admits`] returns false from then on.
     ///
     /// # Cancel safety
-    /// Holds no state; dropping it loses nothing.
+    /// The future holds no state and can be dropped at any time.
     pub async fn revoked(self) {
         let mut term = self.fence.inner.term.subscribe();
-        // The sender lives in `self.fence`, so this cannot end with an error while we wait.
+        // `self.fence` owns the sender, so the channel cannot close during the wait.
         drop(term.wait_for(|term| *term != self.term).await);
     }
 }

@@ -1,8 +1,8 @@
-//! What a panic said.
+//! The message of a panic.
 
 use std::any::Any;
 
-/// Returns the text a panic was raised with, where it was a text.
+/// Returns the message of a panic, or a fixed text if its payload is not a string.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()

@@ -2,7 +2,7 @@ use super::*;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 
-/// A key that is a number and names no object.
+/// A key that is a number instead of the name of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) u32);
 
@@ -37,8 +37,7 @@ fn paths_follow_group_and_scope() {
 
 #[test]
 fn a_cause_reads_as_a_phrase() {
-    let web =
-        ObjectKey { kind: KindId::of::<Deployment>(), request: NamespacedName::namespaced("shop", "web") };
+    let web = ObjectKey { kind: KindId::of::<Deployment>(), name: NamespacedName::namespaced("shop", "web") };
     let cause = Cause::from_object(Trigger::Updated, Subject::Other(web));
     assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
     let namesake = Subject::Namesake(KindId::of::<Deployment>());
@@ -47,9 +46,9 @@ fn a_cause_reads_as_a_phrase() {
 }
 
 #[test]
-fn a_namesake_is_named_in_full_by_its_key() {
+fn the_key_completes_the_name_of_a_namesake() {
     let web = NamespacedName::namespaced("shop", "web");
-    let object = ObjectKey { kind: KindId::of::<Deployment>(), request: web.clone() };
+    let object = ObjectKey { kind: KindId::of::<Deployment>(), name: web.clone() };
     assert_eq!(Subject::Namesake(object.kind.clone()).of(&web), object);
     assert_eq!(Subject::Other(object.clone()).of(&NamespacedName::cluster("key")), object);
 }
@@ -60,6 +59,6 @@ fn a_cause_is_two_words_long() {
 }
 
 #[test]
-fn an_empty_namespace_is_no_namespace() {
+fn an_empty_namespace_counts_as_none() {
     assert_eq!(NamespacedName::namespaced("", "node-1"), NamespacedName::cluster("node-1"));
 }

@@ -19,7 +19,7 @@ use crate::client::connect::Role;
 use crate::client::{EventType, Recorder};
 use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
-use crate::inspect::History;
+use crate::inspect::LeaseHistory;
 
 /// What the election is called when it fails.
 pub(super) const ELECTION: &str = "leader election";
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     /// Whether this replica leads, and which one does otherwise.
     pub(super) leadership: watch::Receiver<Leadership>,
     /// What has happened to the Lease, for people.
-    pub(super) history: History,
+    pub(super) history: LeaseHistory,
     campaign: Option<oneshot::Sender<()>>,
     /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not go on renewing: nobody would
     /// answer for its work.
@@ -57,14 +57,14 @@ impl Candidate {
         let (connections, fence, registry) =
             (shared.clusters.own().connections().clone(), shared.fence.clone(), shared.registry.clone());
         let record = record_on_lease(shared.clusters.own().events().clone(), &settings);
-        let (elected, history) = (shared.term.clone(), History::default());
+        let (elected, history) = (shared.term.clone(), LeaseHistory::default());
         let (noted, notice) = (history.clone(), shared.notice.clone());
         let on_event: OnEvent = Arc::new(move |event: LeaseEvent| {
             // Before this is forwarded as news, and so before anybody asks for the term to begin.
             if matches!(event, LeaseEvent::BecameLeader { .. }) {
                 elected.grant();
             }
-            noted.note(&event);
+            noted.add(&event);
             record(event);
         });
         let stop_election = stop.clone();

@@ -181,7 +181,7 @@ impl Cluster {
     ) -> Result<(Self, EventWriter), ConnectError> {
         let connections = self.shared.connections.beside(connection)?;
         let watches = connections.client(Role::Watches)?;
-        let cache = self.shared.cache.beside(name, watches.clone());
+        let cache = self.shared.cache.for_cluster(name, watches.clone());
         Self::of(name, connections, cache, fence, self.shared.events.beside(watches))
     }
 

@@ -187,7 +187,7 @@ impl Other {
 
     /// Says what was waited for in vain, once for each store.
     fn tell(&self) {
-        let silent = self.cluster.cache().silent(PATIENCE);
+        let silent = self.cluster.cache().unanswered(PATIENCE);
         let youngest = silent.iter().map(|(_, since)| *since).max();
         let news = {
             let mut told = self.told.lock();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::config::{LogFilter, Source};
+use crate::config::{ConfigSource, LogFilter};
 use crate::election::unique_identity;
 use crate::reconcile::BoxError;
 
@@ -28,7 +28,7 @@ pub struct ManagerOptions {
     /// The file that the configuration was read from. While the manager runs it is followed: settings of controllers, the
     /// log level, the grace period and the live keys of the program's sections are applied as soon as it is saved, unless
     /// anything in it is wrong. `None` follows nothing.
-    pub source: Option<Source>,
+    pub source: Option<ConfigSource>,
     /// Changes the log level together with the file; `None` leaves the log as the program has set it up.
     pub log: Option<Arc<dyn SetLogLevel>>,
     /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.

@@ -32,8 +32,8 @@ use super::members::Members;
 use super::{Manager, ManagerOptions, SetLogLevel, Shared};
 use crate::client::{EventType, Recorder};
 use crate::config::{
-    Change, Difference, Loaded, LogFilter, ManagerConfiguration, Refused, Section, SectionError, Setting,
-    Source, Standing,
+    Change, ConfigSource, Difference, Loaded, LogFilter, ManagerConfiguration, RefusedFile, ReloadStatus,
+    Section, SectionError, Setting,
 };
 use crate::controller::InCode;
 use crate::inspect;
@@ -59,8 +59,8 @@ const LOG_LEVEL: &str = "logging.level";
 #[derive(Clone)]
 pub(super) struct Reloads {
     members: Members,
-    standing: watch::Sender<Standing>,
-    /// Kept while the log and what `standing` says of it change.
+    status: watch::Sender<ReloadStatus>,
+    /// Kept while the log and what `status` says of it change.
     log_turn: Arc<Mutex<()>>,
     /// `None` where the program has set up its logs by itself.
     log: Option<Arc<dyn SetLogLevel>>,
@@ -69,7 +69,7 @@ pub(super) struct Reloads {
     /// `None` outside a cluster.
     pod: Option<ObjectReference>,
     /// What the file is followed by; `None` if none is.
-    source: Option<Source>,
+    source: Option<ConfigSource>,
     /// The runtime of the reconciles.
     work: Option<Handle>,
 }
@@ -108,8 +108,8 @@ impl Manager {
     }
 
     /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.shared.reloads.standing()
+    pub fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
+        self.shared.reloads.reload_status()
     }
 
     /// Logs by another filter until `logging.level` of the file becomes another one.
@@ -136,7 +136,7 @@ impl Reloads {
         let metrics = ReloadMetrics::register(registry);
         metrics.accepted(0, Timestamp::now());
         Self {
-            standing: watch::Sender::new(Standing::new(file, loaded.into())),
+            status: watch::Sender::new(ReloadStatus::new(file, loaded.into())),
             log_turn: Arc::default(),
             members,
             log: options.log.clone(),
@@ -149,8 +149,8 @@ impl Reloads {
     }
 
     /// Tells how the configuration stands.
-    pub(super) fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.subscribe()
+    pub(super) fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
+        self.status.subscribe()
     }
 
     /// Logs by another filter until `logging.level` of the file becomes another one.
@@ -160,7 +160,7 @@ impl Reloads {
     pub(super) fn set_log_level(&self, filter: LogFilter) -> Result<(), BoxError> {
         let _turn = self.log_turn.lock();
         self.set_log(&filter)?;
-        self.standing.send_modify(|standing| standing.log_level = Some(filter));
+        self.status.send_modify(|status| status.log_level = Some(filter));
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Reloads {
     }
 
     /// Follows the file until `stop`.
-    async fn follow(self, source: Source, stop: CancellationToken) {
+    async fn follow(self, source: ConfigSource, stop: CancellationToken) {
         let mut follower = Follower::new([source.file().to_owned()]);
         let mut first = true;
         while let Some([read]) = stop.run_until_cancelled(follower.next()).await {
@@ -214,7 +214,7 @@ impl Reloads {
     }
 
     /// Has what was read judged on a thread of its own: nobody waits for that at the end of the process.
-    async fn judge(&self, source: Source, read: io::Result<String>) -> Result<Outcome, String> {
+    async fn judge(&self, source: ConfigSource, read: io::Result<String>) -> Result<Outcome, String> {
         let (tell, mut outcome) = oneshot::channel();
         let reloads = self.clone();
         let judge = move || {
@@ -235,7 +235,7 @@ impl Reloads {
     }
 
     /// Judges what was read, puts it in force if it is good, and says what has come of it.
-    fn take(&self, source: &Source, read: io::Result<String>) -> Outcome {
+    fn take(&self, source: &ConfigSource, read: io::Result<String>) -> Outcome {
         let parsed = source.parse(read).map_err(|error| error.lines());
         match parsed.and_then(|next| self.accept(next)) {
             Ok(outcome) => outcome,
@@ -261,15 +261,15 @@ impl Reloads {
         let kept = level.as_ref().and_then(|level| self.set_log(level).err());
         let kept = kept.map(|error| Chain(&*error).to_string());
         let mut outcome = Outcome::Applied;
-        self.standing.send_modify(|standing| {
-            if standing.accepted.configuration == loaded.configuration && standing.refused.is_none() {
+        self.status.send_modify(|status| {
+            if status.accepted.configuration == loaded.configuration && status.refused.is_none() {
                 outcome = Outcome::Unchanged;
             }
-            standing.accepted = loaded.into();
-            standing.accepted_at = Instant::now();
-            standing.refused = None;
+            status.accepted = loaded.into();
+            status.accepted_at = Instant::now();
+            status.refused = None;
             if level.is_some() && kept.is_none() {
-                standing.log_level = None;
+                status.log_level = None;
             }
         });
         drop(turn);
@@ -306,8 +306,8 @@ impl Reloads {
         error!(file = self.file(), error = text, "configuration refused; the one in force stays");
         self.record(EventType::Warning, "ConfigRefused", &text);
         self.metrics.refused();
-        self.standing.send_modify(|standing| {
-            standing.refused = Some(Refused { at: Instant::now(), problems });
+        self.status.send_modify(|status| {
+            status.refused = Some(RefusedFile { at: Instant::now(), problems });
         });
     }
 
@@ -320,7 +320,7 @@ impl Reloads {
     }
 
     fn file(&self) -> String {
-        self.standing.borrow().file.as_ref().map_or_else(String::new, |file| file.display().to_string())
+        self.status.borrow().file.as_ref().map_or_else(String::new, |file| file.display().to_string())
     }
 }
 
@@ -349,7 +349,7 @@ fn summary(problems: &[String]) -> String {
 }
 
 /// Whether a file can be read again as often as one likes. What comes out of a pipe comes once, and is none.
-fn can_be_followed(source: &Source) -> bool {
+fn can_be_followed(source: &ConfigSource) -> bool {
     let file = source.file();
     // One that cannot be looked at now may be there again later.
     let other = file.metadata().is_ok_and(|found| !found.is_file());

@@ -21,8 +21,8 @@ use crate::client::connect::{Connections, Role};
 use crate::election::Notice;
 use crate::health::{Checks, Group};
 use crate::inspect::{self, Address, Configuration, Inspect, Leader, Peers};
-use crate::metrics::{Answers, Format, Registry};
-use crate::serve::{Bound, Certificates, Reads, Turns};
+use crate::metrics::{Format, Registry, ScrapeCache};
+use crate::serve::{BlockingSlots, Bound, Certificates, Reads};
 
 /// For whom tokens are made that are shown to the debug pages: no API server takes them.
 const INSPECT_AUDIENCE: &str = "mainstay-inspect";
@@ -79,7 +79,7 @@ impl Shared {
         }
         if let Some(bound) = metrics {
             let reviewers = self.guards.reviewed.then(|| (reviewers(), None));
-            serve("metrics", bound, scrapes(Answers::new(self.registry.clone())), reviewers);
+            serve("metrics", bound, scrapes(ScrapeCache::new(self.registry.clone())), reviewers);
         }
         if let Some((bound, leader)) = inspect {
             let peers = Peers::new(leader.clone(), self.notice.clone());
@@ -105,7 +105,7 @@ impl Shared {
         let reloads = self.reloads.clone();
         let controllers = move |loaded: &_| reloads.controllers(loaded);
         let configuration =
-            Configuration { standing: self.reloads.standing(), controllers: Box::new(controllers) };
+            Configuration { status: self.reloads.reload_status(), controllers: Box::new(controllers) };
         let mut inspect = Inspect::new(self.directory.clone(), cache, leader);
         inspect.configuration = Some(configuration);
         inspect.set_log_level = self.reloads.log_level();
@@ -153,7 +153,7 @@ pub(super) fn count_reads(certificates: &Certificates, registry: &Registry) {
 /// Answers each group in turns of its own. Checks may be users' own, and block: while one of readiness hangs, a kubelet
 /// still has to learn that the process lives, or it would kill a process that a restart does not mend.
 pub(super) fn probes(checks: &Checks) -> Router {
-    let turns = Group::ALL.map(|group| (group, Turns::new(PROBES_AT_ONCE)));
+    let turns = Group::ALL.map(|group| (group, BlockingSlots::new(PROBES_AT_ONCE)));
     let checks = checks.clone();
     Router::new().fallback(async move |head: Parts| {
         let request = Request::from_parts(head, ());
@@ -166,19 +166,19 @@ pub(super) fn probes(checks: &Checks) -> Router {
     })
 }
 
-pub(super) fn scrapes(answers: Answers) -> Router {
+pub(super) fn scrapes(answers: ScrapeCache) -> Router {
     // Collectors may be users' own, and block.
-    let (answers, turns) = (Arc::new(answers), Turns::new(1));
+    let (answers, turns) = (Arc::new(answers), BlockingSlots::new(1));
     let scrape = get(async move |headers: HeaderMap| turns.answer(move || scrape(&answers, &headers)).await)
         .fallback(async || (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]));
     Router::new().route("/metrics", scrape.clone()).route("/metrics/", scrape)
 }
 
-fn scrape(answers: &Answers, headers: &HeaderMap) -> Response {
+fn scrape(answers: &ScrapeCache, headers: &HeaderMap) -> Response {
     // Several lines of it are one list, RFC 9110 5.3.
     let accept: Vec<_> = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok()).collect();
     let format = Format::negotiate(Some(&*accept.join(", ")).filter(|accept| !accept.is_empty()));
-    let Ok(text) = answers.answer(format) else {
+    let Ok(text) = answers.encode(format) else {
         error!("a collector could not write its metrics");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

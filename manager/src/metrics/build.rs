@@ -1,11 +1,11 @@
-//! Which program this is, as a series that others can be joined with.
+//! The metric `mainstay_build_info`, with program and versions as labels for joins.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::Registry;
 
-/// Registers `mainstay_build_info`, always 1: a gauge, since an info family would be named differently in the two forms.
+/// Registers `mainstay_build_info`, always 1. A gauge, because the two formats name an info family differently.
 pub(crate) fn build_info(registry: &Registry, program: &'static str, version: &'static str) {
     let family = Family::<[(&'static str, &'static str); 3], Gauge>::default();
     family

@@ -1,15 +1,15 @@
-//! What a scraper likes best, from its `Accept` header.
+//! The preferred format of a scraper, from its `Accept` header.
 //!
-//! Ranges count by their weight and then by their order, as RFC 9110 has it, and only for versions that we write.
-//! Prometheus itself names OpenMetrics 1.0.0, 0.0.1 and the text format, with falling weights.
+//! The range of the highest weight wins, as in RFC 9110, and among equal weights the first. Ranges of other versions
+//! are ignored. Prometheus names OpenMetrics 1.0.0, 0.0.1 and the text format, with descending weights.
 
 use super::Format;
 
-/// Returns the form of the best range that names one; `None` if none does, or none with a weight above zero.
+/// Returns the format of the best range; `None` if no range with a weight above zero names a supported format.
 pub(super) fn preferred(accept: &str) -> Option<Format> {
     let mut best = None;
     for (format, weight) in accept.split(',').filter_map(range) {
-        // The first of equals holds.
+        // Of equal weights the first wins.
         if weight > 0.0 && best.is_none_or(|(_, highest)| weight > highest) {
             best = Some((format, weight));
         }
@@ -17,7 +17,7 @@ pub(super) fn preferred(accept: &str) -> Option<Format> {
     best.map(|(format, _)| format)
 }
 
-/// Reads one range. `None` if it asks for what we do not write, or cannot be read.
+/// Parses one range; `None` if it is malformed or names an unsupported format.
 fn range(text: &str) -> Option<(Format, f32)> {
     let mut parts = text.split(';').map(str::trim);
     let (format, versions) = match parts.next()?.to_ascii_lowercase().as_str() {

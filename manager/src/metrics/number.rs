@@ -1,22 +1,22 @@
-//! Numbers as Go writes them.
+//! Bucket bounds in Go's number format.
 //!
-//! A bucket's bound is a label, and labels are compared as text: `le="1e-8"` beside another replica's `le="1e-08"`
-//! would be two series of one histogram. Every scraper before Prometheus 3 takes them as they come.
+//! A bound is the value of a label, and labels are compared as text: `le="1e-8"` and `le="1e-08"` would be two series
+//! of one histogram. Prometheus before version 3 does not normalize them.
 
 use super::Format;
 
-/// Returns what `client_golang` writes for a bucket's bound: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in
-/// OpenMetrics never without a point or an exponent.
+/// Returns a bucket's bound as `client_golang` writes it: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in OpenMetrics
+/// always with a point or an exponent.
 pub(super) fn bound(bound: f64, format: Format) -> String {
     if bound.is_infinite() {
         return if bound > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    // The shortest digits that mean this number, as Go's.
+    // The shortest digits that parse to this number, as in Go.
     let shortest = format!("{bound:e}");
     let Some((digits, exponent)) = shortest.split_once('e') else { return shortest };
-    // What Rust writes behind the `e` is a number; 0 would change nothing below.
+    // Rust always writes a number after the `e`, so the default is never used.
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Go's limits for the shortest form.
+    // Go's range of exponents for the plain form.
     if (-4..6).contains(&exponent) {
         let plain = format!("{bound}");
         let point = if format == Format::OpenMetrics && !plain.contains(['.', 'N']) { ".0" } else { "" };

@@ -1,6 +1,6 @@
-//! The resources of this process, under the names that `client_golang` made common.
+//! The resources of this process, with `client_golang`'s metric names.
 //!
-//! Read at the scrape. A metric that the system does not report is left out rather than zero.
+//! Read at each scrape. A metric that the system does not report is left out, as zero would be wrong.
 
 #![expect(clippy::cast_precision_loss, reason = "metrics are floats")]
 
@@ -65,7 +65,7 @@ const FAMILIES: [(&str, &str, MetricType, Read); 9] = [
 // === impl Process ===
 
 impl Process {
-    /// Registers the families. Once per registry.
+    /// Registers the families; call it once per registry.
     pub(crate) fn register(registry: &Registry) {
         registry.reserve(Self::names());
         registry.register_collector(Box::new(Self));
@@ -91,7 +91,7 @@ impl Collector for Process {
     }
 }
 
-/// Returns a limit of the process; of none, the largest number there is, as `client_golang` does.
+/// Returns a limit of the process; for no limit the largest number, as `client_golang` does.
 fn limit(limit: Option<u64>) -> f64 {
     limit.unwrap_or(u64::MAX) as f64
 }

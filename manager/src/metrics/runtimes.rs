@@ -1,8 +1,8 @@
-//! What tokio tells of its runtimes: that of the reconciles, and that of the control thread.
+//! Metrics of the tokio runtimes: one runs the reconciles, one the control thread.
 //!
-//! Read at the scrape; nothing is kept and no task runs for it.
+//! Read at each scrape, without state and without a task.
 
-#![expect(clippy::cast_precision_loss, reason = "what is told is a float")]
+#![expect(clippy::cast_precision_loss, reason = "metrics are floats")]
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 
 use super::Registry;
 
-/// The runtimes of one manager, by what they are for. Cheap to clone.
+/// The runtimes of one manager by purpose, which is the label `runtime`. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runtimes {
     list: Arc<Mutex<Vec<(&'static str, RuntimeMetrics)>>>,
@@ -61,7 +61,7 @@ const FAMILIES: [(&str, &str, MetricType, Read); 5] = [
 // === impl Runtimes ===
 
 impl Runtimes {
-    /// Registers the families. Once per registry.
+    /// Registers the families; call it once per registry.
     pub(crate) fn register(registry: &Registry) -> Self {
         let runtimes = Self::default();
         registry.reserve(FAMILIES.map(|(name, ..)| name));
@@ -69,7 +69,7 @@ impl Runtimes {
         runtimes
     }
 
-    /// Has a runtime told of from now on.
+    /// Adds a runtime to the metrics.
     pub(crate) fn add(&self, purpose: &'static str, runtime: &Handle) {
         self.list.lock().push((purpose, runtime.metrics()));
     }

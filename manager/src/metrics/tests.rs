@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::*;
 
 #[test]
-fn what_would_spoil_the_whole_answer_is_refused_and_leaves_nothing_behind() {
+fn a_family_that_would_make_the_scrape_unreadable_is_refused_without_a_trace() {
     let registry = Registry::new();
     let register = |name: &str, help: &str| {
         registry.try_register(name, help, Counter::<u64>::default()).map_err(|error| error.to_string())
@@ -29,12 +29,12 @@ fn what_would_spoil_the_whole_answer_is_refused_and_leaves_nothing_behind() {
         ("tarts", "A back\\slash", "backslashes"),
     ];
     for (name, help, expected) in refused {
-        let told = register(name, help).unwrap_err();
-        assert!(told.contains(expected), "{name:?}, {help:?}: {told}");
+        let error = register(name, help).unwrap_err();
+        assert!(error.contains(expected), "{name:?}, {help:?}: {error}");
         registry.register(name, help, Counter::<u64>::default());
     }
     assert_eq!(registry.encode(Format::Text).unwrap(), written);
-    register("tarts", "Refused words took no name").unwrap();
+    register("tarts", "A refused help takes no name").unwrap();
 }
 
 /// Writes one family.
@@ -53,7 +53,7 @@ impl Collector for One {
 }
 
 #[test]
-fn no_family_is_written_twice_whoever_writes_it() {
+fn a_family_is_written_once_even_if_several_collectors_write_it() {
     let registry = Registry::new();
     registry.register_collector(Box::new(One("cakes", 1)));
     registry.register_collector(Box::new(One("tarts", 2)));
@@ -68,7 +68,7 @@ fn no_family_is_written_twice_whoever_writes_it() {
     assert!(matches!(taken, Err(FamilyError::Taken { .. })), "{taken:?}");
 }
 
-/// Does not come back until it is told to.
+/// A collector that blocks until the test ends it.
 #[derive(Debug)]
 struct Hangs {
     begun: mpsc::SyncSender<()>,
@@ -84,7 +84,7 @@ impl Collector for Hangs {
 }
 
 #[test]
-fn a_collector_that_hangs_holds_up_nobody_who_registers() {
+fn a_hanging_collector_does_not_block_registration() {
     let registry = Registry::new();
     let ((begun, has_begun), (end, ended)) = (mpsc::sync_channel(2), mpsc::channel());
     registry.register_collector(Box::new(Hangs { begun, end: Mutex::new(ended) }));

@@ -1,33 +1,33 @@
-//! Prometheus text format 0.0.4, and OpenMetrics as others write it, from what prometheus-client encodes.
+//! Rewrites the output of prometheus-client as Prometheus text format 0.0.4, or as the OpenMetrics that others write.
 //!
-//! 0.0.4 names a counter with its `_total` and an info with its `_info`, which it takes for a gauge; it knows neither
-//! `# UNIT` nor `# EOF` nor exemplars. In both forms help texts end with a full stop, whoever wrote them, the bounds of
-//! buckets are [Go's](super::number), and a family whose name was written already is left out: readers would refuse all.
-//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+//! In 0.0.4 the name of a counter family ends with `_total` and that of an info family with `_info`, whose type is
+//! gauge; `# UNIT`, `# EOF` and exemplars do not exist. In both formats every help text ends with a full stop, bucket
+//! bounds have [Go's format](super::number), and a family whose name was already written is left out, as scrapers would
+//! refuse the whole text. Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use std::collections::HashSet;
 
 use super::{Format, number};
 
-/// What stands before a bucket's bound. The quote cannot be one within another label's value, where it is escaped.
+/// The text before a bucket's bound. It does not occur within a label's value, where a quote is escaped.
 const BOUND: &str = "le=\"";
 
-/// What stands before an exemplar, outside of any label's value.
+/// The text before an exemplar, if outside of a label's value.
 const EXEMPLAR: &str = " # {";
 
-/// What was written.
-pub(super) struct Written<'a> {
+/// Result of [`rewrite`].
+pub(super) struct Rewritten<'a> {
     pub(super) text: String,
-    /// Families that were left out, since one of their name came before.
-    pub(super) twice: Vec<&'a str>,
+    /// Names of families that were left out because the name was already written.
+    pub(super) duplicates: Vec<&'a str>,
 }
 
-/// Rewrites what the encoder of prometheus-client wrote. One pass over the lines.
-pub(super) fn write(encoded: &str, format: Format) -> Written<'_> {
+/// Rewrites the output of prometheus-client in one pass over its lines.
+pub(super) fn rewrite(encoded: &str, format: Format) -> Rewritten<'_> {
     let mut out = String::with_capacity(encoded.len());
-    let (mut names, mut twice) = (HashSet::new(), Vec::new());
+    let (mut names, mut duplicates) = (HashSet::new(), Vec::new());
     let mut left_out = false;
-    // Its `# HELP`, with which a family begins, comes before what tells that it is one of counters.
+    // A family begins with `# HELP`, but the suffix of its name depends on the `# TYPE` that follows.
     let mut lines = encoded.lines().peekable();
     while let Some(line) = lines.next() {
         let Some(comment) = line.strip_prefix("# ") else {
@@ -56,7 +56,7 @@ pub(super) fn write(encoded: &str, format: Format) -> Written<'_> {
         if keyword == "HELP" {
             left_out = !names.insert([name, suffix].concat());
             if left_out {
-                twice.push(name);
+                duplicates.push(name);
             }
         }
         if left_out {
@@ -70,7 +70,7 @@ pub(super) fn write(encoded: &str, format: Format) -> Written<'_> {
         let stop = if keyword == "HELP" && !rest.ends_with('.') { "." } else { "" };
         out.extend(["# ", keyword, " ", name, suffix, " ", rest, stop, "\n"]);
     }
-    Written { text: out, twice }
+    Rewritten { text: out, duplicates }
 }
 
 /// Splits `HELP name rest` and `TYPE name rest`.
@@ -96,7 +96,7 @@ fn without_exemplar(line: &str) -> &str {
         while let Some(byte) = bytes.next() {
             match byte {
                 b'"' => quoted = !quoted,
-                // What follows is escaped.
+                // Skip the escaped byte.
                 b'\\' => drop(bytes.next()),
                 _ => {}
             }
@@ -107,7 +107,7 @@ fn without_exemplar(line: &str) -> &str {
     exemplar.map_or(line, |(at, _)| &line[..at])
 }
 
-/// Splits a line around the bound of its bucket, if it is one.
+/// Splits the line of a bucket around its bound; `None` for other lines.
 fn bound_of(line: &str) -> Option<(&str, &str, &str)> {
     let name = &line[..line.find('{')?];
     if !name.ends_with("_bucket") {

@@ -1,21 +1,24 @@
-//! The flags of `run`, defined once: help text, parser and what they override.
+//! The flags of `run`: help text, parser and overridden key of each.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, FromArgMatches as _};
 
 use crate::config::{
-    BindAddress, ConfigError, ConfigSchema, Loaded, LogFilter, LogFormat, Overrides, Source,
+    BindAddress, ConfigError, ConfigSchema, ConfigSource, Loaded, LogFilter, LogFormat, Overrides,
 };
 use crate::key::is_dns_label;
 
-/// Flags of the commands that run a manager: the file, and what stands over it.
+/// Flags of the commands that run a manager: the configuration file, and values that override it.
 ///
-/// A command of the binary's own gets them by [`ConfigFlags::add_to`] and reads them by [`ConfigFlags::of`].
+/// [`ConfigFlags::add_to`] adds them to a command of the binary, and [`ConfigFlags::of`] returns their
+/// values.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConfigFlags {
-    /// The configuration: a file, or a directory with a manager.yaml; without it the built-in defaults of this command hold
+    /// The configuration: a file, or a directory with a manager.yaml [default: the built-in defaults of this
+    /// command]
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// Whether to wait for leadership [over leaderElection.enabled]
@@ -24,19 +27,19 @@ pub struct ConfigFlags {
     /// Namespace of the Lease [over leaderElection.namespace]
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub leader_election_namespace: Option<String>,
-    /// Where probes are served, "" for nowhere [over health.bindAddress]
+    /// Address of the health probes, "" for none [over health.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub health_probe_bind_address: Option<BindAddress>,
-    /// Where metrics are served, "" for nowhere [over metrics.bindAddress]
+    /// Address of the metrics, "" for none [over metrics.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub metrics_bind_address: Option<BindAddress>,
-    /// Where debug pages are served, "" for nowhere [over inspect.bindAddress]
+    /// Address of the debug pages, "" for none [over inspect.bindAddress]
     #[arg(long, value_name = "ADDRESS", value_parser = expected::<BindAddress>)]
     pub inspect_bind_address: Option<BindAddress>,
-    /// What is logged, such as `debug` or `info,mainstay::queue=debug` [over logging.level]
+    /// The log level, such as `debug` or `info,mainstay::queue=debug` [over logging.level]
     #[arg(long, value_name = "LEVEL", value_parser = expected::<LogFilter>)]
     pub log_level: Option<LogFilter>,
-    /// How log lines look: json or text [over logging.format]
+    /// The format of log lines: json or text [over logging.format]
     #[arg(long, value_name = "FORMAT", value_parser = log_format)]
     pub log_format: Option<LogFormat>,
 }
@@ -46,10 +49,10 @@ pub struct ConfigFlags {
 pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) config: ConfigFlags,
-    /// File that says how to reach the cluster; before KUBECONFIG, the Pod's own account and ~/.kube/config
+    /// The kubeconfig file; it takes precedence over KUBECONFIG, the Pod's own account and ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The context of that file to use
+    /// The context of the kubeconfig file
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
 }
@@ -57,24 +60,24 @@ pub(super) struct RunFlags {
 // === impl ConfigFlags ===
 
 impl ConfigFlags {
-    /// Gives a command these flags.
+    /// Adds these flags to a command.
     #[must_use]
     pub fn add_to(command: Command) -> Command {
         add_args::<Self>(command)
     }
 
-    /// Reads these flags from what was parsed for such a command.
+    /// Returns these flags from the parsed arguments of a command.
     ///
     /// # Errors
-    /// If the command was not given the flags by [`ConfigFlags::add_to`].
+    /// If the command does not have the flags of [`ConfigFlags::add_to`].
     pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Self::from_arg_matches(matches)
     }
 
-    /// Reads the file, if one was given, and puts the flags over it.
+    /// Reads the file, if one is given, and applies the flags to it.
     ///
     /// # Errors
-    /// If anything is wrong with the file, or with the flags together with it.
+    /// If the file has a problem, alone or together with the flags.
     pub fn load(&self, schema: &ConfigSchema) -> Result<Loaded, ConfigError> {
         let overrides = self.overrides();
         match &self.config {
@@ -83,13 +86,14 @@ impl ConfigFlags {
         }
     }
 
-    /// Returns the file, if one was given, for reading it again as [`ConfigFlags::load`] does.
-    pub fn source(&self, schema: &ConfigSchema) -> Option<Source> {
+    /// Returns the source of the configuration, to reload it as [`ConfigFlags::load`] does; `None` without a
+    /// file.
+    pub fn source(&self, schema: &ConfigSchema) -> Option<ConfigSource> {
         let path = self.config.as_deref()?;
-        Some(Source::new(path, self.overrides(), schema.clone()))
+        Some(ConfigSource::new(path, self.overrides(), schema.clone()))
     }
 
-    /// Returns what stands over the file.
+    /// Returns the values that override the file.
     pub fn overrides(&self) -> Overrides {
         Overrides {
             leader_elect: self.leader_elect,
@@ -103,17 +107,13 @@ impl ConfigFlags {
     }
 }
 
-/// Gives a command flags, and keeps its description: clap would replace it by the one of the flags.
+/// Adds flags to a command, and keeps its description, which clap would replace by the doc comment of `A`.
 pub(super) fn add_args<A: Args>(command: Command) -> Command {
     let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
-    let command = A::augment_args(command).about(about.unwrap_or_default());
-    match long_about {
-        Some(long_about) => command.long_about(long_about),
-        None => command.long_about(None),
-    }
+    A::augment_args(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
 }
 
-/// Parses as the file does; the types' refusals say what is expected, clap says what was found.
+/// Parses a value as the file does. The error has the expected form; clap adds the value found.
 fn expected<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|form| format!("expected {form}"))
 }

@@ -1,14 +1,13 @@
-//! `inspect`: the debug pages of a running manager, as tables.
+//! `inspect`: prints the debug pages of a running manager as tables, and sends its actions.
 //!
-//! A client in another process, on this machine or behind `kubectl port-forward`; in a Pod it is the binary itself, by
-//! `kubectl exec POD -- mainstay inspect`. With `-w` it requests the page again each second and prints the rows that
-//! changed. Standard error has notes beside the table, such as how many rows are not shown. Its actions are those of the
-//! pages.
+//! It runs in another process, on the same machine, behind `kubectl port-forward`, or in the Pod by `kubectl
+//! exec POD -- mainstay inspect`. With `-w` it requests the page again every second and prints the rows that
+//! changed. Notes, such as the number of rows not shown, go to standard error.
 
 mod client;
 mod duration;
 mod follow;
-mod question;
+mod page_command;
 mod standby;
 mod table;
 mod tables;
@@ -19,8 +18,7 @@ mod tests;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches as _, Subcommand};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, from_str, json};
 
 use super::flags::add_args;
 use super::{Failure, Output};
@@ -31,45 +29,46 @@ use crate::key::Chain;
 use client::{Answer, Server};
 use table::Table;
 
-pub use duration::Short;
-pub use question::Question;
+pub use duration::ShortDuration;
+pub use page_command::PageCommand;
 
-/// Where a manager serves its debug pages unless its configuration says otherwise.
+/// The default address of a manager's debug pages.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 
 #[derive(Args, Debug)]
 struct Flags {
     #[command(subcommand)]
-    what: What,
+    command: InspectCommand,
     #[command(flatten)]
-    target: Target,
-    /// Read again each second: after the table, print the rows that have changed
+    target: ServerFlags,
+    /// Request the page again every second, and print the rows that have changed
     #[arg(short, long, global = true)]
     watch: bool,
 }
 
-/// Which manager to read from, and how to print the answer.
+/// The manager to connect to, and the format of the output.
 #[derive(Args, Debug)]
-struct Target {
-    /// Where the manager serves its debug pages [default: what --config says, else 127.0.0.1:8082]
+struct ServerFlags {
+    /// Address of the manager's debug pages [default: the one in --config, else 127.0.0.1:8082]
     #[arg(long, global = true, value_name = "HOST:PORT")]
     address: Option<String>,
-    /// The configuration that the manager runs with, for its address and its token: a file, or a directory with a manager.yaml
+    /// The manager's configuration, for its address and its token: a file, or a directory with a manager.yaml
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// File with the token that the manager asks for [over inspect.tokenFile]
+    /// File with the token that the manager requires [over inspect.tokenFile]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Have the replica that is asked answer, also where inspect.peers has a standby ask the leader
+    /// Get the answer of this replica, even if inspect.peers makes a standby forward requests to the leader
     #[arg(long, global = true)]
     own: bool,
-    /// How to print the answer; json prints it as it is
-    #[arg(short, long, global = true, value_name = "FORMAT", value_parser = ["table", "json"], default_value = "table")]
+    /// Format of the answer; json is the unchanged answer of the manager
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
+    #[arg(value_parser = ["table", "json"])]
     output: String,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum InspectCommand {
     #[command(flatten)]
     Page(Page),
     #[command(flatten)]
@@ -78,15 +77,15 @@ enum What {
 
 #[derive(Subcommand, Debug)]
 enum Page {
-    /// Print the controllers, and how many keys of each are in which state
+    /// Print the controllers, with the number of keys in each state
     Controllers,
-    /// Print the keys of a controller's queue, those in trouble first
+    /// Print the keys of a controller's queue, failing keys first
     Queue(Queue),
     /// Print the stores of the cache
     Caches,
     /// Print the lists and watches of the cache
     Watches,
-    /// Print the configuration in force, and where each value came from
+    /// Print the configuration in force, with the origin of each value
     Config,
     /// Print the leader, and the history of the Lease
     Leader,
@@ -94,11 +93,11 @@ enum Page {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Run one object now, also out of its backoff, on the queue or not
+    /// Reconcile one object now, even during its backoff
     Reconcile {
         /// The controller
         controller: String,
-        /// The object, as `inspect queue` shows it: NAMESPACE/NAME, or NAME
+        /// The object, as in the output of `inspect queue`: NAMESPACE/NAME, or NAME
         key: String,
     },
     /// Change the log level
@@ -112,7 +111,7 @@ enum Action {
 struct Queue {
     /// The controller
     controller: String,
-    /// Only keys in this state, several times for several; delayed is backoff and requeued
+    /// Only keys in this state, may be repeated; delayed is backoff and requeued
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(states()))]
     state: Vec<String>,
     /// Only keys of this namespace, "" for keys without one
@@ -121,23 +120,26 @@ struct Queue {
     /// Only keys of this name
     #[arg(long)]
     name: Option<String>,
-    /// Their order
+    /// The order of the keys
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(sorts()))]
     sort: Option<String>,
-    /// How many are shown at most [default: 1000]
+    /// The most keys to show [default: 1000]
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
-    /// Only keys behind this one, with --sort name
+    /// Only keys behind this key, with --sort name
     #[arg(long, value_name = "KEY")]
     after: Option<String>,
 }
 
-/// Describes the command.
+/// Parses the answer of one page into a table.
+type ParseTable = fn(&str) -> serde_json::Result<Table>;
+
+/// Returns the command with its flags.
 pub(super) fn command() -> Command {
-    add_args::<Flags>(Command::new("inspect").about("Look into a running manager"))
+    add_args::<Flags>(Command::new("inspect").about("Inspect a running manager"))
 }
 
-/// Carries the command out.
+/// Executes the command.
 pub(super) fn run(
     matches: &ArgMatches,
     schema: &ConfigSchema,
@@ -147,54 +149,55 @@ pub(super) fn run(
     let server = flags.target.server(schema, output)?;
     let json = flags.target.json();
     block_on(async {
-        match &flags.what {
-            What::Action(_) if flags.watch => {
-                Err(Failure::wrong_input("an action is done once; leave -w out"))
+        match &flags.command {
+            InspectCommand::Action(_) if flags.watch => {
+                Err(Failure::wrong_input("-w works only with pages; remove it"))
             }
-            What::Action(action) => {
+            InspectCommand::Action(action) => {
                 let (path, body) = action.request();
                 let Answer { body, standby } = server.post(&path, &body).await?;
                 output.print(&if json { body } else { Action::text(body) })?;
-                standby::tell(standby.as_ref(), output);
+                standby::print_note(standby.as_ref(), output);
                 Ok(())
             }
-            What::Page(page) if flags.watch => follow::follow(page, json, &server, output).await,
-            What::Page(page) => {
-                let Answer { body, standby } = server.get(&page.path()).await?;
+            InspectCommand::Page(page) if flags.watch => follow::follow(page, json, &server, output).await,
+            InspectCommand::Page(page) => {
+                let (path, parse) = page.request();
+                let Answer { body, standby } = server.get(&path).await?;
                 if json {
                     output.print(&body)?;
                 } else {
-                    let table = page.table(&body)?;
+                    let table = parse(&body).map_err(|error| unknown_form(&path, &error))?;
                     output.print(&table.to_string())?;
                     table.notes.iter().for_each(|note| output.note(note));
                 }
-                standby::tell(standby.as_ref(), output);
+                standby::print_note(standby.as_ref(), output);
                 Ok(())
             }
         }
     })
 }
 
-/// Runs a command on this thread.
+/// Runs a future on this thread.
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::other)?.block_on(command)
 }
 
-/// An answer in another form than that of the page: of another version, or of another program.
+/// Returns the error of an answer that cannot be parsed: from another version, or from another program.
 fn unknown_form(path: &str, error: &serde_json::Error) -> Failure {
-    Failure::other(format_args!(
-        "the answer to {path} is not what this version expects; use the binary that the manager runs, or -o json: {error}"
-    ))
+    let hint = "use the binary of the manager, or -o json";
+    Failure::other(format_args!("this version cannot read the answer to {path}; {hint}: {error}"))
 }
 
-// === impl Target ===
+// === impl ServerFlags ===
 
-impl Target {
+impl ServerFlags {
     fn json(&self) -> bool {
         self.output == "json"
     }
 
+    /// Returns the server to send requests to.
     fn server(&self, schema: &ConfigSchema, output: &mut Output<'_>) -> Result<Server, Failure> {
         let (mut address, mut token_file) = (self.address.clone(), self.token_file.clone());
         let mut certificate = None;
@@ -202,10 +205,10 @@ impl Target {
             let inspect = match schema.load(path, &Overrides::default()) {
                 Ok(loaded) => loaded.configuration.inspect,
                 Err(error @ ConfigError::Read { .. }) => return Err(Failure::from(&error)),
-                // A manager that refuses this file runs on with the one before, and can be inspected.
+                // A manager that refuses this file still runs with an earlier file, and can be inspected.
                 Err(error) => {
-                    let text = "the manager may run on with an older one; its default address is assumed";
-                    output.note(&format!("{}\n{text}, and no token", error.lines().join("\n")));
+                    let text = "the manager may run with an earlier file; using the default address";
+                    output.note(&format!("{}\n{text} and no token", error.lines().join("\n")));
                     ManagerConfiguration::default().inspect
                 }
             };
@@ -213,7 +216,7 @@ impl Target {
             certificate = inspect.tls_dir.map(|directory| client::certificate(&directory)).transpose()?;
             let served = inspect.bind_address.socket();
             if address.is_none() && served.is_none() {
-                let text = "inspect.bindAddress is \"\", so the manager serves no debug pages";
+                let text = "inspect.bindAddress is \"\", so the manager has no debug pages";
                 return Err(Failure::wrong_input(format_args!("{}: {text}", path.display())));
             }
             address = address.or_else(|| Some(client::reachable(served?).to_string()));
@@ -236,38 +239,24 @@ impl Target {
 // === impl Page ===
 
 impl Page {
-    fn path(&self) -> String {
-        match self {
-            Self::Controllers => "/debug/controllers".to_owned(),
-            Self::Queue(queue) => queue.path(),
-            Self::Caches => "/debug/caches".to_owned(),
-            Self::Watches => "/debug/watches".to_owned(),
-            Self::Config => "/debug/config".to_owned(),
-            Self::Leader => "/debug/leader".to_owned(),
-        }
-    }
-
-    /// Makes a table of an answer.
-    fn table(&self, body: &str) -> Result<Table, Failure> {
-        Ok(match self {
-            Self::Controllers => tables::controllers(&self.read(body)?),
-            Self::Queue(_) => tables::queue(&self.read(body)?),
-            Self::Caches => tables::caches(&self.read(body)?),
-            Self::Watches => tables::watches(&self.read(body)?),
-            Self::Config => tables::config(&self.read(body)?),
-            Self::Leader => tables::leader(&self.read(body)?),
-        })
-    }
-
-    fn read<'a, T: Deserialize<'a>>(&self, body: &'a str) -> Result<T, Failure> {
-        serde_json::from_str(body).map_err(|error| unknown_form(&self.path(), &error))
+    /// Returns the path of the page, and a function that parses its answer into a table.
+    fn request(&self) -> (String, ParseTable) {
+        let (path, parse): (&str, ParseTable) = match self {
+            Self::Controllers => ("controllers", |body| Ok(tables::controllers(&from_str(body)?))),
+            Self::Queue(queue) => return (queue.path(), |body| Ok(tables::queue(&from_str(body)?))),
+            Self::Caches => ("caches", |body| Ok(tables::caches(&from_str(body)?))),
+            Self::Watches => ("watches", |body| Ok(tables::watches(&from_str(body)?))),
+            Self::Config => ("config", |body| Ok(tables::config(&from_str(body)?))),
+            Self::Leader => ("leader", |body| Ok(tables::leader(&from_str(body)?))),
+        };
+        (format!("/debug/{path}"), parse)
     }
 }
 
 // === impl Action ===
 
 impl Action {
-    /// Returns path and body of the request.
+    /// Returns the path and the body of the request.
     fn request(&self) -> (String, Value) {
         match self {
             Self::Reconcile { controller, key } => {
@@ -279,9 +268,9 @@ impl Action {
         }
     }
 
-    /// Returns the text to print for an answer.
+    /// Returns an answer as text to print.
     fn text(answer: String) -> String {
-        match serde_json::from_str(&answer) {
+        match from_str(&answer) {
             Ok(pages::Reconciled { matched: 1 }) => "1 key on the queue\n".to_owned(),
             Ok(pages::Reconciled { matched }) => format!("{matched} keys on the queue\n"),
             Err(_) => answer,

@@ -1,8 +1,9 @@
 //! Log lines on standard error, as JSON for collectors or as tracing-subscriber's text for people.
 //!
-//! A JSON line has the keys that users of controller-runtime look for: `ts`, `level`, `msg`, `logger`, then `controller`,
-//! `namespace`, `name`, `reconcileID`, then all other fields by name, then `error`. Fields of the spans around an event
-//! stand beside its own; of two with one name the inner one holds. The level can be changed while running.
+//! A JSON line has the keys of controller-runtime: `ts`, `level`, `msg`, `logger`, then `controller`,
+//! `namespace`, `name`, `reconcileID`, then all other fields by name, then `error`. An event includes the
+//! fields of its spans; if two fields have one name, the inner one is used. The level can be changed at run
+//! time.
 //!
 //! # Invariants
 //! 1. An event is one line, and a line of JSON is one object, whatever its values contain.
@@ -33,28 +34,28 @@ use crate::manager::SetLogLevel;
 use crate::reconcile::BoxError;
 
 use json::{Json, SpanFields};
-use limit::Limit;
+use limit::LineLimit;
 
-/// Libraries whose detailed lines quote bytes of a peer. They stay at `info` unless the filter names them: a higher level
-/// for the manager must not let strangers write into its log.
+/// Libraries that quote bytes of a peer in their lines below `info`. They stay at `info` unless the filter
+/// names them: `debug` for the manager must not let any peer write into its log.
 const QUOTING: [&str; 3] = ["h2", "hickory_", "rustls"];
 
-/// Changes what is logged while the process runs. Cheap to clone.
+/// Changes the log level at run time. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
-    limit: Limit,
+    limit: LineLimit,
 }
 
-/// The process logs already; a binary sets logging up once, before anything else.
+/// Logging is set up already; a binary does so once, before anything else.
 #[derive(Debug, thiserror::Error)]
 #[error("logging is set up already; call logging::init once, from main")]
 pub struct AlreadySet;
 
-/// The time of a line of text.
+/// Writes the time of a text line.
 struct Clock(fn() -> Timestamp);
 
-/// Displays a value without its control characters.
+/// Displays a value with escaped control characters.
 struct OneLine<'a>(&'a dyn fmt::Debug);
 
 /// Sets up logging for the whole process, on standard error.
@@ -62,13 +63,13 @@ struct OneLine<'a>(&'a dyn fmt::Debug);
 /// # Errors
 /// If the process has a subscriber already.
 pub fn init(logging: &Logging) -> Result<LogHandle, AlreadySet> {
-    let limit = Limit::new(limit::REPORT);
+    let limit = LineLimit::new(limit::REPORT);
     let (subscriber, handle) = build(logging, io::stderr, Timestamp::now, io::stderr().is_terminal(), limit);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
     Ok(handle)
 }
 
-/// Builds a subscriber that is not set up yet, with a writer and a clock of the caller's choice. Text has no colours.
+/// Builds a subscriber with a writer and a clock of the caller, without setting it up. Text has no colours.
 pub fn subscriber<W>(
     logging: &Logging,
     writer: W,
@@ -77,7 +78,7 @@ pub fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    build(logging, writer, now, false, Limit::new(limit::REPORT))
+    build(logging, writer, now, false, LineLimit::new(limit::REPORT))
 }
 
 fn build<W>(
@@ -85,7 +86,7 @@ fn build<W>(
     writer: W,
     now: fn() -> Timestamp,
     colours: bool,
-    limit: Limit,
+    limit: LineLimit,
 ) -> (impl Subscriber + Send + Sync + use<W>, LogHandle)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -110,7 +111,8 @@ where
 // === impl LogHandle ===
 
 impl LogHandle {
-    /// Logs how many repeated lines were left out since the last such report. Call it before the process ends.
+    /// Logs how many repeated lines were left out since the last such report. Call it before the process
+    /// ends.
     pub fn flush(&self) {
         self.limit.flush();
     }
@@ -137,19 +139,17 @@ impl fmt::Display for OneLine<'_> {
         let mut text = String::new();
         // If a user's implementation fails midway, its partial output is kept.
         fmt::write(&mut text, format_args!("{:?}", self.0)).ok();
-        let shown = |letter: char| {
-            if letter.is_control() { letter.escape_default().to_string() } else { letter.into() }
-        };
-        f.write_str(&text.chars().map(shown).collect::<String>())
+        f.write_str(&super::escaped(&text))
     }
 }
 
 fn targets(filter: &LogFilter) -> Targets {
     let quoting = QUOTING.map(|library| (library.to_owned(), filter.level.min(LevelFilter::INFO)));
     let is_off = filter.modules.iter().map(|(_, level)| *level).all(|level| level == LevelFilter::OFF);
-    // What was left out of the lines of one module is reported even if nothing else is logged.
+    // If the filter lists a module that logs, reports of lines left out are logged even below the default
+    // level.
     let reports = if is_off { filter.level } else { LevelFilter::WARN };
-    // The later of two of one name holds.
+    // Of two targets with one name the later one is used.
     let targets = Targets::new().with_default(filter.level).with_targets(quoting);
     targets.with_target(limit::TARGET, reports).with_targets(filter.modules.clone())
 }

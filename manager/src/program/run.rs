@@ -1,4 +1,4 @@
-//! The command `run`: logs, runtime, connection and manager, and the exit code of their end.
+//! The command `run`: sets up logging, runtime and connection, runs the manager, and returns its outcome.
 
 use std::error::Error;
 use std::io;
@@ -10,21 +10,21 @@ use tracing::error;
 
 use super::{Exit, Failure, Setup, logging};
 use crate::client::connect::{self, ConnectError};
-use crate::config::{Loaded, Source};
+use crate::config::{ConfigSource, Loaded};
 use crate::key::Chain;
 use crate::manager::{BuildError, ClusterError, Manager, ManagerOptions, RegisterError};
 use crate::reconcile::BoxError;
 
-/// tokio's own variable for the number of a runtime's threads.
+/// tokio's environment variable for the number of worker threads.
 const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
 
 /// Arguments of `run`.
 #[derive(Debug)]
 pub(super) struct RunArgs {
-    /// File and flags, resolved, with the origin of each value.
+    /// The configuration, with the origin of each value.
     pub(super) loaded: Loaded,
-    /// The file of `--config`, to read it again.
-    pub(super) source: Option<Source>,
+    /// The file of `--config`, to reload it.
+    pub(super) source: Option<ConfigSource>,
     /// The file of `--kubeconfig`.
     pub(super) kubeconfig: Option<PathBuf>,
     /// The context of `--context`.
@@ -36,7 +36,7 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
     let set_up =
         || -> Result<_, BoxError> { Ok((logging::init(&args.loaded.configuration.logging)?, runtime()?)) };
     let (log, runtime) = match set_up() {
-        Ok(begun) => begun,
+        Ok(parts) => parts,
         Err(problem) => return Failure::other(Chain(&*problem)).print(&mut io::stderr()),
     };
     let options = ManagerOptions {
@@ -52,7 +52,8 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
         manager.run().await?;
         Ok::<(), BoxError>(())
     });
-    // Not dropped: that would wait for a reconcile that blocks its thread, after the manager has named it as late.
+    // Dropping the runtime would wait for a reconcile that blocks its thread; the manager has already given
+    // up on it.
     runtime.shutdown_background();
     log.flush();
     match result {
@@ -67,35 +68,34 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
     }
 }
 
-/// Builds the runtime of the reconciles. It has at least two threads, also on one CPU: one reconcile that blocks its
-/// thread must not stop all the others, and in the end fail the liveness probe.
+/// Builds the runtime of the reconciles. It has at least two threads, also on one CPU, because one reconcile
+/// that blocks its thread must not stop all others and finally fail the liveness probe.
 fn runtime() -> io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    // A number in the variable holds, one included.
+    // The variable takes precedence, even with the value 1.
     if std::env::var_os(THREADS_VARIABLE).is_none() {
         builder.worker_threads(std::thread::available_parallelism().map_or(2, usize::from).max(2));
     }
     builder.enable_all().build()
 }
 
-/// Whether another command line or configuration mends it, rather than another try.
+/// Returns whether another command line or configuration would prevent the error; a retry would not.
 fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
-    if let Some(refused) = problem.downcast_ref::<RegisterError>() {
-        // The file has the last word on every setting.
-        return matches!(refused, RegisterError::Settings { .. } | RegisterError::RunsOnce { .. });
-    }
-    let connect = match problem.downcast_ref::<BuildError>() {
-        Some(BuildError::NoLeaseNamespace | BuildError::NoPeerAddress | BuildError::Election(_)) => {
-            return true;
+    let connect = |error: &ConnectError| !matches!(error, ConnectError::Credentials { .. });
+    if let Some(error) = problem.downcast_ref::<RegisterError>() {
+        // The file can override every setting made in code.
+        matches!(error, RegisterError::Settings { .. } | RegisterError::RunsOnce { .. })
+    } else if let Some(error) = problem.downcast_ref::<BuildError>() {
+        match error {
+            BuildError::NoLeaseNamespace | BuildError::NoPeerAddress | BuildError::Election(_) => true,
+            BuildError::Connect(error) => connect(error),
+            _ => false,
         }
-        Some(BuildError::Connect(connect)) => Some(connect),
-        _ => problem.downcast_ref::<ConnectError>(),
-    };
-    let connect = match problem.downcast_ref::<ClusterError>() {
-        Some(ClusterError::Connect { source, .. }) => Some(source),
-        _ => connect,
-    };
-    connect.is_some_and(|connect| !matches!(connect, ConnectError::Credentials { .. }))
+    } else if let Some(ClusterError::Connect { source, .. }) = problem.downcast_ref() {
+        connect(source)
+    } else {
+        problem.downcast_ref().is_some_and(connect)
+    }
 }
 
 #[cfg(test)]

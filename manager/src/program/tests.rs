@@ -1,12 +1,12 @@
 use super::*;
 use crate::config::tests::{Shop, shop_schema};
 
-/// What one command line did: exit code, standard output, standard error.
+/// Parses a command line, and returns the outcome, standard output and standard error.
 fn run(args: &[&str]) -> (Parsed, String, String) {
     let crd = |name: &str| {
         let mut crd = CustomResourceDefinition::default();
         crd.metadata.name = Some(name.to_owned());
-        // Words that some reader of YAML takes for something else, and text that needs more than a line.
+        // Texts that some YAML parsers read as another type, and a text of several lines.
         crd.spec.names.short_names =
             Some(["on", "yes", "1.0", "012", "1:30", "null", "a: b"].map(str::to_owned).into());
         crd.spec.group = format!("{}\n\n  indented # no comment", "word ".repeat(40));
@@ -31,7 +31,7 @@ fn done(args: &[&str], exit: Exit, out: &str, err: &str) {
     assert_eq!(complained, err);
 }
 
-/// Writes a file that is gone when the first of the pair is dropped.
+/// Writes a file, which is removed when the first element of the pair is dropped.
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("manager.yaml");
@@ -57,7 +57,7 @@ fn help_names_every_command_on_standard_output() {
         "Runs the shop\n\nUsage: shop <COMMAND>\n\nCommands:\n  \
            run      Run the manager\n  \
            dev      Try it\n  \
-           inspect  Look into a running manager\n  \
+           inspect  Inspect a running manager\n  \
            crd      Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
            config   Check and print configuration files\n  \
            version  Print the version\n\nOptions:\n  \
@@ -67,7 +67,7 @@ fn help_names_every_command_on_standard_output() {
 }
 
 #[test]
-fn a_command_line_that_is_wrong_ends_with_code_2() {
+fn a_wrong_command_line_exits_with_code_2() {
     for args in
         [&["rum"][..], &[], &["config"], &["config", "validate"], &["run", "--confg", "x"], &["version", "x"]]
     {
@@ -80,13 +80,14 @@ fn a_command_line_that_is_wrong_ends_with_code_2() {
 }
 
 #[test]
-fn a_flag_says_what_it_expected() {
+fn a_wrong_flag_value_is_refused_with_the_expected_form() {
     done(
         &["run", "--log-level", "inof"],
         Exit::WrongInput,
         "",
-        "error: invalid value 'inof' for '--log-level <LEVEL>': expected off, error, warn, info, debug or trace, with \
-         MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug; did you mean info?\n\n\
+        "error: invalid value 'inof' for '--log-level <LEVEL>': expected off, error, warn, info, debug or \
+         trace, with MODULE=LEVEL after commas for single modules, such as info,mainstay::queue=debug; did \
+         you mean info?\n\n\
          For more information, try '--help'.\n",
     );
     done(
@@ -99,14 +100,14 @@ fn a_flag_says_what_it_expected() {
 }
 
 #[test]
-fn defaults_are_printed_with_the_sections_of_this_program() {
+fn print_defaults_includes_the_sections_of_the_program() {
     let text = shop_schema().controllers(["orders", "invoices"]).default_file("shop");
     done(&["config", "print-defaults"], Exit::Success, &text, "");
     assert!(text.contains("  # The most open orders.\n"), "{text}");
 }
 
 #[test]
-fn the_schema_knows_the_controllers_of_this_program() {
+fn the_schema_lists_the_controllers_of_the_program() {
     let (parsed, out, err) = run(&["config", "schema"]);
     assert!(matches!(parsed, Parsed::Done(Exit::Success)), "{parsed:?}, {err}");
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -114,9 +115,9 @@ fn the_schema_knows_the_controllers_of_this_program() {
     assert_eq!(schema["properties"]["shop"]["properties"]["currency"]["x-mainstay-applies"], "restart");
 }
 
-/// The names by which a value's origin is told are written beside the settings, below this room.
+/// `config` has the names of the flags too, and must not depend on clap.
 #[test]
-fn every_flag_that_stands_over_the_file_is_known_there_by_its_name() {
+fn every_overriding_flag_is_an_origin_by_its_name() {
     let command = ConfigFlags::add_to(Command::new("run"));
     let over = |help: &str| Some(help.rsplit_once("[over ")?.1.strip_suffix(']')?.to_owned());
     let mut found = 0;
@@ -142,7 +143,7 @@ fn every_flag_that_stands_over_the_file_is_known_there_by_its_name() {
 }
 
 #[test]
-fn a_valid_file_or_folder_is_called_so() {
+fn a_valid_file_or_directory_is_reported_as_valid() {
     let (folder, path) = file(&format!("{HEAD}controllers: {{orders: {{workers: 4}}}}\n"));
     for path in [path.as_path(), folder.path()] {
         let path = path.display().to_string();
@@ -157,9 +158,10 @@ fn a_wrong_file_gives_one_line_per_error_and_code_2() {
     ));
     let name = path.display().to_string();
     let lines = format!(
-        "{name}:5:25: shutdown.gracePeriod: 30; expected a duration such as 30s, 5ms, 2m or 1h30m, with a unit: \
-         30s or 30ms\n\
-         {name}: controllers.order: unknown controller; expected orders, invoices or \"*\"; did you mean orders?\n\
+        "{name}:5:25: shutdown.gracePeriod: 30; expected a duration such as 30s, 5ms, 2m or 1h30m, with a \
+         unit: 30s or 30ms\n\
+         {name}: controllers.order: unknown controller; expected orders, invoices or \"*\"; did you mean \
+         orders?\n\
          {name}: controllers.order.workers: 0; expected a whole number from 1 to 1000\n\
          {name}: shop.maxOrders: 0; expected a whole number from 1 to 1000\n"
     );
@@ -174,7 +176,7 @@ fn a_wrong_file_gives_one_line_per_error_and_code_2() {
 }
 
 #[test]
-fn flags_that_contradict_each_other_are_wrong_input_too() {
+fn conflicting_flags_are_wrong_input() {
     done(
         &["run", "--metrics-bind-address", "0.0.0.0:8081"],
         Exit::WrongInput,
@@ -185,7 +187,7 @@ fn flags_that_contradict_each_other_are_wrong_input_too() {
 }
 
 #[test]
-fn run_hands_back_the_file_with_the_flags_over_it() {
+fn run_loads_the_file_and_applies_the_flags() {
     let (folder, _) = file(&format!("{HEAD}leaderElection: {{leaseName: shop}}\nlogging: {{level: warn}}\n"));
     let folder = folder.path().display().to_string();
     let (parsed, out, err) = run(&[
@@ -211,7 +213,7 @@ fn run_hands_back_the_file_with_the_flags_over_it() {
 }
 
 #[test]
-fn without_a_file_the_defaults_hold() {
+fn without_a_file_run_uses_the_defaults() {
     let (parsed, ..) = run(&["run", "--leader-elect"]);
     let Parsed::Run(run) = parsed else { panic!("{parsed:?}") };
     let default = shop_schema().from_overrides(&Overrides::default()).unwrap();
@@ -220,7 +222,7 @@ fn without_a_file_the_defaults_hold() {
 }
 
 #[test]
-fn a_command_of_the_binarys_own_comes_back_with_its_flags() {
+fn an_own_command_gets_its_flags() {
     let (parsed, ..) = run(&["dev", "--log-format", "text"]);
     let Parsed::Own(0, matches) = parsed else { panic!("{parsed:?}") };
     let flags = ConfigFlags::of(&matches).unwrap();
@@ -231,7 +233,7 @@ fn a_command_of_the_binarys_own_comes_back_with_its_flags() {
 }
 
 #[test]
-fn crds_are_documents_that_kubectl_reads_back() {
+fn crds_are_yaml_documents_that_kubectl_can_parse() {
     let (parsed, out, err) = run(&["crd"]);
     assert!(matches!(parsed, Parsed::Done(Exit::Success)), "{parsed:?}, {err}");
     assert_eq!(run(&["crd"]).1, out, "the same bytes each time");
@@ -252,7 +254,7 @@ fn crds_are_documents_that_kubectl_reads_back() {
     );
 }
 
-/// A writer whose reader has gone, or whose disk is full.
+/// A writer that always fails.
 struct Broken(io::ErrorKind);
 
 impl Write for Broken {
@@ -266,7 +268,7 @@ impl Write for Broken {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is() {
+fn a_closed_pipe_is_success_and_a_full_disk_is_failure() {
     for (kind, exit) in
         [(io::ErrorKind::BrokenPipe, Exit::Success), (io::ErrorKind::StorageFull, Exit::Failure)]
     {

@@ -70,7 +70,7 @@ impl Context {
     /// The same for a run of this key, whose backoff its own writes do not end.
     #[must_use]
     pub(crate) fn with_key(self, key: &impl Key) -> Self {
-        Self { writer: self.writer.running(key), ..self }
+        Self { writer: self.writer.in_run_of(key), ..self }
     }
 
     #[must_use]

@@ -155,7 +155,7 @@ where
     }
 
     fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
-        let kind = self.store.kind_store().kind();
+        let kind = self.store.untyped().kind();
         match (&self.finalizer, primary) {
             (Some(Err(invalid)), _) => Err(invalid.clone().into()),
             (_, Some(primary)) if primary != kind => {

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Context, ReconcileError};
-use crate::cache::{KindStore, ReadError, View};
+use crate::cache::{ReadError, UntypedStore, View};
 use crate::client::owner::name_of;
 use crate::client::{Applier, Effect, live, set_controller_reference};
 use crate::key::{KindId, KindScope, NamespacedName};
@@ -28,7 +28,7 @@ pub(crate) struct Writes {
     /// `None` for the manager's own.
     cluster: Option<Arc<str>>,
     /// Every store that the controller watches: objects are compared with these before they are written.
-    stores: Vec<Arc<KindStore>>,
+    stores: Vec<Arc<UntypedStore>>,
     kinds: Vec<DeclaredKind>,
 }
 
@@ -68,7 +68,7 @@ impl Writes {
     }
 
     /// Adds a store to compare objects with.
-    pub(crate) fn compare_with(&mut self, store: &Arc<KindStore>) {
+    pub(crate) fn compare_with(&mut self, store: &Arc<UntypedStore>) {
         self.stores.push(Arc::clone(store));
     }
 
@@ -91,7 +91,7 @@ impl Writes {
     /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the object.
     fn held(&self, kind: &KindId, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
         let fits =
-            |store: &&Arc<KindStore>| store.kind() == kind && store.cluster() == self.cluster.as_deref();
+            |store: &&Arc<UntypedStore>| store.kind() == kind && store.cluster() == self.cluster.as_deref();
         let mut reads = self.stores.iter().filter(fits).map(|store| store.get(name));
         reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
     }

@@ -1,4 +1,4 @@
-//! Requests of one peer and their answers.
+//! One connection: reads requests, calls the router and writes its answers.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,10 +23,10 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::peers::Peer;
-use super::taken::Taken;
+use super::write_timeout::WriteTimeout;
 use super::{Limits, Server};
 
-/// Among the extensions of a request: the address of its peer.
+/// Extension of a request with the address of its peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) IpAddr);
 
@@ -39,18 +39,18 @@ pub(super) struct Connection {
 // === impl Connection ===
 
 impl Connection {
-    /// Serves until the peer has no more requests, or until the stop and the end of the answer begun then.
+    /// Serves until the peer closes the connection, or until a stop or a limit ends it.
     pub(super) async fn serve(self, stream: TcpStream) {
         let Server { limits, tls, stop, .. } = self.server.clone();
-        let Some(tls) = tls else { return self.converse(stream).await };
+        let Some(tls) = tls else { return self.serve_http(stream).await };
         let handshake = timeout(limits.header_timeout, tls.accept(stream));
         match stop.run_until_cancelled(handshake).await {
-            Some(Ok(Ok(stream))) => self.converse(stream).await,
+            Some(Ok(Ok(stream))) => self.serve_http(stream).await,
             failed => tracing::trace!(?failed, "no TLS handshake"),
         }
     }
 
-    pub(super) async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    pub(super) async fn serve_http(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let Server { limits, stop, .. } = self.server.clone();
         let service = service_fn(move |request| self.clone().answer(request).map(Ok::<_, Infallible>));
         let connection = http1::Builder::new()
@@ -59,10 +59,10 @@ impl Connection {
             .max_buf_size(limits.header_bytes.max(8 * 1024))
             // `nc` and shell scripts close their sending side first and still expect the answer.
             .half_close(true)
-            .serve_connection(TokioIo::new(Taken::within(limits.answer_timeout, stream)), service);
+            .serve_connection(TokioIo::new(WriteTimeout::new(limits.answer_timeout, stream)), service);
         let mut connection = pin!(connection);
-        // Biased: a connection that has ended needs no graceful end. A peer that goes away or sends something other than
-        // HTTP is not logged: a port scanner must not fill the log.
+        // Biased: a connection that has ended needs no graceful shutdown. Broken connections and peers that do not speak
+        // HTTP are not logged, so that a port scanner cannot fill the log.
         tokio::select! {
             biased;
             _ended = connection.as_mut() => return,
@@ -76,10 +76,10 @@ impl Connection {
     }
 
     async fn answer(self, request: Request<Incoming>) -> Response {
-        let mut request = match whole(request, &self.server.limits).await {
+        let mut request = match read_body(request, &self.server.limits).await {
             Ok(request) => request,
             Err((status, text)) => {
-                // The rest of such a request is not read, so no other can follow on its connection.
+                // The rest of the body is not read, so the connection must close.
                 let headers = [(CONNECTION, "close"), (CONTENT_TYPE, "text/plain; charset=utf-8")];
                 return (status, headers, text).into_response();
             }
@@ -96,8 +96,11 @@ impl Connection {
     }
 }
 
-/// Reads the body of a request to its end, or returns why that is refused.
-async fn whole(request: Request<Incoming>, limits: &Limits) -> Result<Request<Body>, (StatusCode, String)> {
+/// Reads the whole body of a request, or returns status and text of a refusal.
+async fn read_body(
+    request: Request<Incoming>,
+    limits: &Limits,
+) -> Result<Request<Body>, (StatusCode, String)> {
     let allowed = limits.body_bytes;
     let length = request.body().size_hint().exact();
     let length = length.ok_or_else(|| (StatusCode::LENGTH_REQUIRED, "send a Content-Length\n".to_owned()))?;
@@ -105,12 +108,12 @@ async fn whole(request: Request<Incoming>, limits: &Limits) -> Result<Request<Bo
         return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {allowed} bytes\n")));
     }
     let (head, body) = request.into_parts();
-    // The length bounds the memory: the parser ends the body there.
+    // The parser ends the body at its stated length, which bounds the memory.
     match timeout(limits.body_timeout, body.collect()).await {
         Ok(Ok(body)) => Ok(Request::from_parts(head, body.to_bytes().into())),
         Ok(Err(_broken)) => Err((StatusCode::BAD_REQUEST, "the body ended early\n".to_owned())),
         Err(_elapsed) => {
-            let text = format!("the body did not come within {:?}\n", limits.body_timeout);
+            let text = format!("the body did not arrive within {:?}\n", limits.body_timeout);
             Err((StatusCode::REQUEST_TIMEOUT, text))
         }
     }

@@ -1,8 +1,8 @@
-//! Which connection makes room for a new one.
+//! Chooses the connection to evict for a new one.
 //!
-//! A hundred peers that send nothing, or do not read their answers, must not keep a prober out: a liveness probe that
-//! waits in the backlog costs a healthy process its life. So the connection that has waited longest for its peer is
-//! evicted.
+//! A hundred peers that send no request, or do not read their answers, must not keep a prober out: the kubelet restarts a
+//! healthy process if its liveness probe waits in the backlog. So the connection that has waited longest for its peer
+//! is evicted.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection may wait for its peer although others wait for room: an honest peer has sent its request by
-/// then. With a hundred connections a thousand peers a second get their turn, and the kernel's backlog (128) is through
-/// within two turns.
-const TURN: Duration = Duration::from_millis(100);
+/// Time for which a connection may wait for its peer before it can be evicted; a normal peer sends its request faster.
+/// With a hundred connections a thousand peers per second can be served, and the kernel's backlog (128) within two of
+/// these times.
+const MIN_WAIT: Duration = Duration::from_millis(100);
 
 /// The open connections.
 #[derive(Default)]
 pub(super) struct Peers(Vec<Arc<Peer>>);
 
-/// The peer of one connection, which holds the other reference.
+/// The peer of one connection. The connection holds the second reference.
 pub(super) struct Peer {
     pub(super) address: IpAddr,
-    /// Since when the connection waits for the peer, to send or to read; `None` while an answer is being made.
+    /// Time since which the connection waits for the peer to send or to read; `None` while the handler runs.
     waiting: Mutex<Option<Instant>>,
     /// Cancelled to close the connection.
     pub(super) evicted: CancellationToken,
@@ -33,7 +33,7 @@ pub(super) struct Peer {
 // === impl Peers ===
 
 impl Peers {
-    /// Adds a connection, which begins by waiting for its peer, and forgets those that have ended.
+    /// Adds a connection, which starts with a wait for its peer, and removes ended ones.
     pub(super) fn join(&mut self, address: IpAddr) -> Arc<Peer> {
         self.0.retain(|peer| Arc::strong_count(peer) > 1);
         let waiting = Mutex::new(Some(Instant::now()));
@@ -42,19 +42,19 @@ impl Peers {
         peer
     }
 
-    /// Evicts the connection that has waited longest, if its turn is over; returns when to try again.
+    /// Evicts the connection that has waited longest, if for at least [`MIN_WAIT`]; returns the time for the next try.
     pub(super) fn evict(&self, now: Instant) -> Instant {
         let open = self.0.iter().filter(|peer| Arc::strong_count(peer) > 1);
         let waiting = open.filter_map(|peer| Some(((*peer.waiting.lock())?, peer)));
         match waiting.min_by_key(|(since, _)| *since) {
-            Some((since, _)) if since + TURN > now => since + TURN,
+            Some((since, _)) if since + MIN_WAIT > now => since + MIN_WAIT,
             Some((_, peer)) => {
                 peer.answering();
                 peer.evicted.cancel();
-                now + TURN
+                now + MIN_WAIT
             }
-            // Answers are being made for all. The first that is done gets the time to be read.
-            None => now + TURN,
+            // All handlers run. The first answer gets time to be read.
+            None => now + MIN_WAIT,
         }
     }
 }
@@ -62,12 +62,12 @@ impl Peers {
 // === impl Peer ===
 
 impl Peer {
-    /// Keeps the connection while an answer is made.
+    /// Records that the handler runs; the connection is not evicted meanwhile.
     pub(super) fn answering(&self) {
         *self.waiting.lock() = None;
     }
 
-    /// Begins to wait for the peer.
+    /// Records that the connection waits for the peer from now on.
     pub(super) fn wait(&self) {
         *self.waiting.lock() = Some(Instant::now());
     }

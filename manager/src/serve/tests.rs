@@ -11,7 +11,7 @@ fn greet() -> Router {
     Router::new().fallback(async |method: Method, uri: Uri| format!("{method} {}", uri.path()))
 }
 
-/// A server running in this test's runtime, stopped by `stop`.
+/// A server in the runtime of the test.
 struct Running {
     address: SocketAddr,
     stop: CancellationToken,
@@ -38,7 +38,7 @@ impl Running {
 
 async fn read_all(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // A reset after the answer is as good an end as a close.
+    // The connection may end with a reset instead of a close.
     stream.read_to_end(&mut text).await.unwrap_or_default();
     String::from_utf8(text).unwrap()
 }
@@ -49,7 +49,7 @@ async fn exchange(stream: &mut TcpStream, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_bound_port_is_the_real_one_and_is_held_before_anything_is_accepted() {
+async fn the_port_is_bound_before_the_server_runs() {
     let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
     assert_ne!(bound.local_addr().port(), 0);
     let error = Bound::bind(bound.local_addr(), Limits::default()).unwrap_err();
@@ -57,7 +57,7 @@ async fn the_bound_port_is_the_real_one_and_is_held_before_anything_is_accepted(
 }
 
 #[tokio::test]
-async fn answers_and_leaves_the_body_out_for_head() {
+async fn an_answer_to_head_has_no_body() {
     let server = Running::start(Limits::default(), greet());
     let get =
         exchange(&mut server.connect().await, "GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
@@ -92,24 +92,24 @@ async fn a_header_beyond_the_limit_is_refused() {
     server.stopped().await;
 }
 
-/// Answers with what came as the body.
+/// Answers with the body of the request.
 fn echo() -> Router {
     Router::new().fallback(async |body: Bytes| body)
 }
 
 #[tokio::test]
-async fn a_body_comes_whole_or_is_refused_with_the_reason() {
+async fn a_body_is_read_whole_or_refused_with_a_reason() {
     let limits = Limits { body_bytes: 4, body_timeout: Duration::from_millis(20), ..Limits::default() };
     let server = Running::start(limits, echo());
     let whole = "content-length: 4\r\nconnection: close\r\n\r\nbody";
-    // The refused are not asked to close: what they did not send stands between them and a next request.
+    // The refused requests do not set `connection: close`: the server closes, as the rest of the body is unread.
     let cases = [
         (whole, "200 OK", "\r\n\r\nbody"),
         ("connection: close\r\n\r\n", "200 OK", "\r\n\r\n"),
         ("content-length: 5\r\n\r\n", "413 Payload Too Large", "\r\n\r\nthe body is longer than 4 bytes\n"),
         ("content-length: 9999999999999999\r\n\r\n", "413 Payload Too Large", "than 4 bytes\n"),
         ("transfer-encoding: chunked\r\n\r\n", "411 Length Required", "\r\n\r\nsend a Content-Length\n"),
-        ("content-length: 4\r\n\r\nbo", "408 Request Timeout", "the body did not come within 20ms\n"),
+        ("content-length: 4\r\n\r\nbo", "408 Request Timeout", "the body did not arrive within 20ms\n"),
         ("content-length: 4\r\ncontent-length: 3\r\n\r\nbody", "400 Bad Request", "\r\n\r\n"),
         ("content-length: +4\r\n\r\nbody", "400 Bad Request", "\r\n\r\n"),
     ];
@@ -123,7 +123,7 @@ async fn a_body_comes_whole_or_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_early_is_no_body() {
+async fn a_body_that_ends_early_is_a_bad_request() {
     let server = Running::start(Limits::default(), echo());
     let mut half = server.connect().await;
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbo").await.unwrap();
@@ -149,28 +149,28 @@ fn patient(connections: usize) -> Limits {
 }
 
 #[tokio::test]
-async fn a_header_that_never_ends_costs_a_connection_only_for_a_time() {
+async fn a_header_that_never_ends_times_out() {
     let limits = Limits { header_timeout: Duration::from_millis(20), ..patient(2) };
     let server = Running::start(limits, greet());
     let mut slow = server.connect().await;
     slow.write_all(b"GET / HTT").await.unwrap();
-    // There is room, so it is the time alone that ends it.
+    // A second connection is free, so only the timeout ends this one.
     let answer = read_all(&mut slow).await;
     assert!(!answer.contains(" 200 "), "{answer}");
     server.stopped().await;
 }
 
-/// More than the sockets between a server and a peer can hold.
+/// More bytes than the socket buffers between server and peer can hold.
 const LONG: usize = 64 << 20;
 
-/// Answers `/long` with that much, and all else briefly.
+/// Answers `/long` with [`LONG`] bytes, and all else briefly.
 fn long_or_brief() -> Router {
     let long = get(async || vec![b'x'; LONG]);
     Router::new().route("/long", long).fallback(async || "brief")
 }
 
 #[tokio::test]
-async fn peers_that_neither_send_nor_read_keep_nobody_out() {
+async fn peers_that_do_not_send_or_read_do_not_keep_others_out() {
     const HOLD: [&str; 5] = [
         "",
         "GET / HTTP/1.1\r\nhost",
@@ -185,7 +185,7 @@ async fn peers_that_neither_send_nor_read_keep_nobody_out() {
         peer.write_all(request.as_bytes()).await.unwrap();
         holding.push(peer);
     }
-    // More than there are places, each of which is taken from one of those who hold them.
+    // All connections are in use, so each further peer evicts one.
     for _ in 0..HOLD.len() {
         let mut peer = server.connect().await;
         peer.write_all(b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -195,7 +195,7 @@ async fn peers_that_neither_send_nor_read_keep_nobody_out() {
         holding.push(peer);
     }
     for (request, mut peer) in HOLD.iter().zip(holding) {
-        // Closed, although no time of its own is over.
+        // Evicted, although none of its timeouts has passed.
         let text = read_all(&mut peer).await;
         assert!(text.len() < LONG, "{request}: answered whole");
     }
@@ -203,7 +203,7 @@ async fn peers_that_neither_send_nor_read_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn who_is_being_answered_is_not_sent_away_for_others() {
+async fn a_peer_is_not_evicted_while_its_handler_runs() {
     let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let slow = {
         let (began, go_on) = (began.clone(), go_on.clone());
@@ -224,7 +224,7 @@ async fn who_is_being_answered_is_not_sent_away_for_others() {
         let answer = exchange(&mut peer, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
         assert!(answer.ends_with("whole"), "{answer}");
     }
-    assert_eq!(read_all(&mut silent).await, "", "the younger, but the one that waited for its peer");
+    assert_eq!(read_all(&mut silent).await, "", "evicted although it is younger, as it waited for its peer");
     go_on.notify_one();
     let answer = read_all(&mut busy).await;
     assert!(answer.ends_with("whole"), "{answer}");
@@ -232,18 +232,18 @@ async fn who_is_being_answered_is_not_sent_away_for_others() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_taken_in_time_is_given_up() {
+async fn an_answer_that_is_not_read_in_time_is_dropped() {
     let limits = Limits { answer_timeout: Duration::from_millis(20), grace: NEVER, ..patient(1) };
     let server = Running::start(limits, long_or_brief());
     let mut peer = server.connect().await;
     peer.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     peer.read_exact(&mut [0; 15]).await.unwrap();
-    // The connection would be waited for as long as it has something to send.
+    // The stop would wait for the connection as long as it has bytes to send.
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn an_old_connection_is_told_to_end() {
+async fn a_connection_is_closed_at_its_maximum_age() {
     let limits = Limits { connection_age: Duration::from_millis(20), ..Limits::default() };
     let server = Running::start(limits, greet());
     let mut idle = server.connect().await;
@@ -252,7 +252,7 @@ async fn an_old_connection_is_told_to_end() {
 }
 
 #[tokio::test]
-async fn stopping_lets_an_answer_in_progress_finish_and_closes_idle_connections() {
+async fn a_stop_finishes_running_answers_and_closes_idle_connections() {
     let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let late = {
         let (began, go_on) = (began.clone(), go_on.clone());
@@ -278,7 +278,7 @@ async fn stopping_lets_an_answer_in_progress_finish_and_closes_idle_connections(
 }
 
 #[tokio::test]
-async fn a_handler_that_never_answers_does_not_hold_the_stop() {
+async fn a_handler_that_never_answers_does_not_block_the_stop() {
     let began = Arc::new(Notify::new());
     let stuck = {
         let began = began.clone();
@@ -296,7 +296,7 @@ async fn a_handler_that_never_answers_does_not_hold_the_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_out_of_descriptors_does_not_spin() {
+async fn accepts_without_descriptors_are_retried_once_a_second() {
     const EMFILE: i32 = 24;
     let (tries, stop) = (AtomicUsize::new(0), CancellationToken::new());
     let server = Server { limits: Limits::default(), tls: None, router: greet(), stop: stop.clone() };

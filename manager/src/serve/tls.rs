@@ -1,8 +1,8 @@
 //! The certificate of a server, reloaded while it runs.
 //!
-//! The directory is laid out as Kubernetes mounts a Secret of type `kubernetes.io/tls`. Its two files are followed
-//! together; the pair in force changes when both are there and match, so a rotation seen half-way changes nothing. Open
-//! connections keep the certificate of their handshake.
+//! The directory has the layout of a mounted Secret of type `kubernetes.io/tls`. Its two files are followed together, and
+//! the served pair changes once both are present and match, so an incomplete rotation has no effect. Open connections
+//! keep the certificate of their handshake.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use tracing::{error, info};
 use crate::key::Chain;
 use crate::util::{Follower, read_regular, sha256};
 
-/// The files of the directory: the chain, the server's own certificate first, and its key.
+/// The files of the directory: the chain, which starts with the server's own certificate, and its key.
 const FILES: [&str; 2] = ["tls.crt", "tls.key"];
 
-/// A certificate and its key, as they are on disk. Cheap to clone; all clones use the same pair.
+/// A certificate and its key, kept up to date with the files. Clones share one pair.
 #[derive(Clone, Debug)]
 pub struct Certificates(Arc<Shared>);
 
-/// How often the pair was read: at the start, and whenever the files have changed.
+/// Counters of the reads of the pair: one at the start, and one whenever the files have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
-    /// All reads, failed ones included.
+    /// All reads, including failed ones.
     pub total: Counter,
-    /// Reads that found no pair that can be used.
+    /// Reads without a usable pair.
     pub errors: Counter,
 }
 
-/// There is no certificate that can be used. Until the files are corrected, a server that has one keeps it.
+/// The files hold no usable certificate. A running server keeps its last one until the files are corrected.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct CertificateError {
@@ -50,7 +50,7 @@ pub struct CertificateError {
 #[derive(Debug)]
 struct Shared {
     directory: PathBuf,
-    /// The pair in force, for each handshake.
+    /// The pair for new handshakes.
     pair: RwLock<Arc<CertifiedKey>>,
     reads: Reads,
 }
@@ -61,7 +61,7 @@ impl Certificates {
     /// Reads `tls.crt` and `tls.key` of a directory.
     ///
     /// # Errors
-    /// Fails if there is no pair that can be used.
+    /// Fails if the files hold no usable pair.
     pub fn load(directory: &Path) -> Result<Self, CertificateError> {
         let reads = Reads::default();
         let pair = reads.count(parse(directory, paths(directory).map(|path| read_regular(&path))))?;
@@ -72,12 +72,12 @@ impl Certificates {
         })))
     }
 
-    /// Returns the counts of reads, to register them.
+    /// Returns the counters of reads, for registration.
     pub fn reads(&self) -> Reads {
         self.0.reads.clone()
     }
 
-    /// Returns the SHA-256 of the certificate in force, in hexadecimal.
+    /// Returns the SHA-256 of the present certificate, in hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         self.0.pair.read().cert.first().map(|own| sha256(own)).unwrap_or_default()
     }
@@ -91,24 +91,26 @@ impl Certificates {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Follows the files for ever.
+    /// Follows the files forever.
     pub(super) async fn follow(self) {
         let directory = &self.0.directory;
         let mut files = Follower::new(paths(directory));
         loop {
-            match self.take(files.next().await) {
-                Ok(true) => info!(directory = %directory.display(), "a new certificate is in force"),
+            match self.update(files.next().await) {
+                Ok(true) => info!(directory = %directory.display(), "serving a new certificate"),
                 Ok(false) => {}
-                Err(error) => error!(error = %Chain(&error), "the certificate in force stays"),
+                Err(error) => {
+                    error!(error = %Chain(&error), "cannot load a new certificate; serving the last one")
+                }
             }
         }
     }
 
-    /// Puts a pair in force; returns whether it is a new one.
-    fn take(&self, files: [io::Result<Vec<u8>>; 2]) -> Result<bool, CertificateError> {
+    /// Uses the pair in these files from now on; returns whether it is a new one.
+    fn update(&self, files: [io::Result<Vec<u8>>; 2]) -> Result<bool, CertificateError> {
         let Shared { directory, pair, reads } = &*self.0;
         let read = reads.count(parse(directory, files))?;
-        // The same chain is the same pair: a certificate contains its public key.
+        // A certificate contains its public key, so an equal chain means an equal pair.
         let new = pair.read().cert != read.cert;
         if new {
             *pair.write() = Arc::new(read);
@@ -150,15 +152,13 @@ fn parse(directory: &Path, files: [io::Result<Vec<u8>>; 2]) -> Result<CertifiedK
         Ok(none) if none.is_empty() => Err(pem::Error::NoItemsFound),
         read => read,
     };
-    let certificates = certificates.map_err(failed(format!("{chain_path} holds no certificate in PEM")))?;
+    let certificates =
+        certificates.map_err(failed(format!("{chain_path} contains no certificate in PEM")))?;
     let key = PrivateKeyDer::from_pem_slice(&key);
-    let key = key.map_err(failed(format!("{key_path} holds no private key in PEM")))?;
+    let key = key.map_err(failed(format!("{key_path} contains no private key in PEM")))?;
     let pair = CertifiedKey::from_der(certificates, key, &ring::default_provider());
     let [chain, key] = FILES;
-    pair.map_err(failed(format!(
-        "{chain} and {key} in {} are no pair that can be shown",
-        directory.display()
-    )))
+    pair.map_err(failed(format!("{chain} and {key} in {} are not a usable pair", directory.display())))
 }
 
 fn failed<E>(text: String) -> impl FnOnce(E) -> CertificateError

@@ -20,7 +20,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::cache::{KindStore, Select};
+use crate::cache::{Select, UntypedStore};
 use crate::client::ResourcePath;
 use crate::key::{KindId, NamespacedName};
 
@@ -36,7 +36,7 @@ pub struct TestApi(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    stores: Vec<Arc<KindStore>>,
+    stores: Vec<Arc<UntypedStore>>,
     /// Answers to the next requests, before any of its own.
     script: VecDeque<(u16, Value)>,
     writes: Vec<Write>,
@@ -98,7 +98,7 @@ impl TestApi {
         Self(Arc::default())
     }
 
-    pub(super) fn serve(&self, store: &Arc<KindStore>) {
+    pub(super) fn serve(&self, store: &Arc<UntypedStore>) {
         let mut inner = self.0.lock();
         // A store that was just made is readable.
         let views = store.list(&Select::all()).unwrap_or_default();
@@ -201,7 +201,7 @@ impl Inner {
 
     fn act(&mut self, asked: &Asked) -> Result<(u16, Value), Refusal> {
         let path = &asked.path;
-        let same = |store: &&Arc<KindStore>| {
+        let same = |store: &&Arc<UntypedStore>| {
             let kind = store.kind();
             (kind.group(), kind.version(), kind.plural()) == (&*path.group, &*path.version, &*path.plural)
         };
@@ -278,13 +278,13 @@ impl Inner {
 }
 
 /// Lets a store have what a write was answered with.
-fn enter(store: Option<&KindStore>, asked: &Asked, answer: &Value) {
+fn enter(store: Option<&UntypedStore>, asked: &Asked, answer: &Value) {
     let Some(store) = store.filter(|_| !asked.dry_run) else { return };
     let body = Bytes::from(answer.to_string());
     if asked.verb == Some(Verb::Delete) {
-        store.answered_delete(&asked.path, &body);
+        store.apply_delete(&asked.path, &body);
     } else {
-        store.answered(&asked.path, &body);
+        store.apply_write(&asked.path, &body);
     }
 }
 

@@ -64,7 +64,7 @@ fn a_store_of_objects_keeps_every_promise_of_reads() {
     assert_eq!(names(&Select::namespace("bank")), ["bank/web"]);
     assert_eq!(names(&Select::all().label("app", "api")), ["shop/api"]);
     assert_eq!(names(&Select::owned_by("o")), ["shop/child"]);
-    assert!(store.kind_store().is_synced());
+    assert!(store.untyped().is_synced());
     let error = store.view::<Vec<u8>>().get(&web()).unwrap_err();
     assert!(matches!(error, ReadError::Decode { .. }), "{error}");
 }

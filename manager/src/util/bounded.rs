@@ -1,4 +1,4 @@
-//! A map of bounded size that forgets the least recently used entry first, and old entries after a set time.
+//! A map of bounded size that drops the least recently used entry first, and entries older than a set time.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, hash_map};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// At most `capacity` entries. A new key takes the place of the least recently used one; an entry may also expire.
+/// A map of at most `capacity` entries. A new key evicts the least recently used one; entries may also expire.
 ///
-/// Each call costs one look-up by hash and one by age. Keys are stored twice, so a long key is better an `Arc`.
+/// Each call costs one look-up by hash and one by age. Each key is stored twice, so use an `Arc` for long keys.
 ///
 /// ```
 /// # use {mainstay::util::BoundedMap, std::time::Duration, tokio::time::Instant};
@@ -38,7 +38,7 @@ struct Entry<V> {
     value: V,
     /// The number of its last use; no two entries share one.
     used: u64,
-    /// `None` if it does not expire.
+    /// End of its life; `None` if it does not expire.
     until: Option<Instant>,
 }
 
@@ -51,13 +51,13 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         Self { capacity: capacity.max(1), ttl: None, entries, by_use, uses: 0 }
     }
 
-    /// Sets how long an entry lives after its insertion. Reading it does not prolong its life.
+    /// Sets the life of an entry, counted from its insertion. A read does not prolong it.
     #[must_use]
     pub fn expire_after(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
     }
 
-    /// Returns the value of a key that is known and has not expired. It counts as used.
+    /// Returns the value of a key, unless it is absent or expired. Counts as a use.
     pub fn get<Q>(&mut self, key: &Q, now: Instant) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Returns the value of a key that is known and has not expired. It does not count as used.
+    /// Returns the value of a key, unless it is absent or expired. Does not count as a use.
     pub fn peek<Q>(&self, key: &Q, now: Instant) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -80,13 +80,13 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         self.entries.get(key).filter(|entry| entry.is_alive(now)).map(|entry| &entry.value)
     }
 
-    /// Returns the value of a key, made first if the key is not known or has expired. It counts as used.
+    /// Returns the value of a key, and makes it first if it is absent or expired. Counts as a use.
     pub fn get_or_insert_with(&mut self, key: &K, now: Instant, make: impl FnOnce() -> V) -> &mut V {
         let until = self.ttl.and_then(|ttl| now.checked_add(ttl));
         self.place(key.clone(), until, now, make)
     }
 
-    /// Puts a value in and returns the one it replaces, unless that had expired. It counts as used.
+    /// Inserts a value and returns the one it replaces, unless that had expired. Counts as a use.
     pub fn insert(&mut self, key: K, value: V, now: Instant) -> Option<V> {
         let replaced = self.remove(&key, now);
         let until = self.ttl.and_then(|ttl| now.checked_add(ttl));
@@ -94,14 +94,14 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         replaced
     }
 
-    /// Like [`insert`](Self::insert), with a time to live of this entry's own.
+    /// Inserts as [`insert`](Self::insert) does, with a time to live for this entry alone.
     pub fn insert_for(&mut self, key: K, value: V, ttl: Duration, now: Instant) -> Option<V> {
         let replaced = self.remove(&key, now);
         self.place(key, now.checked_add(ttl), now, || value);
         replaced
     }
 
-    /// Takes a value out, and returns it unless it had expired.
+    /// Removes a value and returns it, unless it had expired.
     pub fn remove<Q>(&mut self, key: &Q, now: Instant) -> Option<V>
     where
         K: Borrow<Q>,
@@ -112,19 +112,19 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         entry.is_alive(now).then_some(entry.value)
     }
 
-    /// Takes the least recently used entry out, whether it has expired or not.
+    /// Removes and returns the least recently used entry, expired or not.
     pub fn pop_least_used(&mut self) -> Option<(K, V)> {
         let (_, key) = self.by_use.pop_first()?;
         let entry = self.entries.remove(&key)?;
         Some((key, entry.value))
     }
 
-    /// Returns how many entries are stored, expired ones included.
+    /// Returns the number of stored entries, including expired ones.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether no entry is stored, not even an expired one.
+    /// Returns whether the map stores no entry, not even an expired one.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,17 +1,17 @@
-//! A rate limit: a token bucket in one number, as the generic cell rate algorithm keeps it.
+//! A rate limit: a token bucket whose state is one time, as in the generic cell rate algorithm.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The interval of a rate that is not a number above zero: as good as never, and far from overflow.
+/// The interval for a rate that is not a number above zero: practically never, and far from overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
 
-/// The rate of a [`TokenBucket`] and its size.
+/// Rate and size of a [`TokenBucket`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Time in which one token comes.
+    /// Time after which one token is added.
     pub interval: Duration,
     /// Tokens in a full bucket; 0 counts as 1.
     pub burst: u32,
@@ -19,7 +19,7 @@ pub struct Limit {
 
 /// A token bucket: up to `burst` tokens at once, then one per interval.
 ///
-/// `T` is the clock's moment: an [`Instant`], or a [`Duration`] since some start. The limit may change at any time.
+/// `T` is the type of a time: an [`Instant`], or a [`Duration`] since some start. The limit may change at any time.
 ///
 /// ```
 /// # use {mainstay::util::{Limit, TokenBucket}, std::time::Duration};
@@ -31,20 +31,20 @@ pub struct Limit {
 #[derive(Clone, Debug)]
 pub struct TokenBucket<T = Instant> {
     limit: Limit,
-    /// When the bucket will be full if no token is taken before; `None` or a moment in the past when it is full.
+    /// Time at which the bucket will be full if no token is taken before; `None`, or a time in the past, if it is full.
     full_at: Option<T>,
 }
 
 // === impl Limit ===
 
 impl Limit {
-    /// Makes a limit of so many tokens per second. A rate that is not a number above zero allows one token a year.
+    /// Makes a limit of `rate` tokens per second. A rate that is not a number above zero allows one token a year.
     pub fn per_second(rate: f64, burst: u32) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(LONGEST_INTERVAL);
         Self { interval: interval.clamp(Duration::from_nanos(1), LONGEST_INTERVAL), burst }
     }
 
-    /// How far ahead `full_at` may lie while a token is there.
+    /// Returns how far in the future `full_at` may be while the bucket still holds a token.
     fn slack(self) -> Duration {
         self.interval.saturating_mul(self.burst.saturating_sub(1))
     }
@@ -61,12 +61,12 @@ where
         Self { limit, full_at: None }
     }
 
-    /// Returns the limit in force.
+    /// Returns the present limit.
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// Puts another limit in force. Spent tokens stay spent, but the next one comes within one new interval.
+    /// Sets another limit. Spent tokens stay spent, but the next one is added within one new interval.
     pub fn set_limit(&mut self, limit: Limit, now: T) {
         if limit != self.limit {
             self.limit = limit;
@@ -74,7 +74,7 @@ where
         }
     }
 
-    /// Takes a token, or returns the moment at which the next one comes.
+    /// Takes a token, or returns the time at which the next one is added.
     pub fn take(&mut self, now: T) -> Result<(), T> {
         let ready_at = self.ready_at(now);
         if ready_at > now {
@@ -84,18 +84,18 @@ where
         Ok(())
     }
 
-    /// Takes a token even from an empty bucket. All later tokens then come one interval later.
+    /// Takes a token even from an empty bucket, which delays all later tokens by one interval.
     pub fn spend(&mut self, now: T) {
         self.full_at = Some(self.full_at.map_or(now, |at| at.max(now)) + self.limit.interval);
     }
 
-    /// Returns the first moment, `now` or later, at which a token is there.
+    /// Returns the first time, `now` or later, at which the bucket holds a token.
     pub fn ready_at(&self, now: T) -> T {
         let missing = self.full_at.filter(|at| *at > now).map_or(Duration::ZERO, |at| at - now);
         now + missing.saturating_sub(self.limit.slack())
     }
 
-    /// Returns whether the bucket is full, like a new one.
+    /// Returns whether the bucket is full, as a new one is.
     pub fn is_full(&self, now: T) -> bool {
         self.full_at.is_none_or(|at| at <= now)
     }

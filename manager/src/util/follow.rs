@@ -1,9 +1,9 @@
 //! Follows files by polling.
 //!
-//! Once a second the attributes of the files are read, through symbolic links: saving in place, renaming another file
-//! over it and swapping the directory of a mounted `ConfigMap` or `Secret` all change them. Files whose attributes have
-//! changed are read, and read again 100 ms later; their contents are returned once two reads agree. So a file that is
-//! being written is not taken for complete, nor a certificate for the partner of the previous key.
+//! Once a second the attributes of the files are read, through symbolic links. They change when a file is saved in
+//! place, replaced by a rename, or when the directory of a mounted `ConfigMap` or `Secret` is swapped. Files with
+//! changed attributes are read, and read again 100 ms later; their contents are returned once two reads agree. So an
+//! incomplete file is not returned, nor a new certificate with the previous key.
 //!
 //! # Invariants
 //! 1. Files are accessed on a blocking thread, one at a time per follower: a volume that hangs delays this follower and
@@ -23,11 +23,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::os::open_without_waiting;
 
-/// Between two polls.
+/// Time between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Between two reads that have to agree. A program that writes a file of this size does not pause for so long between two
-/// writes, and a longer wait would only delay the contents. Who writes over a network renames a complete file instead.
+/// Time between two reads that have to agree. A program that writes a file of at most 1 MiB does not pause for so long
+/// between two writes, and a longer wait would only delay the contents. Programs that write over a network rename a
+/// complete file.
 const CONFIRMATION: Duration = Duration::from_millis(100);
 
 /// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
@@ -38,7 +39,7 @@ pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(crate) struct Follower<const N: usize> {
     files: Arc<[PathBuf; N]>,
     ticks: Interval,
-    /// The attributes before the last read; `None` if the next poll has to read whatever they are.
+    /// The attributes before the last read; `None` if the next poll must read in any case.
     attributes: Option<[Attributes; N]>,
     /// Digest of contents that were read once.
     unconfirmed: Option<Digest>,
@@ -54,7 +55,7 @@ struct Poll<const N: usize> {
     contents: [io::Result<Vec<u8>>; N],
 }
 
-/// All that changes when a file is written or replaced.
+/// The attributes of a file, at least one of which changes when it is written or replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Attributes {
     device: u64,
@@ -83,19 +84,20 @@ impl<const N: usize> Follower<N> {
         }
     }
 
-    /// Returns the contents, or why they cannot be read: at first as they are, then whenever they have changed.
+    /// Returns the contents of each file or the error of reading it: on the first call as they are, later once they
+    /// have changed.
     ///
     /// # Cancel safety
-    /// Nothing is lost, but a read that has begun goes on: the caller keeps one future for as long as it follows.
+    /// No change is lost, but a started read continues on its thread; so callers should not drop the future often.
     pub(crate) async fn next(&mut self) -> [io::Result<Vec<u8>>; N] {
         loop {
             self.ticks.tick().await;
             let (files, read) = (Arc::clone(&self.files), self.read);
             let known = self.attributes.filter(|_| self.unconfirmed.is_none());
             let polled = spawn_blocking(move || Poll::unless(known, &files, read)).await;
-            // Neither a change nor, should the read have panicked, contents: the next tick tries again.
+            // Unchanged, or the read panicked: wait for the next tick.
             let Ok(Some(Poll { attributes, contents })) = polled else { continue };
-            // An error may go away without a trace in the attributes.
+            // An error may end without a change of the attributes.
             self.attributes = contents.iter().all(Result::is_ok).then_some(attributes);
             let digest = digest(&contents);
             if self.returned == Some(digest) {
@@ -131,7 +133,7 @@ impl<const N: usize> Poll<N> {
 // === impl Attributes ===
 
 impl Attributes {
-    /// All zero where there are none.
+    /// Returns the attributes of a file; all zero if they cannot be read.
     fn of(file: &Path) -> Self {
         let Ok(found) = metadata(file) else { return Self::default() };
         Self {
@@ -144,11 +146,11 @@ impl Attributes {
     }
 }
 
-/// Reads a regular file of at most [`MAX_FILE_BYTES`]; anything else is an error, and a pipe is not waited for.
+/// Reads a regular file of at most [`MAX_FILE_BYTES`]. Anything else is an error; a pipe does not block.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_without_waiting(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     // One byte more than allowed distinguishes a full file from one that is too long.

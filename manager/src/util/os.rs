@@ -1,7 +1,7 @@
-//! Calls of the operating system that std and tokio lack, and no other room makes one.
+//! Calls of the operating system that std and tokio lack. No other room makes such calls.
 //!
-//! `os/linux.rs` has the calls that only Linux has, `os/portable.rs` their fallbacks for other systems. The fallbacks are
-//! built and tested on Linux with `RUSTFLAGS=--cfg mainstay_portable`.
+//! `os/linux.rs` has the calls that only Linux has, `os/portable.rs` their fallbacks for other systems. The fallbacks
+//! are built and tested on Linux with `RUSTFLAGS=--cfg mainstay_portable`.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use linux as system;
 #[cfg(any(mainstay_portable, not(target_os = "linux")))]
 use portable as system;
 
-/// Resources of this process. `None` where the system does not report them.
+/// Resources of this process; `None` for those that the system does not report.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessUsage {
     /// Seconds since 1970.
@@ -32,25 +32,25 @@ pub(crate) struct ProcessUsage {
     pub(crate) resident_bytes: Option<f64>,
     pub(crate) virtual_bytes: Option<f64>,
     pub(crate) open_files: Option<f64>,
-    /// Of the network namespace, which in a cluster is the Pod's.
+    /// Bytes received in the network namespace, which in a cluster is the Pod's.
     pub(crate) received_bytes: Option<f64>,
-    /// As above.
+    /// Bytes sent from the network namespace.
     pub(crate) sent_bytes: Option<f64>,
 }
 
-/// When a TCP connection ends because its peer is silent: after `idle` a probe is sent, then one per `interval`.
+/// TCP keep-alive: after `idle` without data a probe is sent, then one per `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
     pub(crate) idle: Duration,
     pub(crate) interval: Duration,
-    /// Probes without an answer that end the connection.
+    /// Number of unanswered probes after which the connection ends.
     pub(crate) probes: u32,
 }
 
 // === impl ProcessUsage ===
 
 impl ProcessUsage {
-    /// Reads the usage at this moment.
+    /// Reads the present usage.
     pub(crate) fn read() -> Self {
         system::process_usage()
     }
@@ -59,7 +59,8 @@ impl ProcessUsage {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Sets it on a connection. Where the system permits, sent bytes stay unacknowledged for no longer either.
+    /// Sets keep-alive on a connection. Where the system permits, sent bytes that stay unacknowledged for the same total
+    /// time end the connection too.
     pub(crate) fn set(self, stream: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(stream, self.idle)?;
         sockopt::set_tcp_keepintvl(stream, self.interval)?;
@@ -69,7 +70,7 @@ impl KeepAlive {
     }
 }
 
-/// Returns the time since boot, the time in which the machine was suspended included where the system counts it.
+/// Returns the time since boot, including suspended time where the system counts it.
 pub(crate) fn boot_time() -> Duration {
     clock(system::BOOT_CLOCK)
 }
@@ -79,12 +80,12 @@ pub(crate) fn processor_time() -> Duration {
     clock(ClockId::ProcessCPUTime)
 }
 
-/// Returns how many files this process may open; `None` if as many as it likes.
+/// Returns the number of files that this process may open; `None` if unlimited.
 pub(crate) fn file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Returns how many bytes of virtual memory this process may have; `None` if as many as it likes.
+/// Returns the bytes of virtual memory that this process may use; `None` if unlimited.
 pub(crate) fn virtual_memory_limit() -> Option<u64> {
     getrlimit(Resource::As).current
 }
@@ -94,7 +95,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Opens a file for reading. A pipe is opened at once, also while no process writes to it.
+/// Opens a file for reading. A pipe opens at once, even while no process writes to it.
 pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())

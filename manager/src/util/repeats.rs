@@ -1,5 +1,4 @@
-//! Filters for repeated log lines: a failure that happens once mostly happens each time, and a flood of failures must not
-//! become a flood of log lines.
+//! Filters for repeated log lines. A failure usually repeats, and many failures must not make as many log lines.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use super::BoundedMap;
 
 /// Counts occurrences: the first is logged at once, later ones at most once per interval, with their number.
 ///
-/// For several sorts of occurrences, a [`BoundedMap`] holds one of these for each.
+/// For several kinds of occurrences, use a [`BoundedMap`] with one `LogEvery` for each.
 ///
 /// ```
 /// # use {mainstay::util::LogEvery, std::time::Duration, tokio::time::Instant};
@@ -24,11 +23,11 @@ pub struct LogEvery {
     interval: Duration,
     count: u64,
     logged: u64,
-    /// `None` until the first was logged.
+    /// Time of the last line; `None` before the first.
     logged_at: Option<Instant>,
 }
 
-/// Remembers which lines were logged, so that each is logged once.
+/// Remembers logged lines by key, so that each is logged once.
 ///
 /// ```
 /// # use {mainstay::util::LogOnce, tokio::time::Instant};
@@ -42,12 +41,12 @@ pub struct LogOnce<K>(BoundedMap<K, ()>);
 // === impl LogEvery ===
 
 impl LogEvery {
-    /// Makes a count without occurrences.
+    /// Makes a filter that allows one line per interval.
     pub const fn new(interval: Duration) -> Self {
         Self { interval, count: 0, logged: 0, logged_at: None }
     }
 
-    /// Counts more occurrences. If a line is due, returns how many there were since the last line, these included.
+    /// Counts `more` occurrences. If a line is due, returns the number since the last line, including these.
     pub fn add(&mut self, more: u64, now: Instant) -> Option<u64> {
         self.count += more;
         if self.logged_at.is_some_and(|at| now.saturating_duration_since(at) < self.interval) {
@@ -57,14 +56,14 @@ impl LogEvery {
         Some(self.count - std::mem::replace(&mut self.logged, self.count))
     }
 
-    /// Returns how many occurrences there were in all.
+    /// Returns the total number of occurrences.
     pub fn count(self) -> u64 {
         self.count
     }
 }
 
 impl Default for LogEvery {
-    /// A line per minute.
+    /// Allows one line per minute.
     fn default() -> Self {
         Self::new(Duration::from_mins(1))
     }
@@ -78,13 +77,13 @@ impl<K: Clone + Eq + Hash> LogOnce<K> {
         Self(BoundedMap::new(capacity))
     }
 
-    /// Has a line count as new again once it has not occurred for `calm`.
+    /// Allows a line again once it has not occurred for `quiet`.
     #[must_use]
-    pub fn again_after(self, calm: Duration) -> Self {
-        Self(self.0.expire_after(calm))
+    pub fn again_after(self, quiet: Duration) -> Self {
+        Self(self.0.expire_after(quiet))
     }
 
-    /// Notes an occurrence of a line, and returns whether it is to be logged.
+    /// Records an occurrence of a line and returns whether to log it.
     pub fn is_first(&mut self, key: K, now: Instant) -> bool {
         self.0.insert(key, (), now).is_none()
     }

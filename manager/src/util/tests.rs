@@ -1,11 +1,11 @@
-//! What tests of every room share.
+//! Test helpers that all rooms share.
 
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A writer that keeps what a subscriber wrote. All clones are one.
+/// A writer for a tracing subscriber that keeps the written lines. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 

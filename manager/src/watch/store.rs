@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
-use crate::cache::{Aspect, Changes, Delta, DeltaHandler, KindStore, ReadError, Select, Store, View};
+use crate::cache::{Aspect, Changes, Delta, DeltaHandler, ReadError, Select, Store, UntypedStore, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
@@ -29,13 +29,13 @@ use crate::queue::{Add, Added, Band, Strength};
 /// `&store` becomes one without predicates, [`Store::when`] makes one with a predicate.
 #[must_use = "it does nothing until a controller watches it"]
 pub struct Watched {
-    store: Arc<KindStore>,
+    store: Arc<UntypedStore>,
     predicates: Vec<Box<dyn Predicate>>,
 }
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
 pub struct StoreSource<Q: Key> {
-    store: Arc<KindStore>,
+    store: Arc<UntypedStore>,
     feed: Feed<Q>,
 }
 
@@ -96,19 +96,19 @@ impl Watched {
         self
     }
 
-    pub(crate) fn store(&self) -> &Arc<KindStore> {
+    pub(crate) fn store(&self) -> &Arc<UntypedStore> {
         &self.store
     }
 }
 
 impl<K> From<&Store<K>> for Watched {
     fn from(store: &Store<K>) -> Self {
-        Arc::clone(store.kind_store()).into()
+        Arc::clone(store.untyped()).into()
     }
 }
 
-impl From<Arc<KindStore>> for Watched {
-    fn from(store: Arc<KindStore>) -> Self {
+impl From<Arc<UntypedStore>> for Watched {
+    fn from(store: Arc<UntypedStore>) -> Self {
         Self { store, predicates: Vec::new() }
     }
 }
@@ -227,7 +227,7 @@ impl<Q: Key> Sweeper<Q> {
     /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is full.
     ///
     /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last ones.
-    async fn sweep(&self, store: &KindStore) -> Result<(), ReadError> {
+    async fn sweep(&self, store: &UntypedStore) -> Result<(), ReadError> {
         self.wait_for_room().await;
         // Names and not views: a sweep may take long, and each object is read when its turn comes.
         let views = store.list(&Select::all())?;
@@ -316,7 +316,7 @@ impl<Q: Key> Feed<Q> {
             return Some(Arc::clone(&self.namesake));
         }
         let kind = self.namesake.kind();
-        let named = || Subject::Other(ObjectKey { kind: kind.clone(), request: request.clone() });
+        let named = || Subject::Other(ObjectKey { kind: kind.clone(), name: request.clone() });
         Some(Arc::clone(other.get_or_insert_with(|| Arc::new(named()))))
     }
 }
@@ -383,7 +383,7 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
             Some(_) => old.generation != new.generation,
             None => old.content_hash != new.content_hash,
         };
-    let alone = || delta.own_write.is_some_and(|writer| writer.was_on(old.resource_version.number()));
+    let alone = || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
     old.deleting != new.deleting || (edited && !alone())
 }
 

@@ -106,8 +106,8 @@ fn only_what_says_nothing_new_is_weak() {
 #[test]
 fn an_own_write_is_strong_if_its_answer_shows_foreign_edits() {
     let web = NamespacedName::namespaced("shop", "web");
-    let unknown = Writer::controller("test").running(&web);
-    let (seen, unseen) = (unknown.on(Some(5)), unknown.on(Some(4)));
+    let unknown = Writer::controller("test").in_run_of(&web);
+    let (seen, unseen) = (unknown.for_version(Some(5)), unknown.for_version(Some(4)));
     let old = view_of(&base());
     let generation = with("/metadata/generation", json!(2));
     let finalizers = with("/metadata/finalizers", json!(["a/b"]));

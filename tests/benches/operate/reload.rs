@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use mainstay::config::{ConfigSchema, Overrides, Source};
+use mainstay::config::{ConfigSchema, ConfigSource, Overrides};
 use mainstay::controller::Controller;
 use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
@@ -54,7 +54,7 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let file = folder.path().join("manager.yaml");
     save(&file, FEW, 0)?;
     let schema = ConfigSchema::new().controllers([CONTROLLER]);
-    let source = Source::new(&file, Overrides::default(), schema.clone());
+    let source = ConfigSource::new(&file, Overrides::default(), schema.clone());
     let loaded = schema.load(&file, &Overrides::default())?;
     let options =
         ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("reload") };

@@ -67,7 +67,7 @@ async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<(
     let book = Arc::new(Book::default());
     let began = Instant::now();
     let (manager, store) = manager(kubeconfig, book.clone()).await?;
-    let listener = store.kind_store().subscribe(Box::new(Listener(book.clone())));
+    let listener = store.untyped().subscribe(Box::new(Listener(book.clone())));
     let mut running = JoinSet::new();
     running.spawn({
         let manager = manager.clone();

@@ -100,7 +100,7 @@ fn text(name: u64) -> String {
 }
 
 fn stored(store: &Store<ConfigMap>) -> State {
-    let entries = store.kind_store().list(&Select::all()).expect("synced");
+    let entries = store.untyped().list(&Select::all()).expect("synced");
     let entries = entries.iter().map(|view| {
         let meta = view.meta();
         (meta.name().to_owned(), (view.uid().to_string(), meta.resource_version.to_string()))

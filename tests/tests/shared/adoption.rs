@@ -146,8 +146,8 @@ async fn what_may_not_be_adopted_is_left_exactly_as_it_is() {
     let invalid = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
     let refused = [
         (object(&prerequisite, &template(), &json!({"adoption": "Never"})), "adoption is Never"),
-        (object(&prerequisite, &other, &json!({"adoption": "IfIdentical"})), "its template is another one"),
-        (object(&prerequisite, &invalid, &json!({"adoption": "IfIdentical"})), "its template is another one"),
+        (object(&prerequisite, &other, &json!({"adoption": "IfIdentical"})), "its template differs"),
+        (object(&prerequisite, &invalid, &json!({"adoption": "IfIdentical"})), "its template differs"),
     ];
     for (object, why) in refused {
         objects.create(&PostParams::default(), &object).await.expect("created");

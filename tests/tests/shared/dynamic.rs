@@ -95,7 +95,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
     api.patch("a", &PatchParams::default(), &blue).await.expect("patched");
     wait::until(&api, "a", "painted", is("green")).await;
 
-    assert!(std::sync::Arc::ptr_eq(widgets.kind_store(), meta.kind_store()), "one watch for both");
+    assert!(std::sync::Arc::ptr_eq(widgets.untyped(), meta.untyped()), "one watch for both");
     let green = Select::all().label("colour", "green");
     let names = || -> Vec<String> {
         let entries = meta.list(&green).expect("synced");

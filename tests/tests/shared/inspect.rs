@@ -157,7 +157,7 @@ async fn one_command_tells_why_an_object_waits_and_others_what_else_is_known() {
     for (arguments, expected) in [
         (
             ["queue", "question"],
-            "controller \"question\" does not run here; there are deployment-status-mirror, questions",
+            "controller \"question\" does not run here; running: deployment-status-mirror, questions",
         ),
         (["queue", "--state=broken"], "delayed, backoff, requeued, parked, running, dirty, ready"),
     ] {

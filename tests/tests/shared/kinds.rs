@@ -221,7 +221,7 @@ impl<'a> Scene<'a> {
             })
             .await;
         let subject = store.expect("declared");
-        let kind = subject.kind_store().kind().to_string();
+        let kind = subject.untyped().kind().to_string();
         Self { cluster, identity, middlebox, manager, subject, subjects, others, kind }
     }
 

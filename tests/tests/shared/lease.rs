@@ -161,11 +161,11 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_troubl
     assert!(standby.ended().await.success(), "{:#?}", standby.log());
 
     for (process, words, times) in [
-        (&leader, "was edited by somebody else", 1),
+        (&leader, "the lease was edited", 1),
         (&leader, "was deleted or its holder cleared", 1),
         (&leader, "stopped leading", 1),
         (&leader, "new leader", 1),
-        (&standby, "that nobody can mean", 1),
+        (&standby, "implausible leaseDurationSeconds", 1),
         // The other one, and itself.
         (&standby, "new leader", 2),
     ] {
@@ -261,7 +261,12 @@ async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
         let waited = record.acquire_time.expect("it was acquired").0.duration_since(started).unsigned_abs();
         assert!(waited >= *holds, "{name}: taken after {waited:?}");
         let absurd = usize::from(*name == "no-duration");
-        assert_eq!(said(&process, "that nobody can mean"), absurd, "{name}: {:#?}", process.log());
+        assert_eq!(
+            said(&process, "implausible leaseDurationSeconds"),
+            absurd,
+            "{name}: {:#?}",
+            process.log()
+        );
         process.terminate();
         assert!(process.ended().await.success(), "{:#?}", process.log());
     };
@@ -275,12 +280,12 @@ fn lies() -> Vec<(Lie, &'static str)> {
         (Lie::Page(502), "was refused: 502 <html> <h1>502</h1>"),
         (Lie::Page(404), "was refused: 404"),
         (Lie::Busy, "was refused: 429"),
-        (Lie::Page(200), "is no Lease"),
-        (Lie::Text(""), "is no Lease"),
-        (Lie::Text("{}"), "is of another Lease"),
-        (Lie::Changed("/metadata/name", json!("other")), "is of another Lease"),
+        (Lie::Page(200), "is not a Lease"),
+        (Lie::Text(""), "is not a Lease"),
+        (Lie::Text("{}"), "is not the requested Lease"),
+        (Lie::Changed("/metadata/name", json!("other")), "is not the requested Lease"),
         (Lie::Changed("/metadata/resourceVersion", Value::Null), "has no metadata.resourceVersion"),
-        (Lie::Changed("/spec/leaseDurationSeconds", json!(1)), "stored is not what was sent"),
+        (Lie::Changed("/spec/leaseDurationSeconds", json!(1)), "differs from the record that was sent"),
         // Longer than the time for a request, which is half of renewDeadline.
         (Lie::Late(Duration::from_millis(3500)), "no answer to update within 3s"),
     ]
@@ -318,7 +323,7 @@ async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_
 
     impostor.lie(&Lie::Silence, 1000);
     assert_eq!(leader.ended().await.code(), Some(1), "a replica that lost the Lease fails");
-    assert_eq!(said(&leader, "stopped leading: no renewal got through in time"), 1, "{:#?}", leader.log());
+    assert_eq!(said(&leader, "stopped leading: no renewal succeeded in time"), 1, "{:#?}", leader.log());
     let next = leads(&standby).await;
     let terms = terms(&cluster.writes());
     let held: Vec<_> = terms.iter().map(|term| term.holder.as_str()).collect();

@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use mainstay::config::{Overrides, Source};
+use mainstay::config::{ConfigSource, Overrides};
 use mainstay::manager::ManagerOptions;
 use mainstay_api::WaitDeployment;
 use mainstay_controllers::config_schema;
@@ -106,7 +106,7 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
     let policy = |allow: &[&str], resources: &[&str]| json!({"probePolicy": {"mode": "AllowList", "allow": allow, "resources": resources}});
     let strict = policy(&["elsewhere.example"], &[]);
     save(&strict);
-    let source = Some(Source::new(&file, Overrides::default(), config_schema()));
+    let source = Some(ConfigSource::new(&file, Overrides::default(), config_schema()));
     let options = ManagerOptions { signals: false, source, ..ManagerOptions::replica("mainstay") };
     let manager = LocalManager::start_as(options, &cluster, &identity, &strict, |_| {}).await;
     let prerequisite = Prerequisite::open();

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PostParams};
 use mainstay::cache::Scope;
-use mainstay::config::{Overrides, Source};
+use mainstay::config::{ConfigSource, Overrides};
 use mainstay::controller::Controller;
 use mainstay::key::NamespacedName;
 use mainstay::manager::ManagerOptions;
@@ -91,7 +91,7 @@ async fn workers_come_within_seconds_of_a_save_and_go_without_a_cancelled_run() 
     let (count, may_end) = (watch::Sender::default(), Arc::new(Semaphore::new(0)));
     let mut counts = count.subscribe();
     let slow = Slow { count, may_end: Arc::clone(&may_end) };
-    let source = Some(Source::new(&file, Overrides::default(), config_schema()));
+    let source = Some(ConfigSource::new(&file, Overrides::default(), config_schema()));
     let options = ManagerOptions { signals: false, source, ..ManagerOptions::replica("mainstay") };
     let manager = LocalManager::start_as(options, &cluster, &identity, &workers(4), |manager| {
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=reload".parse().expect("a selector")));
@@ -109,8 +109,8 @@ async fn workers_come_within_seconds_of_a_save_and_go_without_a_cancelled_run() 
     assert!(took < Duration::from_secs(10), "16 workers {took:?} after the save");
 
     save(2);
-    let mut standing = manager.manager.standing();
-    let shrunk = standing.wait_for(|standing| standing.accepted.configuration.controllers.every.workers == 2);
+    let mut status = manager.manager.reload_status();
+    let shrunk = status.wait_for(|status| status.accepted.configuration.controllers.every.workers == 2);
     drop(timeout(PATIENCE, shrunk).await.expect("applied").expect("it lives"));
     let gauge = r#"controller_runtime_max_concurrent_reconciles{controller="slow"}"#;
     until_so("2 workers", async || sample(&manager.metrics_text().await, gauge) == Some(2.0)).await;

@@ -63,7 +63,7 @@ async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
         let declared: Vec<_> = declared.collect();
         timeout(mainstay_tests::wait::PATIENCE, cache.settled()).await.expect("listed");
         for (store, expected) in declared {
-            let scope = store.kind_store().scope();
+            let scope = store.untyped().scope();
             let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(names(&store, &Select::all()), expected, "{projection:?} {scope}");
             for name in ["a", "b", "c"] {

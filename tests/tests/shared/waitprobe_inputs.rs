@@ -359,7 +359,7 @@ async fn nothing_of_our_own_is_dialled_unless_the_policy_says_so() {
     let never = ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "0.0.0.0."];
     cases.extend(never.map(|host| (at(host), denied("the unspecified address, and no setting admits it"))));
     let inside = ["[::127.0.0.1]", "[64:ff9b::127.0.0.1]"];
-    let not_as_it_is = "a loopback address is written inside it, and no setting admits those";
+    let not_as_it_is = "it contains a loopback address in another form, and no setting admits this";
     cases.extend(inside.map(|host| (at(host), denied(not_as_it_is))));
     for host in ["", "0", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "::1"] {
         cases.push((at(host), Expected::Refused("InvalidProbe", vec!["waitProbe.address".to_owned()])));

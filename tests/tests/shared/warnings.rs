@@ -36,7 +36,7 @@ async fn a_warning_of_the_server_is_logged_once_however_many_writes_it_rides_on(
     // Another text, which is logged after all that was said before.
     create(&cluster, "last", "beta.kubernetes.io/os", &prerequisite).await;
     let about = |line: &Value, label: &str| {
-        line["msg"] == "the API server warns"
+        line["msg"] == "warning from the API server"
             && line["warning"].as_str().is_some_and(|text| text.contains(label))
     };
     let line = process.logged("the other warning", |line| about(line, "beta.kubernetes.io/os")).await;

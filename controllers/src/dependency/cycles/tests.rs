@@ -5,10 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Circles, and who was named since this was asked last.
+/// A graph, and the gates that it has notified since the last call of [`Bench::notified`].
 struct Bench {
     cycles: Cycles,
-    named: Arc<Mutex<Vec<NamespacedName>>>,
+    notified: Arc<Mutex<Vec<NamespacedName>>>,
 }
 
 fn named(name: &str) -> NamespacedName {
@@ -25,51 +25,51 @@ fn pods(name: &str) -> Awaited {
 
 impl Bench {
     fn new() -> Self {
-        let named = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
-            let named = named.clone();
-            move |request| named.lock().push(request)
+        let notified = Arc::new(Mutex::new(Vec::new()));
+        let notify = {
+            let notified = notified.clone();
+            move |request| notified.lock().push(request)
         };
-        Self { cycles: Cycles::new(tell), named }
+        Self { cycles: Cycles::new(notify), notified }
     }
 
-    /// A gate of this name holds Pods back that carry it, and is closed in term 1.
+    /// Records in term 1 that the gate of this name is closed and holds back Pods with the label `app=NAME`.
     fn closed(&self, name: &str, awaits: &[Awaited]) -> String {
         let gate = Gate { awaits: awaits.to_vec(), holds: Some(app(name)) };
-        self.ask(&named(name), gate, 1)
+        self.record(&named(name), gate, 1)
     }
 
-    fn ask(&self, request: &NamespacedName, gate: Gate, term: u64) -> String {
-        self.cycles.closed(request, gate, term).map(|circle| text_of(&circle)).unwrap_or_default()
+    fn record(&self, request: &NamespacedName, gate: Gate, term: u64) -> String {
+        self.cycles.closed(request, gate, term).map(|cycle| text_of(&cycle)).unwrap_or_default()
     }
 
-    fn named(&self) -> Vec<String> {
-        let mut named: Vec<_> =
-            self.named.lock().drain(..).map(|request| request.name().to_owned()).collect();
-        named.sort();
-        named
+    fn notified(&self) -> Vec<String> {
+        let mut notified: Vec<_> =
+            self.notified.lock().drain(..).map(|request| request.name().to_owned()).collect();
+        notified.sort();
+        notified
     }
 }
 
 #[test]
-fn each_member_is_told_the_circle_from_its_own_side() {
+fn each_gate_gets_the_cycle_starting_with_itself() {
     let bench = Bench::new();
     assert_eq!(bench.closed("web", &[pods("api")]), "");
     assert_eq!(bench.closed("api", &[Awaited::Ready(named("db"))]), "");
-    assert_eq!(bench.named(), [""; 0]);
+    assert_eq!(bench.notified(), [""; 0]);
     assert_eq!(bench.closed("db", &[pods("web")]), "db -> web -> api -> db");
-    assert_eq!(bench.named(), ["api", "web"], "they have to say so too");
+    assert_eq!(bench.notified(), ["api", "web"], "their conditions have to name the cycle too");
     assert_eq!(bench.closed("web", &[pods("api")]), "web -> api -> db -> web");
-    assert_eq!(bench.named(), [""; 0], "which is no news to anybody");
+    assert_eq!(bench.notified(), [""; 0], "no cycle has changed");
 }
 
 #[test]
-fn a_circle_ends_with_who_leaves_it_for_everybody_it_was_told_to() {
+fn a_gate_that_leaves_a_cycle_ends_it_for_all_its_gates() {
     for leave in [
         |bench: &Bench| bench.cycles.opened(&named("c")),
         |bench: &Bench| assert_eq!(bench.closed("c", &[]), ""),
     ] {
-        // Two that share a member.
+        // Two cycles that share a gate.
         let bench = Bench::new();
         let close = || {
             let a = bench.closed("a", &[pods("b")]);
@@ -78,24 +78,24 @@ fn a_circle_ends_with_who_leaves_it_for_everybody_it_was_told_to() {
             [a, b, d]
         };
         close();
-        assert_eq!(bench.closed("c", &[pods("a"), pods("d")]), "c -> d -> c", "the shorter one");
-        assert_eq!(bench.named(), ["a", "b", "d"], "also those of the longer one");
+        assert_eq!(bench.closed("c", &[pods("a"), pods("d")]), "c -> d -> c", "the shorter cycle");
+        assert_eq!(bench.notified(), ["a", "b", "d"], "also the gates of the longer cycle");
         assert_eq!(close(), ["a -> b -> c -> a", "b -> c -> a -> b", "d -> c -> d"]);
         leave(&bench);
-        assert_eq!(bench.named(), ["a", "b", "d"]);
+        assert_eq!(bench.notified(), ["a", "b", "d"]);
         assert_eq!(close(), [""; 3]);
     }
 }
 
 #[test]
-fn who_waits_for_itself_is_a_circle() {
+fn a_gate_that_waits_for_itself_is_a_cycle() {
     let bench = Bench::new();
     assert_eq!(bench.closed("web", &[pods("web")]), "web -> web");
-    assert_eq!(bench.named(), [""; 0], "nobody else is in it");
+    assert_eq!(bench.notified(), [""; 0], "no other gate is in the cycle");
 }
 
 #[test]
-fn what_is_open_or_of_other_labels_is_in_no_circle() {
+fn open_gates_and_gates_with_other_labels_are_in_no_cycle() {
     let bench = Bench::new();
     assert_eq!(bench.closed("web", &[pods("api")]), "", "api is open");
     let mut both = app("web");
@@ -105,31 +105,31 @@ fn what_is_open_or_of_other_labels_is_in_no_circle() {
     assert_eq!(bench.closed("api", &[all(BTreeMap::new())]), "", "a Service without a selector");
     assert_eq!(bench.closed("api", &[Awaited::Pods("pay".to_owned(), app("web"))]), "", "another namespace");
     let gate = Gate { awaits: vec![pods("api")], holds: Some(both.clone()) };
-    bench.ask(&named("web"), gate, 1);
+    bench.record(&named("web"), gate, 1);
     assert_eq!(bench.closed("api", &[all(both)]), "api -> web -> api");
 }
 
 #[test]
-fn one_whose_pods_run_keeps_back_only_that_it_is_ready() {
+fn a_gate_whose_pods_run_blocks_only_a_wait_for_its_readiness() {
     let bench = Bench::new();
-    let held = |awaits| bench.ask(&named("api"), Gate { awaits, holds: None }, 1);
+    let held = |awaits| bench.record(&named("api"), Gate { awaits, holds: None }, 1);
     bench.closed("web", &[pods("api"), Awaited::Object(named("api"))]);
-    assert_eq!(held(vec![pods("web")]), "", "web may begin as soon as they answer");
+    assert_eq!(held(vec![pods("web")]), "", "the running Pods of api may become ready");
     bench.closed("web", &[Awaited::Ready(named("api"))]);
     assert_eq!(held(vec![pods("web")]), "api -> web -> api");
 }
 
 #[test]
-fn a_term_begins_without_what_an_earlier_one_knew() {
+fn a_new_term_forgets_the_gates_of_the_last_one() {
     let bench = Bench::new();
     bench.closed("web", &[pods("api")]);
     let gate = || Gate { awaits: vec![pods("web")], holds: Some(app("api")) };
-    assert_eq!(bench.ask(&named("api"), gate(), 3), "", "web may have opened meanwhile");
-    assert_eq!(bench.ask(&named("api"), gate(), 3), "");
+    assert_eq!(bench.record(&named("api"), gate(), 3), "", "web may have opened meanwhile");
+    assert_eq!(bench.record(&named("api"), gate(), 3), "");
 }
 
 #[test]
-fn those_of_other_namespaces_have_no_names() {
+fn names_of_other_namespaces_are_left_out_of_the_text() {
     let away = NamespacedName::namespaced("pay", "billing");
     let text = "web -> (in another namespace) -> api -> web";
     assert_eq!(text_of(&[named("web"), away, named("api")]), text);
@@ -138,18 +138,18 @@ fn those_of_other_namespaces_have_no_names() {
 #[test]
 fn a_search_ends_however_many_gates_there_are() {
     let bench = Bench::new();
-    // Each waits for sixteen Services that pick all of them.
+    // Each gate waits for sixteen Services, each of which picks the Pods of all gates.
     let all: Vec<_> = (0..16).map(|_| pods("all")).collect();
     for number in 0..300 {
         let gate = Gate { awaits: all.clone(), holds: Some(app("all")) };
-        bench.ask(&named(&format!("{number:03}")), gate, 1);
+        bench.record(&named(&format!("{number:03}")), gate, 1);
     }
-    let reached = bench.cycles.graph.lock().search(&named("000"));
-    assert!(reached.gates.len() <= MAX_VISITED && reached.ways.len() <= MAX_COMPARED);
-    assert_eq!(reached.circle().unwrap(), [named("000")]);
+    let search = bench.cycles.graph.lock().search(&named("000"));
+    assert!(search.gates.len() <= MAX_VISITED && search.edges.len() <= MAX_COMPARED);
+    assert_eq!(search.cycle().unwrap(), [named("000")]);
 }
 
-/// Gates are numbers, and wait for others being ready.
+/// A gate that waits for the readiness of these gates.
 fn edges(to: &[usize]) -> Gate {
     let awaits = to.iter().map(|to| Awaited::Ready(named(&to.to_string()))).collect();
     Gate { awaits, holds: None }
@@ -157,14 +157,14 @@ fn edges(to: &[usize]) -> Gate {
 
 proptest! {
     #[test]
-    fn a_circle_is_one_and_found_if_there_is_one(ways in vec(vec(0..8_usize, 0..4), 8)) {
+    fn a_search_finds_a_cycle_if_there_is_one(edges_to in vec(vec(0..8_usize, 0..4), 8)) {
         let bench = Bench::new();
-        for (number, to) in ways.iter().enumerate() {
-            bench.ask(&named(&number.to_string()), edges(to), 1);
+        for (number, to) in edges_to.iter().enumerate() {
+            bench.record(&named(&number.to_string()), edges(to), 1);
         }
-        // Reachable in one step or more.
+        // Which gate reaches which other one, in one step or more.
         let mut reach = [[false; 8]; 8];
-        for (from, to) in ways.iter().enumerate() {
+        for (from, to) in edges_to.iter().enumerate() {
             for to in to {
                 reach[from][*to] = true;
             }
@@ -172,45 +172,45 @@ proptest! {
         for (via, from, to) in (0..8).flat_map(|v| (0..8).flat_map(move |f| (0..8).map(move |t| (v, f, t)))) {
             reach[from][to] |= reach[from][via] && reach[via][to];
         }
-        for (number, to) in ways.iter().enumerate() {
-            let circle = bench.cycles.closed(&named(&number.to_string()), edges(to), 1);
-            prop_assert_eq!(circle.is_some(), reach[number][number]);
-            let Some(circle) = circle else { continue };
-            let circle: Vec<usize> = circle.iter().map(|one| one.name().parse().unwrap()).collect();
-            prop_assert_eq!(circle[0], number);
-            for (at, one) in circle.iter().enumerate() {
-                let follower = circle[(at + 1) % circle.len()];
-                prop_assert!(ways[*one].contains(&follower), "{:?}", circle);
+        for (number, to) in edges_to.iter().enumerate() {
+            let cycle = bench.cycles.closed(&named(&number.to_string()), edges(to), 1);
+            prop_assert_eq!(cycle.is_some(), reach[number][number]);
+            let Some(cycle) = cycle else { continue };
+            let cycle: Vec<usize> = cycle.iter().map(|one| one.name().parse().unwrap()).collect();
+            prop_assert_eq!(cycle[0], number);
+            for (at, one) in cycle.iter().enumerate() {
+                let follower = cycle[(at + 1) % cycle.len()];
+                prop_assert!(edges_to[*one].contains(&follower), "{:?}", cycle);
             }
         }
     }
 
     #[test]
-    fn whoever_asks_when_named_knows_its_circle(
+    fn every_gate_that_follows_its_notifications_knows_its_cycle(
         steps in vec((0..6_usize, prop::option::of(vec(0..6_usize, 0..3))), 1..24),
     ) {
         let bench = Bench::new();
-        let (mut gates, mut told) = (BTreeMap::new(), BTreeMap::new());
+        let (mut gates, mut known) = (BTreeMap::new(), BTreeMap::new());
         for (number, to) in steps {
             let first = named(&number.to_string());
             if let Some(to) = to {
                 gates.insert(first.clone(), edges(&to));
             } else {
                 gates.remove(&first);
-                told.remove(&first);
+                known.remove(&first);
                 bench.cycles.opened(&first);
             }
-            bench.named.lock().push(first);
+            bench.notified.lock().push(first);
             loop {
-                let Some(next) = bench.named.lock().pop() else { break };
+                let Some(next) = bench.notified.lock().pop() else { break };
                 if let Some(gate) = gates.get(&next) {
-                    told.insert(next.clone(), bench.cycles.closed(&next, gate.clone(), 1));
+                    known.insert(next.clone(), bench.cycles.closed(&next, gate.clone(), 1));
                 }
             }
             for (request, gate) in &gates {
-                prop_assert_eq!(&told[request], &bench.cycles.closed(request, gate.clone(), 1));
+                prop_assert_eq!(&known[request], &bench.cycles.closed(request, gate.clone(), 1));
             }
-            prop_assert!(bench.named.lock().is_empty());
+            prop_assert!(bench.notified.lock().is_empty());
         }
     }
 }

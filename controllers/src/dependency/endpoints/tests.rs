@@ -3,9 +3,11 @@ use mainstay_api::plan::PortReference;
 use super::*;
 
 fn check(port: Option<PortReference>, min_ready: usize, found: Endpoints) -> String {
-    match judge("shop", &ServiceCheck { name: "db".to_owned(), port, min_ready }, found) {
-        Look::Known(Observation { state, reason, message }) => format!("{state:?} {reason}: {message}"),
-        Look::Probe(check) => format!("{check:?}"),
+    match evaluate("shop", &ServiceCheck { name: "db".to_owned(), port, min_ready }, found) {
+        Evaluation::Observed(Observation { state, reason, message }) => {
+            format!("{state:?} {reason}: {message}")
+        }
+        Evaluation::NeedsProbe(check) => format!("{check:?}"),
     }
 }
 
@@ -14,7 +16,7 @@ fn a_service_holds_once_enough_endpoints_are_ready() {
     let sql = || Some(PortReference::Name("sql".to_owned()));
     let text = "Ready EndpointsReady: Service shop/db has a ready endpoint";
     assert_eq!(check(None, 1, Endpoints::Ready(1)), text);
-    assert_eq!(check(None, 1, Endpoints::Ready(7)), text, "no number that would change");
+    assert_eq!(check(None, 1, Endpoints::Ready(7)), text, "the count is not in the message");
     let text = "Ready EndpointsReady: Service shop/db has 3 ready endpoints for port sql";
     assert_eq!(check(sql(), 3, Endpoints::Ready(3)), text);
     let text = "NotReady TooFewEndpoints: Service shop/db does not have 3 ready endpoints for port sql yet";
@@ -24,7 +26,7 @@ fn a_service_holds_once_enough_endpoints_are_ready() {
 }
 
 #[test]
-fn what_has_no_endpoints_says_why() {
+fn a_check_without_endpoints_has_a_reason() {
     let port = || Some(PortReference::Number(5432));
     let text = "NotReady PortNotFound: Service shop/db has no port 5432";
     assert_eq!(check(port(), 1, Endpoints::NoPort), text);
@@ -35,14 +37,13 @@ fn what_has_no_endpoints_says_why() {
 }
 
 #[test]
-fn a_host_outside_is_left_to_a_probe_under_the_policy() {
+fn an_external_name_needs_a_probe_with_a_port_number() {
     let text = r#"Tcp(Address { host: Name("db"), port: 5432 })"#;
     assert_eq!(check(None, 1, Endpoints::External(Some(5432))), text);
-    let text = "NotReady PortNotFound: Service shop/db is a name for a host outside; say by its number which port \
-                    to connect to";
+    let text = "NotReady PortNotFound: Service shop/db is an ExternalName; name the port to connect to by its number";
     assert_eq!(check(None, 1, Endpoints::External(None)), text);
     assert_eq!(check(None, 1, Endpoints::External(Some(0))), text);
-    let text = "NotReady TooFewEndpoints: Service shop/db is a name for a host outside, which counts as one \
-                    endpoint; expected 2";
+    let text = "NotReady TooFewEndpoints: Service shop/db is an ExternalName, which counts as one endpoint; \
+                expected 2";
     assert_eq!(check(None, 2, Endpoints::External(Some(5432))), text);
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_cannot_be_looked_at_is_told_apart_from_what_fails() {
+fn a_check_that_cannot_be_made_is_blind_and_not_a_failure() {
     for (reason, expected) in [
         (reasons::probe::REFUSED, State::NotReady),
         (reasons::probe::NAMESPACE_UNKNOWN, State::Blind),
@@ -21,7 +21,7 @@ fn tcp() -> ProbeCheck {
 }
 
 #[test]
-fn what_holds_is_told_by_what_was_asked_also_while_failures_are_too_few_to_count() {
+fn a_ready_target_keeps_its_reason_while_failures_are_below_the_threshold() {
     let (record, min_records) = (mainstay_api::wait_for::DnsRecord::Address, 1);
     let name = mainstay_api::plan::DnsCheck { name: "db.example.com".to_owned(), record, min_records };
     let failure = ProbeResult::NotReady { reason: reasons::probe::REFUSED, message: String::new() };

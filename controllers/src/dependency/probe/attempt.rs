@@ -1,4 +1,4 @@
-//! One probe: policy, look-up, connections, the check over one of them, result.
+//! One probe: policy, lookup, connections, the exchange over one of them, result.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,8 +10,8 @@ use mainstay_api::{Address, ProbeCheck};
 use tokio::time::Instant;
 
 use super::dial::Connection;
-use super::kinds::{Failure, Talk, look_up, unresolved};
-use super::policy::{Detail, Judge, Route};
+use super::kinds::{Failure, PreparedCheck, resolve_records, unresolved};
+use super::policy::{Authorizer, Detail, Route};
 use super::reachability::Reachability;
 use super::{ProbeResult, Seams, Target};
 use crate::reasons::probe;
@@ -25,7 +25,7 @@ const MAX_ADDRESSES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) result: ProbeResult,
-    /// `None`: the target was not asked.
+    /// `None`: the target was not contacted.
     pub(super) reachability: Option<Reachability>,
 }
 
@@ -33,7 +33,8 @@ pub(super) struct Attempt {
 struct Progress {
     /// How much may be published; known before the first step that could take all the time.
     detail: Detail,
-    /// The result while another party than the target is asked: its silence proves nothing about the target.
+    /// The result if the time ends during a request to another server than the target, such as a name
+    /// server: its silence proves nothing about the target.
     pending: Option<ProbeResult>,
     reachability: Option<Reachability>,
 }
@@ -69,36 +70,36 @@ async fn probe(
     seams: &Seams,
     progress: &mut Progress,
 ) -> ProbeResult {
-    let judge = Judge {
+    let authorizer = Authorizer {
         policy,
         namespace: target.namespace(),
         restricted: None,
         services: &*seams.services,
-        surroundings: &*seams.surroundings,
+        cluster: &*seams.cluster,
     };
     if let ProbeCheck::Dns(check) = target.check() {
-        if let Some(denied) = judge.refuses_look_up(&check.name) {
+        if let Some(denied) = authorizer.deny_lookup(&check.name) {
             return denied;
         }
         progress.pending = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Full));
-        let outcome = look_up(check, &*seams.resolve, &mut progress.reachability).await;
+        let outcome = resolve_records(check, &*seams.resolve, &mut progress.reachability).await;
         return result(target, outcome, Detail::Full);
     }
     let Some(address) = target.address() else {
-        return Failure::before(probe::FAILED, "there is nothing to connect to").at(Detail::Full);
+        return Failure::before(probe::FAILED, "the check has no address to connect to").at(Detail::Full);
     };
-    let addresses = match addresses(judge, address, seams, progress).await {
+    let addresses = match addresses(authorizer, address, seams, progress).await {
         Ok(addresses) => pick(addresses),
         Err(result) => return result,
     };
-    // A mistake here is one of the user's own objects, so it reveals nothing about others.
-    progress.pending = Talk::unprepared(target.check()).map(|failure| failure.at(Detail::Full));
-    let talk = match Talk::prepare(target.check(), target.namespace(), &*seams.surroundings).await {
-        Ok(talk) => talk,
+    // A failure to prepare concerns the user's own objects, so full detail reveals nothing about others.
+    progress.pending = PreparedCheck::prepare_timeout(target.check()).map(|failure| failure.at(Detail::Full));
+    let check = match PreparedCheck::prepare(target.check(), target.namespace(), &*seams.cluster).await {
+        Ok(check) => check,
         Err(failure) => return failure.at(Detail::Full),
     };
     progress.pending = None;
-    let outcome = first_that_holds(&addresses, time, &talk, seams, &mut progress.reachability).await;
+    let outcome = first_success(&addresses, time, &check, seams, &mut progress.reachability).await;
     result(target, outcome, progress.detail)
 }
 
@@ -106,45 +107,45 @@ fn result(target: &Target, outcome: Result<(), Failure>, detail: Detail) -> Prob
     outcome.map_or_else(|failure| failure.at(detail), |()| ProbeResult::good(target.check()))
 }
 
-/// Finds the addresses that may be dialled, or the result that there is without dialling.
+/// Returns the addresses that may be dialled, or the result if none may.
 async fn addresses(
-    mut judge: Judge<'_>,
+    mut authorizer: Authorizer<'_>,
     address: &Address,
     seams: &Seams,
     progress: &mut Progress,
 ) -> Result<Vec<SocketAddr>, ProbeResult> {
     loop {
-        match judge.route(address) {
+        match authorizer.route(address) {
             Route::Known(result) => return Err(result),
             Route::Dial(addresses, found) => {
                 progress.detail = found;
                 return Ok(addresses);
             }
-            Route::AskNamespace => {
+            Route::NeedsNamespace => {
                 let unknown = |cause: &str| {
-                    let message = format!("namespace {} cannot be read: {cause}", judge.namespace);
+                    let message = format!("namespace {} cannot be read: {cause}", authorizer.namespace);
                     Failure::before(probe::NAMESPACE_UNKNOWN, message)
                 };
                 progress.pending = Some(unknown("no answer in time").at(Detail::Full));
-                let restricted = seams.surroundings.is_restricted(judge.namespace).await;
-                judge.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
+                let restricted = seams.cluster.is_restricted(authorizer.namespace).await;
+                authorizer.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
             }
             Route::Resolve(name) => {
                 progress.detail = Detail::Coarse;
                 progress.pending = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Coarse));
                 progress.reachability = Some(Reachability::Silent);
                 let found = seams.resolve.resolve(&name).await;
-                // An answer of the name server is no answer of the host.
-                let heard = Some(Reachability::of(&found));
-                progress.reachability = heard.filter(|heard| *heard != Reachability::Answered);
+                // An answer of the name server does not show that the host is reachable.
+                let reached = Some(Reachability::of(&found));
+                progress.reachability = reached.filter(|reached| *reached != Reachability::Answered);
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
-                return judge.check_resolved(&name, found, address.port);
+                return authorizer.check_resolved(&name, found, address.port);
             }
         }
     }
 }
 
-/// Takes turns between the families, so that a host with many addresses of one is also tried by the other.
+/// Picks at most [`MAX_ADDRESSES`]; a host with many addresses of one family is also tried by the other one.
 fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let (mut v4, mut v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(SocketAddr::is_ipv4);
     v4.truncate(MAX_ADDRESSES - v6.len().min(MAX_ADDRESSES / 2));
@@ -153,13 +154,14 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     v4
 }
 
-/// Connects to all and talks to the first that is there, to the next if that one fails or takes more than its
-/// share of the time. So a request is mostly sent once, and one endpoint that hangs hides no other. If none
-/// holds in time, the most telling failure is the result, of which silence is the least.
-async fn first_that_holds(
+/// Connects to all addresses and runs the check over the first connection; over the next one as soon as a
+/// check fails or takes more than its share of the time. So mostly one request is sent, and a hanging
+/// endpoint does not hide the others. If no check succeeds in time, the result is the failure of the
+/// attempt that got furthest.
+async fn first_success(
     addresses: &[SocketAddr],
     time: Time,
-    talk: &Talk<'_>,
+    check: &PreparedCheck<'_>,
     seams: &Seams,
     reachability: &mut Option<Reachability>,
 ) -> Result<(), Failure> {
@@ -167,24 +169,24 @@ async fn first_that_holds(
     let share = time.timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut dials: FuturesUnordered<_> = addresses.iter().map(|address| seams.dial.dial(*address)).collect();
     let mut connected: VecDeque<Connection> = VecDeque::new();
-    let mut talks = FuturesUnordered::new();
-    let mut patience = Instant::now();
+    let mut checks = FuturesUnordered::new();
+    let mut next_at = Instant::now();
     let mut failures: Vec<Failure> = Vec::new();
     loop {
-        let impatient = Instant::now() >= patience;
-        if (talks.is_empty() || impatient)
+        let impatient = Instant::now() >= next_at;
+        if (checks.is_empty() || impatient)
             && let Some(connection) = connected.pop_front()
         {
-            talks.push(talk.over(connection));
-            patience = Instant::now() + share;
+            checks.push(check.run(connection));
+            next_at = Instant::now() + share;
         }
-        if dials.is_empty() && talks.is_empty() {
+        if dials.is_empty() && checks.is_empty() {
             break;
         }
         // Biased: the end of a check may end the attempt, so it goes before further connections.
         tokio::select! {
             biased;
-            Some(said) = talks.next(), if !talks.is_empty() => match said {
+            Some(outcome) = checks.next(), if !checks.is_empty() => match outcome {
                 Ok(()) => return Ok(()),
                 Err(failure) => failures.push(failure),
             },
@@ -195,15 +197,15 @@ async fn first_that_holds(
                     Err(error) => failures.push(Failure::of_dial(&error)),
                 }
             }
-            () = tokio::time::sleep_until(patience), if !connected.is_empty() => {}
+            () = tokio::time::sleep_until(next_at), if !connected.is_empty() => {}
             () = tokio::time::sleep_until(time.deadline) => {
                 failures.push(Failure::timeout(time.timeout));
                 break;
             }
         }
     }
-    let most_telling = failures.into_iter().reduce(Failure::or_more_telling);
-    Err(most_telling.unwrap_or_else(|| Failure::before(probe::FAILED, "there is no address to connect to")))
+    let furthest = failures.into_iter().reduce(Failure::or_further);
+    Err(furthest.unwrap_or_else(|| Failure::before(probe::FAILED, "the name has no address to connect to")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Certificate authorities, as a `ConfigMap` lists them.
+//! Certificate authorities from a `ConfigMap`.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Most authorities of one text: a bundle of everything the web trusts has some 150.
+/// Most authorities in one text; a bundle of all public authorities has some 150.
 pub(super) const MAX_AUTHORITIES: usize = 500;
-/// Longest text in bytes: twice what all authorities of the web take.
+/// Longest text in bytes, twice the size of a bundle of all public authorities.
 pub(super) const MAX_TEXT: usize = 512 * 1024;
 
-/// Whom to trust, or why that cannot be told.
+/// The authorities to trust, or the reason why there are none.
 pub type Authorities = Result<Arc<RootCertStore>, NoAuthorities>;
 
-/// Why there are no authorities.
+/// The reason why there are no authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAuthorities {
-    /// There is no such `ConfigMap`, or no such key in it.
+    /// The `ConfigMap` or the key does not exist.
     Missing,
-    /// What is there does not hold certificates, or too many.
+    /// The value is not a list of certificates, or is too long.
     Invalid,
-    /// It could not be read at present; with the cause.
+    /// The `ConfigMap` cannot be read at present; with the cause.
     Unknown(String),
 }
 
-/// Reads certificates in PEM: 1 to 500 in at most 512 KiB. Takes milliseconds for that many.
+/// Parses 1 to 500 certificates in at most 512 KiB of PEM, which takes milliseconds.
 ///
 /// # Errors
-/// Fails with [`NoAuthorities::Invalid`] if it is anything else.
+/// Fails with [`NoAuthorities::Invalid`] for any other text.
 pub fn authorities(pem: &str) -> Authorities {
     if pem.len() > MAX_TEXT {
         return Err(NoAuthorities::Invalid);

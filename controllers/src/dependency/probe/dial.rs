@@ -10,40 +10,40 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What [`Dial::dial`] returns.
+/// The future of [`Dial::dial`].
 pub type DialFuture<'a> = BoxFuture<'a, io::Result<Connection>>;
 
-/// Opens TCP connections. Everything above them, be it TLS or HTTP, is spoken over what this gives and opens none.
+/// Opens TCP connections. The protocols above, such as TLS and HTTP, use the connection and open none.
 pub trait Dial: Send + Sync + 'static {
-    /// Connects to exactly this address. Dropping the future gives the attempt up.
+    /// Connects to exactly this address. Dropping the future cancels the attempt.
     fn dial(&self, address: SocketAddr) -> DialFuture<'_>;
 }
 
-/// Most bytes that are read of one connection, and one buffer more: whole chains of certificates, the longest head and the most of a body
-/// that a check takes fit in several times.
+/// Most bytes that are read from one connection; up to one buffer more. Several times the size of a chain
+/// of certificates with the longest head and body that a check reads.
 ///
-/// Bounded here once, for all protocols: each has something that a hostile server may send without end while the client
-/// waits for an answer, such as informational responses, pings and empty frames.
+/// One bound for all protocols: in each of them a hostile server can send data without end before its
+/// answer, such as informational responses, pings and empty frames.
 const MAX_READ: usize = 256 * 1024;
 
-/// Bytes both ways, those that come bounded in number. Dropping it closes the connection.
+/// A connection with a bound on the bytes read from it. Dropping it closes the connection.
 pub struct Connection {
     stream: Box<dyn Stream>,
-    /// How many bytes may still be read.
+    /// The number of bytes that may still be read.
     left: usize,
 }
 
-/// What a [`Connection`] may be made of.
+/// A stream of bytes that a [`Connection`] can be made from.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
-/// Dials with Tokio.
+/// Opens connections with Tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioDial;
 
 // === impl Connection ===
 
 impl Connection {
-    /// Takes a stream, such as a TCP socket or one half of a pipe in memory.
+    /// Makes a connection from a stream, such as a TCP socket or one end of a pipe in memory.
     pub fn new(stream: impl Stream) -> Self {
         Self { stream: Box::new(stream), left: MAX_READ }
     }
@@ -55,7 +55,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // An error, not an end: what is too long must not pass for complete.
+        // An error and not the end of the stream: a truncated answer must not look complete.
         if self.left == 0 {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than a probe reads")));
         }

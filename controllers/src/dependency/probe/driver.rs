@@ -1,4 +1,4 @@
-//! One task per target: it waits for the next time, then for a slot, probes, and publishes the verdict.
+//! One task per target: it waits until the target is due, then for a slot, probes, and publishes the verdict.
 //!
 //! # Invariants
 //! 1. At most one probe per target and timeout is in flight, however many objects wait for it.
@@ -20,10 +20,10 @@ use tracing::{error, info, warn};
 
 use super::attempt::{Attempt, attempt};
 use super::describe::MAX_NAMED;
-use super::entry::Ended;
+use super::entry::FinishedProbe;
 use super::reachability::Reachability;
+use super::slots::Slot;
 use super::targets::{NewTarget, Start};
-use super::turns::Slot;
 use super::{ProbeResult, Shared};
 use crate::reasons;
 
@@ -35,35 +35,35 @@ pub struct Driver {
     pub(super) shared: Arc<Shared>,
 }
 
-/// One run of a driver. Its end removes all targets, and calls back for the objects that wait: the next term may have
-/// begun before, and their reconciles in it are over.
+/// One run of a driver. Its end removes all targets and enqueues the objects that wait: the next term may
+/// have begun before, and their reconciles in it may be over.
 struct Term<'a>(&'a Shared);
 
 // === impl Driver ===
 
 impl Driver {
-    /// Probes until `stop` is cancelled. Then connections are dropped, and all targets and results are
-    /// forgotten, with the objects that wait: they would be old news in the next run. The callback gets these
+    /// Probes until `stop` is cancelled. Then connections are dropped, and all targets, results and waiting
+    /// objects are forgotten, since the results would be outdated in the next run. The callback gets these
     /// objects, so that they register again.
     ///
     /// # Cancel safety
-    /// May be dropped, to the same effect.
+    /// Dropping the future has the same effect.
     pub async fn run(&self, stop: CancellationToken) {
         let _term = Term(&self.shared);
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&self.shared.turns).run());
+        tasks.spawn(Arc::clone(&self.shared.slots).run());
         loop {
             let new = self.shared.targets.lock().take_new();
             for NewTarget { id, due, gone } in new {
                 tasks.spawn(Arc::clone(&self.shared).follow(id, due, gone));
             }
-            // Biased: a stop goes before new work.
+            // Biased, so that no new work starts after a stop.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.shared.added.notified() => {}
                 Some(ended) = tasks.join_next() => {
-                    // Panics of probes are caught before, so this one is a fault of the engine.
+                    // The task catches panics of probes, so this one is a bug of the engine.
                     if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
                         std::panic::resume_unwind(panic);
                     }
@@ -87,7 +87,8 @@ impl Drop for Term<'_> {
 // === impl Shared ===
 
 impl Shared {
-    /// Probes one target for as long as its entry exists: until `gone` is cancelled and the sender of `due` is dropped.
+    /// Probes one target for as long as its entry exists. Its end cancels `gone` and drops the sender of
+    /// `due`.
     async fn follow(
         self: Arc<Self>,
         id: u64,
@@ -96,12 +97,12 @@ impl Shared {
     ) {
         while let Some(at) = reached(&mut due).await {
             let Some(probe) = self.targets.lock().due_probe(id, at) else { return };
-            // Biased: a target that is no longer due leaves the queue, even if its turn has just come.
+            // Biased: a target that is no longer due leaves the queue, even if a slot was just granted.
             tokio::select! {
                 biased;
                 changed = due.changed() => if changed.is_err() { return },
-                slot = self.turns.acquire(probe) => {
-                    // Boxed, so that a target between two probes takes little memory.
+                slot = self.slots.acquire(probe) => {
+                    // Boxed, so that the task of a target without a probe in flight is small.
                     let probe = Box::pin(self.probe(id, at, slot));
                     if gone.run_until_cancelled(probe).await.is_none() {
                         return;
@@ -117,7 +118,7 @@ impl Shared {
         let Some(Start { target, timeout, policy }) = self.targets.lock().start(id, began) else { return };
         self.metrics.begin(began.duration_since(due), slot.delayed_by);
         let attempt = attempt(&target, timeout, &policy, &self.seams);
-        // No state of an attempt outlives it, so a panic leaves nothing half-done behind.
+        // No state of an attempt outlives it, so a panic cannot leave a broken state.
         let ended = AssertUnwindSafe(attempt).catch_unwind().await;
         let Attempt { result, reachability } = ended.unwrap_or_else(|_| {
             let (namespace, kind) = (target.namespace(), target.check().kind());
@@ -129,20 +130,20 @@ impl Shared {
             Attempt { result, reachability: None }
         });
         let took = began.elapsed();
-        // A machine that notices the timeout so late was too busy to hear an answer.
+        // A machine that notices the timeout this late was too busy to receive an answer.
         let least = if took > timeout + LATE { Reachability::LocalFault } else { Reachability::Silent };
         let reachability = reachability.map(|reachability| reachability.max(least));
         drop(slot);
         if result.is_coarse() {
-            // Without the slot: refusals would cost as much as black holes.
+            // Without the slot, or a refusal would hold one as long as a black hole does.
             tokio::time::sleep_until(began + timeout).await;
         }
         // The duration, too, must not distinguish a refusal from silence.
         self.metrics.count(&target, &result, began.elapsed());
-        self.finish(id, Ended { result, reachability, took, timeout });
+        self.finish(id, FinishedProbe { result, reachability, took, timeout });
     }
 
-    fn finish(&self, id: u64, ended: Ended) {
+    fn finish(&self, id: u64, ended: FinishedProbe) {
         let denied = match &ended.result {
             ProbeResult::Denied { rule, message } => Some((*rule, message.clone())),
             _ => None,
@@ -150,7 +151,7 @@ impl Shared {
         let (random, now) = ((self.seams.random)(), Instant::now());
         let (changed, outage) = {
             let mut targets = self.targets.lock();
-            (targets.finish(id, ended, now, random), targets.outage_news())
+            (targets.finish(id, ended, now, random), targets.take_outage_change())
         };
         if let Some((rule, message)) = denied.filter(|_| !changed.is_empty()) {
             let objects: Vec<String> = changed.iter().take(MAX_NAMED).map(ToString::to_string).collect();
@@ -159,8 +160,8 @@ impl Shared {
         self.publish(changed);
         match outage {
             Some(true) => warn!(
-                "most targets that answered have fallen silent together; this is taken for a fault of the manager's own \
-                 network or machine"
+                "most targets that answered fell silent together; a fault of the manager's own network or machine \
+                 is assumed"
             ),
             Some(false) => info!("targets that had fallen silent together answer again"),
             None => {}
@@ -171,7 +172,7 @@ impl Shared {
     }
 }
 
-/// Waits until a target is due, and returns the time at which it was to be; `None` once its entry is gone.
+/// Waits until a target is due, and returns the time at which it became due; `None` once its entry is gone.
 async fn reached(due: &mut watch::Receiver<Option<Instant>>) -> Option<Instant> {
     loop {
         let at = *due.borrow_and_update();

@@ -9,38 +9,38 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::Address;
+use super::address_limits::Address;
 use super::judge::{Streak, judge};
 use super::reachability::{Contact, Reachability};
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 
-/// The largest part of a period by which a probe may come early, so that targets first asked for together
-/// drift apart.
+/// The largest part of a period by which a probe may start early, so that targets that were registered
+/// together drift apart.
 const JITTER: f64 = 0.1;
-/// Early probes that can follow each other at once; in the long run there are at most as many of them as
-/// others.
+/// Early probes that may follow each other without a pause. In the long run, early probes at most double
+/// the rate.
 const EARLY_BURST: u32 = 3;
-/// From an early probe that failed to the next: an endpoint that is ready is known to the nodes' proxies
-/// within about a second (`iptables.minSyncPeriod` of kube-proxy).
+/// From a failed early probe to the next: the proxies of the nodes know a ready endpoint within about a
+/// second (`iptables.minSyncPeriod` of kube-proxy).
 const FOLLOW_UP: Duration = Duration::from_secs(1);
 
 /// A probe that lasted this long is slow, even if it ended before its timeout.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// See the module's documentation.
+/// A target with its state; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) target: Target,
-    /// Longest duration of one probe; objects that ask for another one have another entry.
+    /// Longest duration of one probe; objects with another timeout have another entry.
     pub(super) timeout: Duration,
     pub(super) host: Arc<str>,
-    /// By object, and by the position among the targets of the object. Boxed, as a map has room for several values.
+    /// By object and position among the targets of the object. Boxed: a map node has room for several values.
     pub(super) waits: BTreeMap<(NamespacedName, usize), Box<Wait>>,
-    /// Whether it is one of the targets that its namespace may have; if not, it is never due.
+    /// Whether it is within the limit of targets of its namespace; if not, it is never due.
     pub(super) admitted: bool,
     /// When it is probed next; `None` while a probe is in flight. The task of the target follows it.
     pub(super) due: watch::Sender<Option<Instant>>,
-    /// Whether a probe has begun whose result is not noted yet.
+    /// Whether a probe has started whose result is not recorded yet.
     pub(super) is_probed: bool,
     /// When the last probe began.
     pub(super) started: Option<Instant>,
@@ -52,10 +52,10 @@ pub(super) struct Entry {
     pub(super) streak: Streak,
     pub(super) contact: Contact,
     class: SlotClass,
-    /// How far the probes so far would reach if two of them came in a period.
+    /// The end of the time used up by the probes so far, at half a period each; bounds early probes.
     spent: Option<Instant>,
-    /// How long after the end of the probe in flight another one is to come if it fails.
-    again: Option<Duration>,
+    /// If the next probe to end fails, another one follows after this time.
+    follow_up: Option<Duration>,
     /// Cancelled when the entry is dropped.
     pub(super) gone: CancellationToken,
 }
@@ -74,27 +74,27 @@ pub(super) struct Wait {
 pub(super) enum SlotClass {
     /// The last probe ended quickly, with or without success.
     Quick,
-    /// Never probed, or not since the other side has changed.
+    /// Never probed, or not since the server behind it has changed.
     Untried,
     /// The last probe took a second or its whole timeout.
     Slow,
 }
 
-/// A probe that is due.
+/// A probe that is due, as the slots need it.
 #[derive(Clone, Debug)]
 pub(super) struct DueProbe {
     pub(super) namespace: Arc<str>,
-    /// `None`: the check opens no connection.
+    /// `None` for a check without a connection.
     pub(super) address: Option<Address>,
     pub(super) class: SlotClass,
     pub(super) due: Instant,
 }
 
-/// How a probe ended.
+/// A probe that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedProbe {
     pub(super) result: ProbeResult,
-    /// `None`: the target was not asked.
+    /// `None`: the target was not contacted.
     pub(super) reachability: Option<Reachability>,
     pub(super) took: Duration,
     pub(super) timeout: Duration,
@@ -121,13 +121,13 @@ impl Entry {
             contact: Contact::default(),
             class: SlotClass::Untried,
             spent: None,
-            again: None,
+            follow_up: None,
             gone: CancellationToken::new(),
         }
     }
 
-    /// Takes over the results of an entry of the same target.
-    pub(super) fn learn(&mut self, other: &Self) {
+    /// Copies the results from an entry of the same target.
+    pub(super) fn copy_results(&mut self, other: &Self) {
         self.result.clone_from(&other.result);
         (self.since, self.streak, self.contact) = (other.since, other.streak, other.contact);
     }
@@ -153,7 +153,7 @@ impl Entry {
         DueProbe { namespace: Arc::clone(namespace), address, class: self.class, due }
     }
 
-    /// Makes a probe due earlier, for an object that asks for a shorter period or for none of the delay.
+    /// Makes the next probe due earlier, for an object with a shorter period or without an initial delay.
     pub(super) fn pull_forward(&self, from: Instant, now: Instant, min_period: Duration) {
         let next = self.started.map_or(from, |started| started + self.period(min_period));
         let at = next.max(from).max(now);
@@ -162,7 +162,7 @@ impl Entry {
         }
     }
 
-    /// Notes that a probe has begun.
+    /// Records the start of a probe.
     pub(super) fn start(&mut self, now: Instant, min_period: Duration) {
         self.due.send_replace(None);
         self.is_probed = true;
@@ -172,18 +172,24 @@ impl Entry {
         self.spent = Some(spent + self.period(min_period) / 2);
     }
 
-    /// Notes how a probe ended, and plans the next one with a random number in [0, 1). Returns whether the
-    /// result is another one than before.
-    pub(super) fn end(&mut self, ended: Ended, now: Instant, min_period: Duration, random: f64) -> bool {
-        let Ended { result, took, timeout, .. } = ended;
-        // The clock reveals no more than the message does.
+    /// Records the end of a probe, and schedules the next one with a random number in [0, 1). Returns
+    /// whether the result has changed.
+    pub(super) fn end(
+        &mut self,
+        ended: FinishedProbe,
+        now: Instant,
+        min_period: Duration,
+        random: f64,
+    ) -> bool {
+        let FinishedProbe { result, took, timeout, .. } = ended;
+        // The duration must reveal no more than the message.
         self.took = Some(if result.is_coarse() { timeout } else { took });
         self.class = SlotClass::after(took, timeout);
-        let is_new = self.note(result, now);
+        let is_new = self.record(result, now);
         let period = self.period(min_period);
         let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
         let mut due = self.started.unwrap_or(now) + period - early;
-        if let Some(after) = self.again.take().filter(|_| !self.streak.is_good()) {
+        if let Some(after) = self.follow_up.take().filter(|_| !self.streak.is_good()) {
             self.class = SlotClass::Untried;
             due = due.min(self.early_at(now, min_period).max(now + after));
         }
@@ -191,8 +197,8 @@ impl Entry {
         is_new
     }
 
-    /// Takes a result, of a probe or for lack of one. Returns whether it is another one than before.
-    pub(super) fn note(&mut self, result: ProbeResult, now: Instant) -> bool {
+    /// Records a result, of a probe or of a denial without one. Returns whether the result has changed.
+    pub(super) fn record(&mut self, result: ProbeResult, now: Instant) -> bool {
         self.streak = self.streak.and(&result);
         let is_new = self.result.as_ref() != Some(&result);
         if is_new {
@@ -202,12 +208,12 @@ impl Entry {
         is_new
     }
 
-    /// Judges anew for every object. Returns the objects of which a verdict has changed, each once.
+    /// Updates the verdict of every object. Returns the objects whose verdict has changed, each once.
     pub(super) fn judge(&mut self, is_new: bool) -> Vec<NamespacedName> {
         let mut changed: Vec<NamespacedName> = Vec::new();
         for ((request, _), wait) in &mut self.waits {
             let has_changed = if wait.from.is_some() && !self.admitted {
-                // Without a place it is denied before the delay is over, as no probe is needed to know that.
+                // Over the limit of targets, the denial shows before the delay is over: it needs no probe.
                 is_new
             } else {
                 wait.judge(self.streak, self.started, is_new)
@@ -219,21 +225,21 @@ impl Entry {
         changed
     }
 
-    /// Makes a probe due now if the target is not ready, because the other side has changed.
+    /// Makes a probe due now if the target is not ready, because the server behind it has changed.
     ///
-    /// A ready target is left alone: an early probe that fails would bring its loss nearer.
-    pub(super) fn hurry(&mut self, now: Instant, min_period: Duration) {
+    /// A ready target keeps its schedule: an early probe that fails would bring its loss nearer.
+    pub(super) fn probe_early(&mut self, now: Instant, min_period: Duration) {
         if self.streak.is_good() || !self.admitted {
             return;
         }
         let Some(due) = self.due() else {
-            // The probe in flight may have come too early.
-            self.again = Some(Duration::ZERO);
+            // The probe in flight may have started before the change took effect.
+            self.follow_up = Some(Duration::ZERO);
             return;
         };
-        self.again = Some(FOLLOW_UP);
+        self.follow_up = Some(FOLLOW_UP);
         let at = self.early_at(now, min_period);
-        // A delay that no probe has followed yet stays a delay.
+        // Before the first probe an initial delay is kept.
         if self.started.is_some() && at < due {
             self.class = SlotClass::Untried;
             self.set_due(at);
@@ -246,7 +252,7 @@ impl Entry {
         shortest.unwrap_or_default().max(min_period)
     }
 
-    /// Returns what an object knows of the target.
+    /// Returns the verdict for one waiting object.
     pub(super) fn verdict(&self, wait: &Wait) -> Verdict {
         match wait.from {
             Some(_) if self.admitted => Verdict::PENDING,
@@ -255,7 +261,7 @@ impl Entry {
         }
     }
 
-    /// Returns when an early probe may come: now, or once the earlier ones are made up for.
+    /// Returns when an early probe may start: now, or after a pause for the early probes before it.
     fn early_at(&self, now: Instant, min_period: Duration) -> Instant {
         let saved = self.period(min_period) / 2 * EARLY_BURST;
         self.spent.and_then(|spent| spent.checked_sub(saved)).map_or(now, |at| at.max(now))
@@ -271,7 +277,7 @@ impl Drop for Entry {
 // === impl Wait ===
 
 impl Wait {
-    /// Judges anew by the latest result. Returns whether the verdict has changed.
+    /// Updates the verdict by the latest results. Returns whether it has changed.
     fn judge(&mut self, streak: Streak, started: Option<Instant>, is_new: bool) -> bool {
         if self.from.is_some_and(|from| started < Some(from)) {
             return false;

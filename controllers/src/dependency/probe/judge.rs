@@ -1,7 +1,7 @@
 //! The verdict that follows from a streak of results: thresholds with a memory, as those of a kubelet's
 //! probes.
 //!
-//! The streak belongs to the target and is shared; the thresholds and the earlier judgement belong to each
+//! The streak belongs to the target and is shared; the thresholds and the verdict before belong to each
 //! object.
 //!
 //! # Invariants
@@ -16,7 +16,7 @@ use crate::reasons;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Streak {
     run: Run,
-    /// Inconclusive probes since the last of the run. They neither lengthen the run nor end it.
+    /// Inconclusive probes since the last result of the run. They neither lengthen the run nor end it.
     inconclusive: u32,
 }
 
@@ -26,9 +26,9 @@ enum Run {
     /// No result yet.
     #[default]
     Empty,
-    /// So many successes, at least 1.
+    /// The number of successes, at least 1.
     Successes(u32),
-    /// So many failures, at least 1.
+    /// The number of failures, at least 1.
     Failures(u32),
     /// The policy forbade the last probe; earlier results no longer count.
     Denials,
@@ -37,11 +37,11 @@ enum Run {
 // === impl Streak ===
 
 impl Streak {
-    /// Returns the streak once this result has come.
+    /// Returns the streak with one more result.
     pub(super) fn and(self, result: &ProbeResult) -> Self {
         let run = match (result, self.run) {
             (ProbeResult::NotReady { reason, .. }, run) if reasons::is_blind(reason) => {
-                // The denial is over, and no other result is known.
+                // The denial is over, and earlier results do not count.
                 let run = if run == Run::Denials { Run::Empty } else { run };
                 return Self { run, inconclusive: self.inconclusive.saturating_add(1) };
             }
@@ -75,7 +75,7 @@ impl Streak {
     }
 }
 
-/// Returns the judgement that follows `before` by a streak.
+/// Returns the state after the state `before`, by the streak and the thresholds of `want`.
 pub(super) fn judge(before: VerdictState, streak: Streak, want: &Want) -> VerdictState {
     use VerdictState::{Denied, NotReady, Pending, Ready};
     let without_success = streak.failures().saturating_add(streak.inconclusive);
@@ -87,7 +87,7 @@ pub(super) fn judge(before: VerdictState, streak: Streak, want: &Want) -> Verdic
         (Run::Successes(count), _) if count >= want.success_threshold => Ready,
         (Run::Failures(count), _) if count >= want.failure_threshold => NotReady,
         (_, Ready) => Ready,
-        (_, Pending) if want.held => Pending,
+        (_, Pending) if want.was_ready => Pending,
         (_, Pending | NotReady | Denied) => NotReady,
     }
 }

@@ -14,7 +14,7 @@ use crate::reasons::denial;
 /// From a connection inside the node to the longest timeout of a dependency, in seconds.
 const DURATION_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0];
 
-/// From the precision of the timer to a period that a limit has made useless, in seconds.
+/// From the precision of the timer to a delay that makes a period useless, in seconds.
 const LAG_BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0];
 
 /// The families of one engine.
@@ -27,7 +27,7 @@ pub(super) struct ProbeMetrics {
     denied: Family<[Label; 1], Counter>,
     pub(super) in_flight: Gauge,
     targets: Gauge,
-    /// 1 while the manager itself seems to be cut off.
+    /// 1 while the outage guard has an alarm.
     pub(super) outage: Gauge,
     pub(super) panics: Counter,
 }
@@ -57,7 +57,7 @@ impl ProbeMetrics {
             ),
             delayed: registry.family(
                 "mainstay_waitdeployment_probe_delayed",
-                "Probes begun later than they were due, by the limit that kept them",
+                "Probes started later than they were due, by the limit that delayed them",
                 Family::default(),
             ),
             in_flight: registry.family(
@@ -67,26 +67,26 @@ impl ProbeMetrics {
             ),
             targets: registry.family(
                 "mainstay_waitdeployment_probe_targets",
-                "Targets that something waits for, each probed once per period",
+                "Targets that objects wait for, each probed once per period",
                 Gauge::default(),
             ),
             denied: registry.family(
                 "mainstay_waitdeployment_probe_denied",
-                "Probes that the policy forbade, by the rule that did",
+                "Probes denied by the policy, by rule",
                 Family::default(),
             ),
             outage: registry.family(
                 "mainstay_waitdeployment_probe_shaken",
-                "1 while most targets that answered are silent at once, which is taken for a fault of the manager's own network",
+                "1 while most targets that answered are silent, and a fault of the manager's own network is assumed",
                 Gauge::default(),
             ),
             panics: registry.family(
                 "mainstay_waitdeployment_probe_panics",
-                "Probes that panicked; each is a fault of the program, and is tried again",
+                "Probes that panicked; each is a bug, and the probe is retried",
                 Counter::default(),
             ),
         };
-        // The reasons are known: a counter that appears with its first event hides that event from
+        // All series exist from the start: a counter that appears with its first event hides that event from
         // `increase()`.
         for limit in StartLimit::ALL {
             drop(metrics.delayed.get_or_create(&[("reason", limit.as_str())]));
@@ -97,7 +97,7 @@ impl ProbeMetrics {
         metrics
     }
 
-    /// Counts a probe that ended by itself.
+    /// Counts a probe that has ended.
     pub(super) fn count(&self, target: &Target, result: &ProbeResult, took: Duration) {
         let result = match result {
             ProbeResult::Connected | ProbeResult::Answered => "ready",
@@ -112,7 +112,7 @@ impl ProbeMetrics {
         self.duration.get_or_create(&[kind]).observe(took.as_secs_f64());
     }
 
-    /// Counts a probe that begins so late, and the limit that delayed it.
+    /// Records the lag of a probe that starts, and counts the limit that delayed it.
     pub(super) fn begin(&self, lag: Duration, delayed_by: Option<StartLimit>) {
         self.lag.observe(lag.as_secs_f64());
         if let Some(limit) = delayed_by {
@@ -120,7 +120,7 @@ impl ProbeMetrics {
         }
     }
 
-    /// Counts a probe that a rule of the policy forbade.
+    /// Counts a probe that a rule of the policy denied.
     pub(super) fn deny(&self, rule: &'static str) {
         self.denied.get_or_create(&[("reason", rule)]).inc();
     }

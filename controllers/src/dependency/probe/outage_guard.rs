@@ -1,21 +1,21 @@
-//! Detects that the manager itself is cut off: then failed probes are no proof against their targets.
+//! Detects that the manager itself is cut off, so that failed probes prove nothing about their targets.
 //!
-//! A cut-off manager sees every target silent at once; acting on that would turn an outage of its own network
-//! into an outage of every workload. A target that is down mostly still answers, if only by a refusal, and
-//! other targets keep answering. So the guard compares hosts that fell silent together with hosts that
-//! answer. A host counts once, however many of its ports and from however many namespaces it is probed. Both
-//! of two conditions must hold: more hosts are silent than answer, and in more namespaces, so that one tenant
-//! cannot freeze the others.
+//! For a cut-off manager all targets fall silent at once. Acting on that would turn an outage of its own
+//! network into an outage of every workload. A target that is down mostly still answers, if only by a
+//! refusal, and other targets keep answering. So the guard compares the number of hosts that fell silent
+//! together with that of hosts that answer. A host counts once, with all its ports and all namespaces that
+//! probe it. The alarm needs two conditions: more hosts are silent than answer, and more namespaces have a
+//! silent majority than an answering one, so that one tenant cannot freeze the others.
 //!
-//! When unsure, freeze: a false alarm only delays a change, a missed outage acts on healthy workloads.
+//! When unsure, freeze: a false alarm only delays a change; a missed outage acts on healthy workloads.
 //!
 //! # Invariants
-//! 1. One silent host raises no alarm, however many objects wait for it, unless the error came from our own
-//!    machine and no other host answers.
-//! 2. The alarm lasts while more hosts are silent than answer, and for [`SETTLE`] after, also when the losses
-//!    are older than [`WINDOW`] by then.
-//! 3. Hosts of one namespace raise no alarm while in another namespace more hosts answer than are silent. Hosts that
-//!    are probed less often than each [`WINDOW`] count as answering for that long only.
+//! 1. One silent host raises no alarm, with any number of waiting objects, unless the error came from the
+//!    manager's machine and no other host answers.
+//! 2. The alarm lasts while more hosts are silent than answer, and [`SETTLE`] longer. The losses may be
+//!    older than [`WINDOW`] by then.
+//! 3. Hosts of one namespace raise no alarm while in another namespace more hosts answer than are silent.
+//!    Hosts that are probed less often than each [`WINDOW`] count as answering for that long only.
 //! 4. An inconclusive probe counts as neither an answer nor silence.
 
 use std::collections::HashMap;
@@ -25,40 +25,41 @@ use tokio::time::Instant;
 
 use super::reachability::Contact;
 
-/// Losses at most this far apart have one cause, and an answer at most this old speaks against it: a few
-/// default periods.
+/// Losses at most this far apart are taken to have one cause, and answers at most this old to contradict
+/// it. A few default periods.
 const WINDOW: Duration = Duration::from_mins(1);
-/// How long the alarm outlasts its cause: each target has to be probed again first.
+/// How long the alarm outlasts its cause, so that each target is probed again first.
 const SETTLE: Duration = Duration::from_secs(30);
-/// The time between two looks at all targets during an alarm.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The time between two evaluations of all targets during an alarm.
+const EVALUATE_EVERY: Duration = Duration::from_secs(1);
 
-/// See the module's documentation.
+/// The guard; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct OutageGuard {
-    /// When the alarm began; `None`: there is none.
+    /// The start of the alarm; `None` without an alarm.
     began: Option<Instant>,
-    /// When the alarm ends if its cause does not go on.
+    /// The end of the alarm if its cause is over.
     until: Option<Instant>,
-    looked: Option<Instant>,
-    /// The last result of [`news`](OutageGuard::news).
+    /// The time of the last evaluation.
+    evaluated: Option<Instant>,
+    /// Whether there was an alarm at the last [`take_change`](OutageGuard::take_change).
     reported: bool,
 }
 
-/// How many of some hosts fell silent together, and how many answer.
+/// The numbers of hosts that fell silent together and of hosts that answer.
 #[derive(Debug, Default)]
 struct Count {
     silent: usize,
     answering: usize,
-    /// Whether an error of our own machine was the sign for one of the silent hosts.
+    /// Whether one of the silent hosts had an error of the manager's machine.
     local_fault: bool,
 }
 
 // === impl OutageGuard ===
 
 impl OutageGuard {
-    /// Returns whether there is an alarm, from the contacts of all targets with their namespaces and hosts.
-    pub(super) fn look<'a>(
+    /// Returns whether there is an alarm, by the contacts of all targets with their namespaces and hosts.
+    pub(super) fn evaluate<'a>(
         &mut self,
         contacts: impl Iterator<Item = (&'a str, &'a str, &'a Contact)>,
         now: Instant,
@@ -84,22 +85,22 @@ impl OutageGuard {
         } else if self.until.is_none_or(|until| until <= now) {
             (self.began, self.until) = (None, None);
         }
-        self.looked = Some(now);
+        self.evaluated = Some(now);
         self.began.is_some()
     }
 
-    /// Returns whether the alarm of the last look still stands without another look.
+    /// Returns whether the alarm of the last evaluation still counts without another evaluation.
     pub(super) fn is_current(&self, now: Instant) -> bool {
-        self.began.is_some() && self.looked.is_some_and(|looked| now < looked + LOOK_EVERY)
+        self.began.is_some() && self.evaluated.is_some_and(|evaluated| now < evaluated + EVALUATE_EVERY)
     }
 
-    /// Returns whether there was an alarm at the last look.
+    /// Returns whether there was an alarm at the last evaluation.
     pub(super) fn is_alarmed(&self) -> bool {
         self.began.is_some()
     }
 
-    /// Returns whether there was an alarm at the last look, if that has changed since the last call.
-    pub(super) fn news(&mut self) -> Option<bool> {
+    /// Returns whether there was an alarm at the last evaluation, if this has changed since the last call.
+    pub(super) fn take_change(&mut self) -> Option<bool> {
         let alarm = self.began.is_some();
         (std::mem::replace(&mut self.reported, alarm) != alarm).then_some(alarm)
     }

@@ -1,78 +1,83 @@
-//! What may be dialled on behalf of whom.
+//! Applies the probe policy: which addresses may be dialled for the objects of a namespace.
 //!
-//! Whoever may create a WaitDeployment can make the manager connect somewhere and read off the result, so the default
-//! admits Services of the object's own namespace only, found through the API and not through DNS. In-cluster
-//! addresses live in private ranges; blocking ranges alone would be either useless or fatal.
+//! The author of a WaitDeployment can make the manager connect to an address and can read the result. So
+//! the default admits only Services of the object's own namespace, found through the API and not through
+//! DNS. Blocking ranges of addresses is not enough: in-cluster addresses are private ones too, so it would
+//! block too little or everything.
 //!
 //! # Invariants
-//! 1. A [`Route::Dial`] holds only addresses that passed every check, in the form in which they are dialled.
-//! 2. One forbidden address among those of a name forbids the name: a mixed answer is how rebinding looks. The same
-//!    goes for the endpoints behind an address of a Service, however that was named: whoever may write slices would
-//!    choose what is dialled.
-//! 3. A denial names the key of the configuration that would admit the address, or says that none does, and
-//!    never tells an address that a name resolved to. Of what is behind a raw address neither port nor cause is told.
+//! 1. A [`Route::Dial`] contains only addresses that passed every check, in the form in which they are
+//!    dialled.
+//! 2. One forbidden address among those of a name denies the name, because a mixed answer is typical of DNS
+//!    rebinding. One forbidden endpoint of a Service denies the Service, by name and by address: otherwise
+//!    authors of EndpointSlices could choose the address that is dialled.
+//! 3. A denial names the configuration key that would admit the address, or states that no key does. It
+//!    never contains an address that a name resolved to, nor port or cause for an endpoint of a raw
+//!    address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mainstay_api::{Address, Host};
 
 use super::ProbeResult;
+use super::cluster_info::{AddressOwner, ClusterInfo};
 use super::ranges::{Special, canonical, meanings, special};
 use super::services::{Endpoint, ServiceAnswer, Services, service_name};
-use super::surroundings::{Owner, Surroundings};
 use crate::reasons::{denial, probe};
 use crate::settings::{AllowEntry, AllowRule, ProbeMode, ProbePolicy};
 
-/// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler: open on nodes, and behind network policies
-/// that trust the manager. A cluster address may have them for ports, as it never is a node's; what is behind it may not.
+/// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler. They are open on nodes, and
+/// network policies may admit the manager to them. A cluster address never belongs to a node and may have
+/// these ports; an endpoint may not.
 const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
 
-/// Those of etcd, which tenants run for themselves too: as Pods.
+/// The ports of etcd, admitted for endpoints that are Pods: tenants run etcd themselves, too.
 const ETCD_PORTS: std::ops::RangeInclusive<u16> = 2379..=2381;
 
-/// Where the cluster's DNS has the names of Services.
+/// The domains below which the cluster's DNS names Services.
 const CLUSTER_DOMAINS: [&str; 2] = [".svc", ".svc.cluster.local"];
 
-/// Words of more than one denial.
+/// Texts that several denials share.
 const SERVICES_ONLY: &str =
     "probePolicy.mode ServicesOnly admits Services of the object's own namespace only";
 const MORE: &str = "mode AllowList with an entry in probePolicy.allow admits more";
 
-/// Who asks, and by what it is judged.
+/// Decides for the objects of one namespace whether an address may be dialled.
 #[derive(Clone, Copy)]
-pub(super) struct Judge<'a> {
+pub(super) struct Authorizer<'a> {
     pub(super) policy: &'a ProbePolicy,
-    /// Of the object on whose behalf something is dialled.
+    /// The namespace of the object with the check.
     pub(super) namespace: &'a str,
-    /// Whether that namespace enforces a Pod Security level below privileged; `None` where nobody has asked yet.
+    /// Whether the namespace enforces a Pod Security level other than privileged; `None` if not read yet.
     pub(super) restricted: Option<bool>,
     pub(super) services: &'a dyn Services,
-    pub(super) surroundings: &'a dyn Surroundings,
+    pub(super) cluster: &'a dyn ClusterInfo,
 }
 
-/// How much a result may tell.
+/// How much detail a result may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Everything: the user can see the Service anyway, or the operator has opened its namespace to all.
+    /// All: the user can see the Service anyway, or the operator has opened its namespace to all.
     Full,
-    /// Only that it does not answer: refused against silent is what a port scan wants to know.
+    /// Only whether the target answers as expected: a port scan could use the difference between a refusal
+    /// and silence.
     Coarse,
 }
 
-/// What to do about an address.
+/// The decision about an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// Connect to one of these.
     Dial(Vec<SocketAddr>, Detail),
-    /// Look this name up, then ask [`Judge::check_resolved`].
+    /// Resolve this name, then call [`Authorizer::check_resolved`].
     Resolve(String),
-    /// Find out whether the namespace is restricted, then ask again.
-    AskNamespace,
-    /// There is a result without dialling.
+    /// Read whether the namespace is restricted, then call [`Authorizer::route`] again.
+    NeedsNamespace,
+    /// The result is known without dialling.
     Known(ProbeResult),
 }
 
-/// Addresses that may be dialled, or why one of them may not.
+/// Addresses that may be dialled, or the result for one that may not.
 type Checked = Result<Vec<SocketAddr>, ProbeResult>;
 
 // === impl Route ===
@@ -83,10 +88,10 @@ impl Route {
     }
 }
 
-// === impl Judge ===
+// === impl Authorizer ===
 
-impl Judge<'_> {
-    /// Decides what to do about an address.
+impl Authorizer<'_> {
+    /// Decides about an address.
     pub(super) fn route(&self, address: &Address) -> Route {
         let port = address.port;
         if self.policy.denied_ports.contains(&port) {
@@ -96,7 +101,7 @@ impl Judge<'_> {
         match &address.host {
             Host::Ip(ip) => self.route_ip(*ip, port),
             Host::Name(name) if name == "localhost" || name.ends_with(".localhost") => {
-                // RFC 6761: never asked of DNS.
+                // RFC 6761: these names are never sent to DNS.
                 let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 Route::dial(self.dial(loopback, port, Detail::Coarse), Detail::Coarse)
             }
@@ -117,36 +122,38 @@ impl Judge<'_> {
         }
     }
 
-    /// Checks every address that a name admitted by [`Judge::route`] resolved to.
+    /// Checks every address that a name admitted by [`Authorizer::route`] resolved to.
     pub(super) fn check_resolved(&self, name: &str, addresses: Vec<IpAddr>, port: u16) -> Checked {
         let addresses = self.dial(addresses, port, Detail::Coarse)?;
-        // No tenant can point a name of the cluster's own DNS elsewhere, so the operator's entry for it suffices.
+        // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name
+        // is enough.
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
         if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
-            let message = "the name leads to a Service of another namespace; the namespace in probePolicy.crossNamespace \
-                           admits it, as does an entry of probePolicy.allow for the address";
+            let message = "the name resolves to a Service of another namespace; this namespace in \
+                           probePolicy.crossNamespace admits it, as does an entry of probePolicy.allow for the address";
             return Err(ProbeResult::Denied { rule: denial::CROSS_NAMESPACE, message: message.to_owned() });
         }
         Ok(addresses)
     }
 
-    /// Returns whether a name must not lead to an address: tenants can write DNS records, for example by their Ingresses, and
-    /// could probe Services of other namespaces. External and load-balancer addresses are meant to be reached from anywhere.
+    /// Returns whether a name must not resolve to an address, because it is the cluster address of a
+    /// Service in another namespace: tenants can create DNS records, for example by Ingresses, and could
+    /// probe such Services. External and load-balancer addresses are public anyway.
     fn is_foreign(&self, address: SocketAddr) -> bool {
-        let is_others = |ip| {
-            let behind = self.services.behind(SocketAddr::new(ip, address.port()));
-            let owner = behind.ok().flatten().and_then(|behind| behind.cluster_address_of);
+        let is_of_another_namespace = |ip| {
+            let backends = self.services.backends(SocketAddr::new(ip, address.port()));
+            let owner = backends.ok().flatten().and_then(|backends| backends.cluster_address_of);
             owner.is_some_and(|namespace| !self.may_name_services_of(&namespace))
         };
         let is_named = |entry: &AllowEntry| {
             entry.to.allows_address(address.ip())
                 && entry.serves(self.namespace, self.restricted != Some(false))
         };
-        meanings(address.ip()).any(is_others) && !self.policy.allow.iter().any(is_named)
+        meanings(address.ip()).any(is_of_another_namespace) && !self.policy.allow.iter().any(is_named)
     }
 
-    /// Decides whether a name may be looked up for its records; `None` if so.
-    pub(super) fn refuses_look_up(&self, name: &str) -> Option<ProbeResult> {
+    /// Returns the denial of a `dns` check of a name, if the policy denies it.
+    pub(super) fn deny_lookup(&self, name: &str) -> Option<ProbeResult> {
         let under = |suffix: &String| {
             name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
@@ -170,7 +177,8 @@ impl Judge<'_> {
 
     fn route_ip(&self, ip: IpAddr, port: u16) -> Route {
         let ip = canonical(ip);
-        // What is special is told first: it says more than the mode does, and `allowLoopback` admits in every mode.
+        // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every
+        // mode.
         let go = || Route::dial(self.dial([ip], port, Detail::Coarse), Detail::Coarse);
         if special(ip).is_some() { go() } else { self.if_admitted(|rule| rule.allows_address(ip), "", go) }
     }
@@ -183,7 +191,8 @@ impl Judge<'_> {
         )
     }
 
-    /// Goes on if the mode and the allow list admit what `matches` describes. `what` begins the words of a denial.
+    /// Calls `go` if the mode admits everything, or if an entry of the allow list that `matches` admits the
+    /// namespace. The message of a denial starts with `what`.
     fn if_admitted(
         &self,
         matches: impl Fn(&AllowRule) -> bool,
@@ -208,7 +217,7 @@ impl Judge<'_> {
         }
         match (by_name, for_all, self.restricted) {
             (true, ..) | (_, true, Some(false)) => go(),
-            (_, true, None) => Route::AskNamespace,
+            (_, true, None) => Route::NeedsNamespace,
             (_, true, Some(true)) => denied(
                 denial::POD_SECURITY,
                 format!(
@@ -238,8 +247,8 @@ impl Judge<'_> {
             ServiceAnswer::NoPort => {
                 not_ready(probe::PORT_NOT_FOUND, format!("Service {namespace}/{name} has no TCP port {port}"))
             }
-            // A name with dots may still be a host outside. One without never is: DNS would complete it in the
-            // namespace of the manager, which is not the one that is meant.
+            // A name with dots may also be a host outside the cluster. A name without dots is not resolved:
+            // DNS would complete it with the manager's namespace instead of the object's.
             ServiceAnswer::NotFound if self.policy.mode != ProbeMode::ServicesOnly && host.contains('.') => {
                 self.route_name(host)
             }
@@ -255,8 +264,8 @@ impl Judge<'_> {
     fn dial(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
         if NODE_PORTS.contains(&port) {
             let message = format!(
-                "port {port} is one that nodes keep for Kubernetes itself, and no setting admits it; a Service with a \
-                 cluster address may use it"
+                "nodes use port {port} for Kubernetes itself, and no setting admits it; a Service with a cluster \
+                 address may use it"
             );
             return Err(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
@@ -266,57 +275,60 @@ impl Judge<'_> {
     fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
         let checked = |ip| {
             let address = SocketAddr::new(canonical(ip), port);
-            self.refuses(address, detail).map_or(Ok(address), Err)
+            self.deny(address, detail).map_or(Ok(address), Err)
         };
         ips.into_iter().map(checked).collect()
     }
 
-    /// What no mode admits: an address, in whatever form, and what Services pass a connection to it on to. `address` is
-    /// canonical.
-    fn refuses(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
-        self.refuses_range(address.ip()).or_else(|| {
+    /// Returns the denial of an address, in each of its forms and with the endpoints to which Services
+    /// forward a connection to it, if no mode admits it. `address` is canonical.
+    fn deny(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
+        self.deny_range(address.ip()).or_else(|| {
             let mut forms = meanings(address.ip()).map(|ip| SocketAddr::new(ip, address.port()));
-            forms.find_map(|form| self.refuses_form(form, detail))
+            forms.find_map(|form| self.deny_form(form, detail))
         })
     }
 
-    /// The same of one form of an address.
-    fn refuses_form(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
-        let behind = match self.services.behind(address) {
-            Ok(behind) => behind,
+    /// Like [`Self::deny`], for one form of an address.
+    fn deny_form(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
+        let backends = match self.services.backends(address) {
+            Ok(backends) => backends,
             Err(cause) => {
                 let what = "Services and EndpointSlices cannot be read";
-                return Some(untold(probe::SERVICES_UNKNOWN, what, &cause, detail));
+                return Some(unknown(probe::SERVICES_UNKNOWN, what, &cause, detail));
             }
         };
-        let is_cluster_address = behind.as_ref().is_some_and(|behind| behind.cluster_address_of.is_some());
-        match self.surroundings.owner(address) {
-            // With IPVS a node has the addresses of all Services for its own: then it is what is behind them that counts.
-            // Of cluster addresses alone: a tenant may list the manager's address in a Service, and it stays the manager's.
-            Ok(Some(Owner::Manager)) if is_cluster_address => {}
-            Ok(Some(owner)) => return Some(refuses_owner(owner)),
+        let is_cluster_address =
+            backends.as_ref().is_some_and(|backends| backends.cluster_address_of.is_some());
+        match self.cluster.owner(address) {
+            // With IPVS every node owns the cluster addresses of all Services, so their endpoints decide.
+            // Only cluster addresses are exempt: a tenant may list the manager's address as an external
+            // one, and it stays denied.
+            Ok(Some(AddressOwner::Manager)) if is_cluster_address => {}
+            Ok(Some(owner)) => return Some(owner_denied(owner)),
             Ok(None) => {}
-            // Slices are written by the cluster; a raw address is somebody's choice.
+            // The cluster writes the EndpointSlices; a raw address is chosen by a user, so it needs a
+            // definite answer.
             Err(_) if detail == Detail::Full => {}
             Err(cause) => {
-                let what =
-                    "without the addresses of the API server and of the manager no address is connected to";
-                return Some(untold(probe::OWNERS_UNKNOWN, what, &cause, detail));
+                let what = "the addresses of the API server and of the manager are unknown, so only Services can be probed";
+                return Some(unknown(probe::OWNERS_UNKNOWN, what, &cause, detail));
             }
         }
-        // Any author of a Service may list any other address in it.
+        // The author of a Service may list an external address that belongs to another tenant.
         let detail = if is_cluster_address { detail } else { Detail::Coarse };
-        let mut endpoints = behind.into_iter().flat_map(|behind| behind.endpoints);
-        endpoints.find_map(|endpoint| self.refuses_endpoint(&endpoint, address.port(), detail))
+        let mut endpoints = backends.into_iter().flat_map(|backends| backends.endpoints);
+        endpoints.find_map(|endpoint| self.deny_endpoint(&endpoint, address.port(), detail))
     }
 
-    /// What a Service may not pass a connection to `port` on to.
-    fn refuses_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Option<ProbeResult> {
+    /// Returns the denial of an endpoint to which a Service forwards a connection to `port`, if no mode
+    /// admits it.
+    fn deny_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Option<ProbeResult> {
         let port = endpoint.port.unwrap_or(port);
         let what = match detail {
-            Detail::Full => format!("its endpoints' port {port}"),
-            // It may be the address of anybody's Service.
-            Detail::Coarse => "the port of what it leads to".to_owned(),
+            Detail::Full => format!("port {port} of its endpoints"),
+            // The address may belong to a Service of another tenant.
+            Detail::Coarse => "the port of its endpoints".to_owned(),
         };
         if self.policy.denied_ports.contains(&port) {
             let message = format!("{what} is listed in probePolicy.deniedPorts");
@@ -324,29 +336,28 @@ impl Judge<'_> {
         }
         let is_etcd_of_a_pod = endpoint.is_pod && ETCD_PORTS.contains(&port);
         if NODE_PORTS.contains(&port) && !is_etcd_of_a_pod {
-            let message =
-                format!("{what} is one that nodes keep for Kubernetes itself, and no setting admits it");
+            let message = format!("nodes use {what} for Kubernetes itself, and no setting admits it");
             return Some(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
         let ip = canonical(endpoint.ip);
         let owner = || {
-            let owner = |ip| self.surroundings.owner(SocketAddr::new(ip, port)).ok().flatten();
-            meanings(ip).find_map(owner).map(refuses_owner)
+            let owner = |ip| self.cluster.owner(SocketAddr::new(ip, port)).ok().flatten();
+            meanings(ip).find_map(owner).map(owner_denied)
         };
-        self.refuses_range(ip).or_else(owner)
+        self.deny_range(ip).or_else(owner)
     }
 
-    /// What no mode admits because of the range it is in; `ip` is canonical.
-    fn refuses_range(&self, ip: IpAddr) -> Option<ProbeResult> {
+    /// Returns the denial of an address in a range that no mode admits; `ip` is canonical.
+    fn deny_range(&self, ip: IpAddr) -> Option<ProbeResult> {
         let (rule, message) = match special(ip) {
             Some(Special::Loopback) if !ip.is_loopback() => {
                 let message =
-                    "a loopback address is written inside it, and no setting admits those but as they are";
+                    "it contains a loopback address in another form, and no setting admits this form";
                 (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Loopback) if !self.policy.allow_loopback => {
                 let message =
-                    "it is a loopback address of the manager itself; probePolicy.allowLoopback admits those";
+                    "it is a loopback address of the manager itself; probePolicy.allowLoopback admits it";
                 (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Never(what)) => {
@@ -363,8 +374,9 @@ impl Judge<'_> {
 
 // === private ===
 
-/// What is not known, and why: which is told only to whom the Service is shown anyway.
-fn untold(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
+/// Returns the result while a fact is unknown. It contains the cause only in full detail; otherwise a log
+/// line does.
+fn unknown(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
     if detail == Detail::Full {
         return ProbeResult::NotReady { reason, message: format!("{what}: {cause}") };
     }
@@ -372,10 +384,10 @@ fn untold(reason: &'static str, what: &str, cause: &str, detail: Detail) -> Prob
     ProbeResult::NotReady { reason, message: what.to_owned() }
 }
 
-fn refuses_owner(owner: Owner) -> ProbeResult {
+fn owner_denied(owner: AddressOwner) -> ProbeResult {
     let (rule, what) = match owner {
-        Owner::ApiServer => (denial::API_SERVER, "the API server"),
-        Owner::Manager => (denial::MANAGER, "an address of the manager itself"),
+        AddressOwner::ApiServer => (denial::API_SERVER, "the API server"),
+        AddressOwner::Manager => (denial::MANAGER, "an address of the manager itself"),
     };
     ProbeResult::Denied { rule, message: format!("it is {what}, and no setting admits it") }
 }

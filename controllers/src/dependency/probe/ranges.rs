@@ -1,29 +1,31 @@
-//! Addresses that no tenant may have dialled, whatever form they are written in.
+//! Ranges of addresses that must not be dialled for a tenant, in every form of an address.
 //!
-//! Compared as numbers after taking IPv4 out of every IPv6 form that carries it: a list that compares text, or forgets
-//! one of the forms, is no list (Kyverno#16419 slipped through a mapped address).
+//! Addresses are compared as numbers, after the IPv4 address is extracted from each IPv6 form that can
+//! contain one. A list that compares text, or misses one form, can be bypassed (Kyverno#16419: by an
+//! IPv4-mapped address).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most IPv4 addresses that one IPv6 address can be read as.
+/// Most IPv4 addresses that one IPv6 address can contain.
 const EMBEDDED: usize = 4;
 
-/// Why an address is special.
+/// The class of an address in a special range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
-    /// The machine, or the Pod, of the controller itself.
+    /// The machine or Pod of the manager itself.
     Loopback,
-    /// Never to be dialled; with what it is.
+    /// Never dialled; with a description of the range.
     Never(&'static str),
 }
 
-/// Returns the address a connection would really go to: IPv4-mapped IPv6 is IPv4.
+/// Returns the address that a connection really uses: IPv4-mapped IPv6 is IPv4.
 pub(super) fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
 
-/// Returns every address that a connection to this one may end at: itself, and what is written inside it. What is
-/// forbidden is forbidden in each of these forms; what is admitted is meant as it is written.
+/// Returns each address that a connection to this address may end at: the address itself, and IPv4
+/// addresses inside it, which translators and tunnels use. A rule that denies applies to all of them, a
+/// rule that admits only to the first.
 pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     let ip = canonical(ip);
     let inside = match ip {
@@ -33,9 +35,10 @@ pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(ip).chain(inside.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// Returns what is special about an address, or about an IPv4 address inside it: the worst, where it is several things.
+/// Returns the class of an address and of the IPv4 addresses inside it; the strictest of several, `None` if
+/// ordinary.
 pub(super) fn special(ip: IpAddr) -> Option<Special> {
-    // As it is written: what is inside of `::1` is an unspecified address.
+    // Before the loop: the IPv4 address inside `::1` is an unspecified one.
     if canonical(ip).is_loopback() {
         return Some(Special::Loopback);
     }
@@ -76,7 +79,7 @@ fn special_v4(ip: Ipv4Addr) -> Option<Special> {
 fn special_v6(ip: Ipv6Addr) -> Option<Special> {
     let never = |what| Some(Special::Never(what));
     match ip.segments() {
-        // All of the first /32 are services of AWS for the machine that asks: metadata, and credentials of Pods.
+        // All of the first /32 are AWS services for the local machine: metadata, and credentials of Pods.
         [0xfd00, 0x0ec2, ..]
         | [0xfd00, 0x0042, 0, 0, 0, 0, 0, 0x0042]
         | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254] => never("an address of a metadata service"),
@@ -88,28 +91,29 @@ fn special_v6(ip: Ipv6Addr) -> Option<Special> {
     }
 }
 
-/// Returns the IPv4 addresses that translators and tunnels would read out of an IPv6 address.
+/// Returns the IPv4 addresses that translators and tunnels extract from an IPv6 address.
 fn embedded(ip: Ipv6Addr) -> [Option<Ipv4Addr>; EMBEDDED] {
     let o = ip.octets();
     let v4 = |i: usize| Ipv4Addr::new(o[i], o[i + 1], o[i + 2], o[i + 3]);
     // ISATAP (RFC 5214), below any prefix.
     let isatap = matches!(ip.segments(), [.., 0 | 0x200, 0x5efe, _, _]).then(|| v4(12));
     match ip.segments() {
-        // IPv4-compatible, deprecated (RFC 4291), IPv4-translated (RFC 2765), and NAT64 by its well-known prefix (RFC 6052).
+        // IPv4-compatible, deprecated (RFC 4291), IPv4-translated (RFC 2765), and NAT64 by its well-known
+        // prefix (RFC 6052).
         [0, 0, 0, 0, 0 | 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(v4(12)), None, None, None],
-        // NAT64 (RFC 8215): an operator takes a prefix of 48, 56, 64 or 96 bits out of this /48, and which of them nobody
-        // here knows. Each place counts where RFC 6052 would put nothing but zeros behind it; octet 8 is skipped.
+        // NAT64 (RFC 8215): operators choose a prefix of 48, 56, 64 or 96 bits in this /48, which is not
+        // known here. So each position of RFC 6052 counts if only zeros follow it; octet 8 is skipped.
         [0x64, 0xff9b, 1, ..] => {
-            let place = |octets: [usize; 4], behind: usize| {
+            let at = |octets: [usize; 4], after: usize| {
                 let ip = octets.map(|i| o[i]);
-                (o[8] == 0 && ip != [0; 4] && o[behind..].iter().all(|octet| *octet == 0)).then(|| ip.into())
+                (o[8] == 0 && ip != [0; 4] && o[after..].iter().all(|octet| *octet == 0)).then(|| ip.into())
             };
             let last = o[12..].iter().any(|octet| *octet != 0).then(|| v4(12));
-            [place([6, 7, 9, 10], 11), place([7, 9, 10, 11], 12), place([9, 10, 11, 12], 13), last]
+            [at([6, 7, 9, 10], 11), at([7, 9, 10, 11], 12), at([9, 10, 11, 12], 13), last]
         }
         // 6to4 (RFC 3056).
         [0x2002, ..] => [Some(v4(2)), isatap, None, None],
-        // Teredo (RFC 4380): the server in clear, the client inverted.
+        // Teredo (RFC 4380): the server as it is, the client inverted.
         [0x2001, 0, ..] => [Some(v4(4)), Some(Ipv4Addr::from_bits(!v4(12).to_bits())), isatap, None],
         _ => [isatap, None, None, None],
     }

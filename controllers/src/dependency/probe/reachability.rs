@@ -1,6 +1,6 @@
-//! Whether a probe heard anything from the network.
+//! Whether the network answered a probe.
 //!
-//! The result need not show it: of a raw address no details are published. The [outage
+//! The result does not always show it, since results of raw addresses have no details. The [outage
 //! guard](super::outage_guard) needs it for every target.
 
 use std::io;
@@ -15,19 +15,20 @@ const TOO_MANY_FILES: [i32; 2] = [23, 24];
 pub(super) enum Reachability {
     /// No answer, or no route to the other side.
     Silent,
-    /// An error of our own machine: no network, no address, no descriptor.
+    /// An error of the manager's machine: no network, no address, no descriptor.
     LocalFault,
-    /// An answer, welcome or not.
+    /// An answer of any kind, also a refusal.
     Answered,
 }
 
-/// When a target or a host answered last, and since when it is silent.
+/// When a target or a host answered last, and since when it has been silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contact {
     /// Whether a conclusive probe has ended.
     is_known: bool,
     pub(super) answered: Option<Instant>,
-    /// When it fell silent, and whether by an error of our own machine; `None`: it answers, or never did.
+    /// When it fell silent, and whether by an error of the manager's machine; `None` if it answers, or
+    /// never did.
     pub(super) silent: Option<(Instant, bool)>,
 }
 
@@ -56,22 +57,23 @@ impl Reachability {
 // === impl Contact ===
 
 impl Contact {
-    /// Notes how a probe ended. Returns whether the target fell silent by that. `held`: it had answered an
-    /// earlier manager, so silence from the first probe on is a loss too.
-    pub(super) fn note(&mut self, reachability: Reachability, held: bool, now: Instant) -> bool {
+    /// Records the outcome of a probe. Returns whether the target fell silent with it. `was_ready`: the
+    /// target was ready before this process started, so silence at the first probe is a loss too.
+    pub(super) fn record(&mut self, reachability: Reachability, was_ready: bool, now: Instant) -> bool {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         if reachability == Reachability::Answered {
             (self.answered, self.silent) = (Some(now), None);
             return false;
         }
-        let is_loss = self.silent.is_none() && (self.answered.is_some() || (is_first && held));
+        let is_loss = self.silent.is_none() && (self.answered.is_some() || (is_first && was_ready));
         if is_loss {
             self.silent = Some((now, reachability == Reachability::LocalFault));
         }
         is_loss
     }
 
-    /// Forgets a target that did not answer last time, as no answer can be expected of it any more.
+    /// Resets the contact unless the target answered last time. For a target that is no longer contacted,
+    /// whose silence therefore proves nothing.
     pub(super) fn forget_silence(&mut self) {
         if self.silent.is_some() || self.answered.is_none() {
             *self = Self::default();

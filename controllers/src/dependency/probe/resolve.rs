@@ -1,7 +1,7 @@
-//! The seam through which the engine looks names up, and its real implementation.
+//! The seam through which the engine resolves names by DNS, and its real implementation.
 //!
-//! Asked for names that are no Services and for `dns` checks only. Nothing is remembered: whoever waits for a name to
-//! appear is answered by what is there now.
+//! Only for `dns` checks, and for names that are not Services. Answers are not cached, so a new record of a
+//! name has an effect at the next probe.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,36 +17,36 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::sync::OnceCell;
 
-/// How long one server may take before it is asked once more: a lost packet costs no more than this.
+/// How long a query waits for a name server before it is sent once more; the cost of a lost packet.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What [`Resolve::resolve`] returns.
+/// The future of [`Resolve::resolve`].
 pub type ResolveFuture<'a> = BoxFuture<'a, io::Result<Vec<IpAddr>>>;
-/// What [`Resolve::services`] returns.
+/// The future of [`Resolve::services`].
 pub type ServicesFuture<'a> = BoxFuture<'a, io::Result<usize>>;
 
-/// Looks names up. A name without such a record is [`io::ErrorKind::NotFound`].
+/// Resolves names. Fails with [`io::ErrorKind::NotFound`] for a name without records of the type.
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns every address of the name, of both families.
+    /// Returns all addresses of the name, of both families.
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a>;
 
-    /// Returns how many SRV records the name has.
+    /// Returns the number of SRV records of the name.
     fn services<'a>(&'a self, name: &'a str) -> ServicesFuture<'a>;
 }
 
-/// Asks the name servers of the system, or some of one's own, with Tokio. Knows the hosts file.
+/// Queries the name servers of the system or given ones, with Tokio. Reads the hosts file.
 #[derive(Debug, Default)]
 pub struct TokioResolve {
-    /// In place of those of the system.
+    /// If not empty, used instead of the name servers of the system.
     servers: Vec<SocketAddr>,
-    /// Made at the first look-up, from inside the runtime.
+    /// Made at the first query, inside the runtime.
     resolver: OnceCell<TokioResolver>,
 }
 
 // === impl TokioResolve ===
 
 impl TokioResolve {
-    /// Asks these servers, by UDP and TCP, and not those of `/etc/resolv.conf`.
+    /// Queries these servers, by UDP and TCP, instead of those in `/etc/resolv.conf`.
     pub fn with_servers(servers: Vec<SocketAddr>) -> Self {
         Self { servers, resolver: OnceCell::new() }
     }
@@ -78,7 +78,7 @@ fn server(address: SocketAddr) -> NameServerConfig {
 }
 
 fn set(options: &mut ResolverOpts) {
-    // Both families, as a mixed answer must be seen whole.
+    // Both families: the policy has to check all addresses of a name.
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Always;
     options.cache_size = 0;
@@ -86,7 +86,7 @@ fn set(options: &mut ResolverOpts) {
     options.attempts = 2;
 }
 
-/// A name that is complete: the search list of the manager's own Pod would find something else.
+/// Makes a name fully qualified. With the search list of the manager's Pod it could resolve to another host.
 fn complete(name: &str) -> String {
     format!("{}.", name.trim_end_matches('.'))
 }
@@ -103,14 +103,14 @@ impl Resolve for TokioResolve {
         Box::pin(async move {
             let found = self.resolver().await?.lookup(complete(name), RecordType::SRV).await;
             let found = found.map_err(unanswered)?;
-            // A target of "." says that the service is decidedly not there (RFC 2782).
+            // A target of "." means that the service is not available (RFC 2782).
             let is_there = |data: &RData| matches!(data, RData::SRV(srv) if !srv.target.is_root());
             Ok(found.answers().iter().filter(|record| is_there(&record.data)).count())
         })
     }
 }
 
-/// Says of a failed look-up only what kind of failure it is.
+/// Reduces the error of a failed query to its kind.
 fn unanswered(error: NetError) -> io::Error {
     match error {
         NetError::Timeout => io::ErrorKind::TimedOut.into(),

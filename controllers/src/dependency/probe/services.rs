@@ -1,59 +1,60 @@
-//! Which addresses a Service has, as far as a probe needs to know.
+//! The addresses and backends of Services, for probes.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Finds Services in the cache; no request is made for it.
+/// Finds Services in the cache, without a request.
 pub trait Services: Send + Sync + 'static {
-    /// Looks up what connecting to `port` of a Service would reach.
+    /// Returns the addresses of a Service for a connection to `port`.
     fn find(&self, namespace: &str, name: &str, port: u16) -> ServiceAnswer;
 
-    /// Returns everything, ready or not, that a connection to an address may be passed on to: by the Service that has it as a
-    /// cluster address, else by those that have it as an external one or as one of a load balancer. `None` if no Service
-    /// has it with this port.
+    /// Returns all endpoints, ready or not, to which a connection to `address` may be forwarded: those of the
+    /// Service with this cluster address, or else those of all Services with this external or load-balancer
+    /// address. `None` if no Service has the address and port.
     ///
-    /// Fails with the cause where the cache cannot tell.
-    fn behind(&self, address: SocketAddr) -> Result<Option<Behind>, String>;
+    /// Fails with the cause while the cache cannot be read.
+    fn backends(&self, address: SocketAddr) -> Result<Option<Backends>, String>;
 }
 
-/// What there is behind an address of Services.
+/// The backends of an address of Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
-    /// The namespace of the Service that has it as a cluster address: those are given out by the cluster from a network of
-    /// their own, while an author of a Service can list any other address in it.
+pub struct Backends {
+    /// The namespace of the Service with this cluster address; `None` for an external or load-balancer
+    /// address. The cluster allocates cluster addresses, while the author of a Service can list any other
+    /// address.
     pub cluster_address_of: Option<String>,
-    /// Where a connection may be passed on to.
+    /// The endpoints to which a connection may be forwarded.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// Where a connection to a Service may be passed on to.
+/// An endpoint to which a connection to a Service may be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its address.
     pub ip: IpAddr,
-    /// Its port; `None` where the slice names none.
+    /// Its port; `None` if the slice names none, which then may be any.
     pub port: Option<u16>,
-    /// Whether the slice says that it is a Pod.
+    /// Whether its slice refers to a Pod.
     pub is_pod: bool,
 }
 
-/// What is known of a Service.
+/// The addresses of a Service, as found in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceAnswer {
     /// Its cluster addresses.
     Cluster(Vec<IpAddr>),
     /// The addresses of the ready endpoints of a Service without a cluster address; may be empty.
     Headless(Vec<IpAddr>),
-    /// It is another name for a host outside.
+    /// The `externalName` of the Service.
     External(String),
-    /// It exists, and no TCP port of it has this number.
+    /// The Service exists without a TCP port of this number.
     NoPort,
-    /// It does not exist.
+    /// The Service does not exist.
     NotFound,
-    /// The cache cannot tell at present; with the cause.
+    /// The cache cannot be read at present; with the cause.
     Unknown(String),
 }
 
-/// Knows no Service: for a process that is connected to no cluster.
+/// Finds no Service: for a process without a cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoServices;
 
@@ -62,13 +63,13 @@ impl Services for NoServices {
         ServiceAnswer::NotFound
     }
 
-    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+    fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
         Ok(None)
     }
 }
 
-/// Reads a host name as that of a Service: `name`, `name.namespace`, `name.namespace.svc` or
-/// `name.namespace.svc.cluster.local`. Returns name and namespace; the first form means `own`.
+/// Parses a host name as that of a Service: `name`, `name.namespace`, `name.namespace.svc` or
+/// `name.namespace.svc.cluster.local`. Returns name and namespace; without a namespace it is `own`.
 pub(super) fn service_name<'a>(host: &'a str, own: &'a str) -> Option<(&'a str, &'a str)> {
     let mut labels = host.splitn(3, '.');
     let name = labels.next()?;

@@ -19,12 +19,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::describe::{Description, MAX_NAMED, NextProbe};
-use super::entry::{DueProbe, Ended, Entry, Wait};
+use super::describe::Description;
+use super::entry::{DueProbe, Entry, FinishedProbe, Wait};
 use super::judge::judge;
 use super::metrics::ProbeMetrics;
 use super::outage_guard::OutageGuard;
-use super::turns::Turns;
+use super::slots::Slots;
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons::{self, denial};
 use crate::settings::ProbePolicy;
@@ -45,10 +45,10 @@ pub(super) struct NewTarget {
     pub(super) gone: CancellationToken,
 }
 
-/// See the module's documentation.
+/// All targets; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Targets {
-    /// By age: ids rise.
+    /// By id; ids rise with time.
     entries: HashMap<u64, Entry>,
     ids: HashMap<(Target, Duration), u64>,
     /// The targets of each object, in its order; never an empty list.
@@ -83,8 +83,8 @@ impl Targets {
         }
     }
 
-    /// Has `request` wait for these targets and no others. Returns the objects of which a verdict has changed
-    /// by that; `None` if `request` waits for them already.
+    /// Makes `request` wait for these targets and no others. Returns the objects whose verdict has changed
+    /// with it; `None` if `request` already waits for exactly these.
     pub(super) fn watch(
         &mut self,
         request: &NamespacedName,
@@ -106,7 +106,7 @@ impl Targets {
         let mut wants = wants.into_iter();
         while let Some(want) = wants.next() {
             let same = earlier.iter().position(|(_, wait)| wait.want.is_alike(&want));
-            // With another timeout it goes on from a wait that no other want goes on with.
+            // With another timeout it continues an earlier wait, unless another want continues that one.
             let others = wants.as_slice();
             let is_free = |wait: &Wait| !others.iter().any(|other| wait.want.is_alike(other));
             let like = || earlier.iter().position(|(_, w)| w.want.target == want.target && is_free(w));
@@ -125,8 +125,8 @@ impl Targets {
         Some(changed)
     }
 
-    /// Puts another policy in force, and makes probes due that the old one denied. Returns the objects of
-    /// which a verdict has changed.
+    /// Applies another policy, and makes probes due that the old one denied. Returns the objects whose
+    /// verdict has changed.
     pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<NamespacedName> {
         self.policy = policy;
         let limit = self.max_targets();
@@ -136,7 +136,7 @@ impl Targets {
         for (id, fits) in fits {
             match self.entries.get(&id).is_some_and(|entry| entry.admitted) {
                 false if fits => changed.extend(self.admit(id, now)),
-                true if !fits => changed.extend(self.put_back(id, now)),
+                true if !fits => changed.extend(self.defer(id, now)),
                 _ => {}
             }
         }
@@ -145,7 +145,7 @@ impl Targets {
             if entry.streak.is_denied() {
                 entry.set_due(now);
             } else if due <= now {
-                // Its turn is given anew: the rate may be another one.
+                // It leaves the queue and takes a new turn, by the new rates.
                 entry.set_due(due);
             } else if entry.started.is_some() {
                 entry.pull_forward(now, now, *self.policy.min_period);
@@ -159,13 +159,13 @@ impl Targets {
         self.of_service(service).next().is_some()
     }
 
-    /// Makes probes due now of targets that may connect to this Service and are not ready, as far as that is
-    /// not too often.
-    pub(super) fn hurry(&mut self, service: &NamespacedName, now: Instant) {
+    /// Makes probes of targets that connect to this Service and are not ready due now, or as soon as the
+    /// limit of early probes allows.
+    pub(super) fn probe_early(&mut self, service: &NamespacedName, now: Instant) {
         let ids: Vec<u64> = self.of_service(service).collect();
         for id in ids {
             if let Some(entry) = self.entries.get_mut(&id) {
-                entry.hurry(now, *self.policy.min_period);
+                entry.probe_early(now, *self.policy.min_period);
             }
         }
     }
@@ -177,12 +177,12 @@ impl Targets {
         entries.map(|(id, e)| NewTarget { id, due: e.due.subscribe(), gone: e.gone.clone() }).collect()
     }
 
-    /// Returns what has to be known for the turn of a probe that was due at this time.
+    /// Returns the probe of a target, which was due at this time.
     pub(super) fn due_probe(&self, id: u64, due: Instant) -> Option<DueProbe> {
         self.entries.get(&id).map(|entry| entry.due_probe(due))
     }
 
-    /// Notes that a probe begins; `None` if it is no longer due.
+    /// Records the start of a probe; `None` if the target is no longer due.
     pub(super) fn start(&mut self, id: u64, now: Instant) -> Option<Start> {
         let min_period = *self.policy.min_period;
         let entry = self.entries.get_mut(&id).filter(|entry| entry.due().is_some())?;
@@ -191,20 +191,26 @@ impl Targets {
         Some(Start { target: entry.target.clone(), timeout, policy: Arc::clone(&self.policy) })
     }
 
-    /// Notes how a probe ended, with a random number in [0, 1). Returns the objects of which a verdict has
+    /// Records the end of a probe, with a random number in [0, 1). Returns the objects whose verdict has
     /// changed.
-    pub(super) fn finish(&mut self, id: u64, ended: Ended, now: Instant, random: f64) -> Vec<NamespacedName> {
+    pub(super) fn finish(
+        &mut self,
+        id: u64,
+        ended: FinishedProbe,
+        now: Instant,
+        random: f64,
+    ) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.is_probed = false;
         if !entry.admitted {
             return Vec::new();
         }
-        let held = entry.waits.values().any(|wait| wait.want.held);
+        let was_ready = entry.waits.values().any(|wait| wait.want.was_ready);
         let mut is_loss = false;
         match ended.reachability {
-            Some(reachability) => is_loss = entry.contact.note(reachability, held, now),
+            Some(reachability) => is_loss = entry.contact.record(reachability, was_ready, now),
             None if reasons::is_blind(ended.result.reason()) => {}
-            // The result needed no answer.
+            // The result was found without contacting the target.
             None => entry.contact.forget_silence(),
         }
         let is_new = entry.end(ended, now, *self.policy.min_period, random);
@@ -222,19 +228,19 @@ impl Targets {
         std::mem::replace(self, new).requests.into_keys().collect()
     }
 
-    /// Returns whether the manager itself seems to be cut off.
+    /// Returns whether a fault of the manager's own network is likely.
     pub(super) fn suspects_outage(&mut self, now: Instant) -> bool {
         if self.guard.is_current(now) {
             return true;
         }
         let contacts =
             self.entries.values().map(|entry| (entry.target.namespace(), &*entry.host, &entry.contact));
-        self.guard.look(contacts, now)
+        self.guard.evaluate(contacts, now)
     }
 
-    /// Returns that, if it has changed since the last call.
-    pub(super) fn outage_news(&mut self) -> Option<bool> {
-        self.guard.news()
+    /// Returns whether an outage is suspected, if this has changed since the last call.
+    pub(super) fn take_outage_change(&mut self) -> Option<bool> {
+        self.guard.take_change()
     }
 
     /// Returns the verdicts on the targets of an object, in its order.
@@ -243,45 +249,10 @@ impl Targets {
     }
 
     /// Describes the targets of an object, in its order.
-    pub(super) fn describe(&self, request: &NamespacedName, turns: &Turns, now: Instant) -> Vec<Description> {
+    pub(super) fn describe(&self, request: &NamespacedName, slots: &Slots, now: Instant) -> Vec<Description> {
+        let min_period = *self.policy.min_period;
         let waits = self.waits(request);
-        waits.map(|(entry, wait)| self.describe_one(request, entry, wait, turns, now)).collect()
-    }
-
-    fn describe_one(
-        &self,
-        request: &NamespacedName,
-        entry: &Entry,
-        wait: &Wait,
-        turns: &Turns,
-        now: Instant,
-    ) -> Description {
-        let delayed_by = |due| turns.delayed_by(&entry.due_probe(due), now);
-        let next = match entry.due() {
-            None if entry.admitted => NextProbe::InFlight,
-            None => NextProbe::NoPlace,
-            Some(due) => match Some(due).filter(|due| *due <= now).and_then(delayed_by) {
-                Some(limit) => NextProbe::Delayed(limit),
-                None => NextProbe::In(due.duration_since(now)),
-            },
-        };
-        let mut others: Vec<&NamespacedName> = entry.waits.keys().map(|(other, _)| other).collect();
-        others.dedup();
-        others.retain(|other| *other != request);
-        Description {
-            target: entry.target.clone(),
-            state: entry.verdict(wait).state,
-            result: entry.result.clone(),
-            unchanged_for: entry.since.map(|since| now.duration_since(since)),
-            successes: entry.streak.successes(),
-            failures: entry.streak.failures(),
-            began: entry.started.map(|started| now.duration_since(started)),
-            took: entry.took,
-            next,
-            period: entry.period(*self.policy.min_period),
-            others: others.len(),
-            named: others.into_iter().take(MAX_NAMED).cloned().collect(),
-        }
+        waits.map(|(entry, wait)| entry.describe(request, wait, min_period, slots, now)).collect()
     }
 
     fn waits<'a>(&'a self, request: &NamespacedName) -> impl Iterator<Item = (&'a Entry, &'a Wait)> {
@@ -334,7 +305,7 @@ impl Targets {
         if let Some(id) = earlier
             && let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.waits.is_empty())
         {
-            // No other object waits for it, so it keeps its results and its place.
+            // No other object waits for the entry, so it keeps its results and its rank in the namespace.
             let before = std::mem::replace(&mut entry.timeout, want.timeout);
             self.ids.remove(&(want.target.clone(), before));
             self.ids.insert(key, id);
@@ -345,7 +316,7 @@ impl Targets {
         let limit = self.max_targets();
         let mut entry = Entry::new(want.target.clone(), want.timeout);
         if let Some(earlier) = earlier.and_then(|id| self.entries.get(&id)) {
-            entry.learn(earlier);
+            entry.copy_results(earlier);
         }
         let ids = self.namespaces.entry(Arc::clone(want.target.shared_namespace())).or_default();
         ids.insert(id);
@@ -359,13 +330,13 @@ impl Targets {
         self.ids.insert(key, id);
         self.new.push(id);
         if !is_admitted {
-            self.put_back(id, now);
+            self.defer(id, now);
         }
         id
     }
 
-    /// Removes an entry without waits. Returns the objects of which a verdict has changed: another target may
-    /// have got its place.
+    /// Removes an entry if no object waits for it. Returns the objects whose verdict has changed, because
+    /// another target was admitted instead.
     fn leave(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         if self.entries.get(&id).is_none_or(|entry| !entry.waits.is_empty()) {
             return Vec::new();
@@ -387,16 +358,17 @@ impl Targets {
         next.map(|next| self.admit(next, now)).unwrap_or_default()
     }
 
-    /// Has a target probed that waited for a place. Returns the objects of which a verdict has changed.
+    /// Admits a target that was over the limit of its namespace. Returns the objects whose verdict has
+    /// changed.
     fn admit(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = true;
         entry.reset();
-        // The first result is the news. Only an object with a delay has to hear before it that the denial is
-        // over.
+        // The first result will change the verdict. Only objects with a delay are returned now: for them
+        // the end of the denial shows before the first probe.
         drop(entry.judge(false));
         let from = entry.waits.values().map(|wait| wait.from.unwrap_or(now)).min();
-        // A probe may be in flight since before it lost its place.
+        // A probe may be in flight since before the target was deferred.
         if !entry.is_probed {
             entry.set_due(from.unwrap_or(now).max(now));
         }
@@ -404,8 +376,9 @@ impl Targets {
         delayed.map(|((request, _), _)| request.clone()).collect()
     }
 
-    /// Has a target wait for a place. Returns the objects of which a verdict has changed.
-    fn put_back(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
+    /// Defers a target that is over the limit of its namespace. Returns the objects whose verdict has
+    /// changed.
+    fn defer(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let limit = self.policy.max_targets_per_namespace;
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = false;
@@ -414,9 +387,9 @@ impl Targets {
         let namespace = entry.target.namespace();
         let message = format!(
             "namespace {namespace} waits for more targets than the {limit} of probePolicy.maxTargetsPerNamespace; \
-             this one is probed once another is not waited for any more"
+             this one is probed once fewer are waited for"
         );
-        let is_new = entry.note(ProbeResult::Denied { rule: denial::MAX_TARGETS, message }, now);
+        let is_new = entry.record(ProbeResult::Denied { rule: denial::MAX_TARGETS, message }, now);
         entry.judge(is_new)
     }
 }

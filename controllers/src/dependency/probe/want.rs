@@ -32,29 +32,30 @@ pub struct Want {
     /// their own: a long timeout must not delay the others, and a short one must not make them miss an
     /// answer.
     pub timeout: Duration,
-    /// The rest of the delay: from the first call that names this target to the first probe that counts.
-    /// Further calls ignore it.
+    /// The rest of the initial delay, from the first [`watch`](super::Engine::watch) of this target to the
+    /// first probe that counts. Further calls ignore it.
     pub initial_delay: Duration,
     /// Successes in a row after which it is [`Ready`](VerdictState::Ready); 0 counts as 1.
     pub success_threshold: u32,
     /// Failures in a row after which a ready target is [`NotReady`](VerdictState::NotReady); 0 counts as 1.
     pub failure_threshold: u32,
-    /// Whether it is watched for its loss: it stays pending until enough probes have failed in a row, even if
-    /// this engine has never seen it ready. Otherwise the first failure makes it not ready.
-    pub held: bool,
+    /// Whether the target was ready before, as far as the object knows. It then stays pending until enough
+    /// probes have failed in a row, even if this engine has never seen it ready. Otherwise the first
+    /// failure makes it not ready.
+    pub was_ready: bool,
 }
 
 /// The verdict on one [`Want`]. Equal for equal states: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The judgement, thresholds applied.
+    /// The state with the thresholds of the want.
     pub state: VerdictState,
-    /// How the last probe ended, which in a row that is shorter than the threshold speaks against the state;
-    /// `None` before the first.
+    /// The result of the last probe, which may contradict the state while a threshold is not reached;
+    /// `None` before the first probe.
     pub result: Option<ProbeResult>,
 }
 
-/// Whether a target is there, judged by the thresholds of one [`Want`].
+/// Whether a target is ready, by the thresholds of one [`Want`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictState {
     /// No conclusive result yet.
@@ -63,7 +64,7 @@ pub enum VerdictState {
     Ready,
     /// No success yet, too few of them in a row, or enough failures in a row.
     NotReady,
-    /// The policy forbids to try.
+    /// The policy denies the probe.
     Denied,
 }
 
@@ -75,7 +76,7 @@ impl Target {
         Self { namespace: namespace.into(), check }
     }
 
-    /// Returns the namespace of the objects that wait, in which names of Services are resolved.
+    /// Returns the namespace of the waiting objects, in which names of Services are resolved.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -84,14 +85,14 @@ impl Target {
         &self.namespace
     }
 
-    /// Returns the Service that it connects to if there is one of this namespace and name.
+    /// Returns the Service that it connects to, if a Service of this namespace and name exists.
     pub(crate) fn service(&self) -> Option<NamespacedName> {
         let Host::Name(host) = &self.address()?.host else { return None };
         let (name, namespace) = service_name(host, &self.namespace)?;
         Some(NamespacedName::namespaced(namespace, name))
     }
 
-    /// Returns the host, one for all ports: a Service by its name and namespace, anything else as written.
+    /// Returns the host without the port: name and namespace of a Service, or the host as written.
     pub(super) fn host(&self) -> Arc<str> {
         match (self.service(), self.address()) {
             (Some(service), _) => service.to_string().into(),
@@ -105,7 +106,7 @@ impl Target {
         &self.check
     }
 
-    /// Returns where it connects to; `None` for a look-up.
+    /// Returns the address to connect to; `None` for a `dns` check.
     pub fn address(&self) -> Option<&Address> {
         self.check.address()
     }
@@ -114,8 +115,14 @@ impl Target {
 // === impl Want ===
 
 impl Want {
-    /// Makes the want of a dependency, the delay of which began so long ago; `held` as on the field.
-    pub fn new(target: Target, dependency: &PlannedDependency, held: bool, closed_for: Duration) -> Self {
+    /// Makes the want of a dependency whose initial delay began `closed_for` ago; `was_ready` as on the
+    /// field.
+    pub fn new(
+        target: Target,
+        dependency: &PlannedDependency,
+        was_ready: bool,
+        closed_for: Duration,
+    ) -> Self {
         Self {
             target,
             period: dependency.period,
@@ -123,21 +130,28 @@ impl Want {
             initial_delay: dependency.initial_delay.saturating_sub(closed_for),
             success_threshold: dependency.success_threshold,
             failure_threshold: dependency.failure_threshold,
-            held,
+            was_ready,
         }
     }
 
-    /// Returns whether one entry serves both.
+    /// Returns whether both have the same target and timeout, and so share an entry.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         (&self.target, self.timeout) == (&other.target, other.timeout)
     }
 
     /// Returns whether both are equal apart from the rest of the delay.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self { target, period, timeout, initial_delay: _, success_threshold, failure_threshold, held } =
-            self;
+        let Self {
+            target,
+            period,
+            timeout,
+            initial_delay: _,
+            success_threshold,
+            failure_threshold,
+            was_ready,
+        } = self;
         *target == other.target
-            && *held == other.held
+            && *was_ready == other.was_ready
             && (*period, *timeout) == (other.period, other.timeout)
             && (*success_threshold, *failure_threshold) == (other.success_threshold, other.failure_threshold)
     }

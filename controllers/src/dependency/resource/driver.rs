@@ -15,7 +15,7 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{self, ApiCapabilities, ApiGroup, ApiResource, Scope};
 use kube::error::DiscoveryError;
 use kube::{Api, Client};
-use mainstay::cache::{KindStore, Store};
+use mainstay::cache::{Store, UntypedStore};
 use mainstay::key::KindId;
 use mainstay::manager::{RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
@@ -54,8 +54,8 @@ enum Work {
 // === impl ResourceWatch ===
 
 impl ResourceWatch {
-    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of kinds in
-    /// `policies`.
+    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of
+    /// kinds in `policies`.
     pub fn new(
         resources: &Resources,
         declare: impl Fn(KindId) -> Store<DynamicObject> + Send + Sync + 'static,
@@ -150,8 +150,8 @@ impl Shared {
         }
     }
 
-    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before, and their
-    /// reconciles in it are over.
+    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before,
+    /// and their reconciles in it are over.
     pub(super) fn clear(&self) {
         let (open, waiting) = {
             let mut known = self.known.lock();
@@ -192,7 +192,7 @@ async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
                 }
                 Ok(Work::Kind(Step::Open(kind, id))) => {
                     let (store, stop) = (declare(id.clone()), CancellationToken::new());
-                    let follow = follow(shared, kind.clone(), store.kind_store().clone(), stop.clone());
+                    let follow = follow(shared, kind.clone(), store.untyped().clone(), stop.clone());
                     watches.push(Box::pin(follow));
                     info!(kind = %id, "a check waits for objects of this kind; its watch begins");
                     shared.opened(kind, Open { kind: id, store, _stop: stop.drop_guard() });
@@ -269,7 +269,7 @@ async fn review(client: &Client, question: &Question) -> Answer {
 async fn follow(
     shared: &Arc<Shared>,
     kind: GroupVersionKind,
-    store: Arc<KindStore>,
+    store: Arc<UntypedStore>,
     stop: CancellationToken,
 ) {
     let listener = Listener { kind: kind.clone(), shared: Arc::downgrade(shared) };

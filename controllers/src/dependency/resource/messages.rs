@@ -108,7 +108,7 @@ pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observatio
 
 /// The observation of a kind that the cache cannot read. The cache retries by itself.
 pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Observation {
-    let (kind, status) = (store.kind_store().kind(), store.kind_store().status());
+    let (kind, status) = (store.untyped().kind(), store.untyped().status());
     match error {
         ReadError::NotSynced { .. } if !status.absent => Observation::unknown(),
         ReadError::NotSynced { .. } => blind(

@@ -294,7 +294,8 @@ async fn the_objects_of_all_checks_are_read_within_one_bound() {
         });
         observations.map(|observation| observation.reason).collect::<Vec<_>>()
     };
-    // Seven MiB each. The path has four steps and counts four times; what it leaves is too little for the last check.
+    // Seven MiB each. The path has four steps and counts four times; what it leaves is too little for the
+    // last check.
     for _ in 0..2 {
         let expected = ["InState", "TooManyObjects", "TooManyObjects"];
         assert_eq!(observe(), expected, "the same in each reconcile");

@@ -1,12 +1,15 @@
-//! The addresses and ports of Services and their slices, which probes need, decoded once per version. The task that runs all
-//! probes must not decode Services: authors choose their size, and a few hundred large ones would delay every probe.
+//! The addresses and ports of Services and EndpointSlices that probes need, decoded once per version.
+//!
+//! The task that runs all probes must not decode Services: their authors choose the size, and a few hundred
+//! large Services would delay every probe.
 //!
 //! # Invariants
-//! 1. The facts of a Service are taken out of each version before the store shows it, by the function of an index, which
-//!    sees the whole of one that is too large to be kept. Where two versions arrive together the facts may be those of the
-//!    other one; a reader then decodes its own version, or fails.
-//! 2. The facts of a slice are taken out at the first read of each version: most slices belong to Services that no probe
-//!    reads.
+//! 1. The facts of a Service are extracted from each version before the store shows it, by an index
+//!    function, which also sees all of an object that is too large to be kept. If two versions arrive
+//!    together, the stored facts may be of the other version; a reader then decodes its own version, or
+//!    fails.
+//! 2. The facts of a slice are extracted at the first read of a version: most slices belong to Services
+//!    that no probe reads.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,30 +23,31 @@ use serde::de::DeserializeOwned;
 use super::{ServiceView, SliceView};
 use crate::dependency::probe::{Endpoint, ServiceAnswer};
 
-/// The facts of all objects of a store. Cheap to clone.
+/// The facts of all objects of a store, by the uid of the object. Cheap to clone.
 #[derive(Debug)]
 pub(super) struct Facts<T>(Arc<Mutex<HashMap<Uid, Known<T>>>>);
 
-/// The version, and its facts or why it does not decode.
+/// A version, and its facts or its decode error.
 type Known<T> = (ResourceVersion, Result<Arc<T>, Arc<str>>);
 
-/// Facts that are taken out of an object.
+/// Facts that are extracted from an object.
 pub(super) trait Fact: Send + Sync + 'static {
     /// The type that the object is decoded as.
     type Decoded: DeserializeOwned + Send + Sync + 'static;
 
+    /// Extracts the facts.
     fn of(decoded: &Self::Decoded) -> Self;
 }
 
 #[derive(Debug)]
 pub(super) struct ServiceFacts {
     form: Form,
-    /// Given out by the cluster, from a network of their own.
+    /// Allocated by the cluster from the Service network.
     cluster_addresses: Box<[IpAddr]>,
-    /// The [`mark`]s of external ones and of those of load balancers, sorted: the author of the Service chooses them, and
-    /// how many.
-    marks: Box<[u32]>,
-    /// Those of TCP: number, and the name, which is empty where there is one port alone.
+    /// The [`fingerprint`]s of external and load-balancer addresses, sorted. The author of the Service
+    /// chooses these addresses and their number, so they are kept in four bytes each.
+    fingerprints: Box<[u32]>,
+    /// The TCP ports: number and name. The name may be empty if the Service has one port.
     ports: Box<[(u16, Box<str>)]>,
 }
 
@@ -56,9 +60,9 @@ enum Form {
 
 #[derive(Debug)]
 pub(super) struct SliceFacts {
-    /// The name of the Service's port, and the number that the endpoints have for it.
+    /// The name of each port of the Service, and its number at the endpoints.
     ports: Box<[(Box<str>, Option<u16>)]>,
-    /// One for each address.
+    /// One entry per address.
     endpoints: Box<[EndpointFacts]>,
 }
 
@@ -72,8 +76,8 @@ struct EndpointFacts {
 // === impl Facts ===
 
 impl<T: Fact> Facts<T> {
-    /// Takes the facts out of a version, and remembers them.
-    fn take_out(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
+    /// Extracts the facts of a version, and stores them.
+    fn extract(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let decoded = view.decode::<T::Decoded>();
         let facts = decoded.map(|decoded| Arc::new(T::of(&decoded)));
         let facts = facts.map_err(|error| Arc::from(error.to_string()));
@@ -82,12 +86,12 @@ impl<T: Fact> Facts<T> {
         facts
     }
 
-    /// Returns the facts of a version.
+    /// Returns the facts of a version: the stored ones, or new ones.
     pub(super) fn of(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let meta = view.meta();
         let known = self.0.lock().get(&meta.uid).cloned();
         let known = known.filter(|(version, _)| *version == meta.resource_version);
-        known.map_or_else(|| self.take_out(view), |(_, facts)| facts)
+        known.map_or_else(|| self.extract(view), |(_, facts)| facts)
     }
 }
 
@@ -135,27 +139,27 @@ impl Fact for ServiceFacts {
         let ports = spec.ports.iter().filter(|port| port.protocol.is_empty() || port.protocol == "TCP");
         Self {
             form,
-            // A headless Service has none; its field is "None".
+            // The field of a headless Service is "None", which is no address.
             cluster_addresses: addresses(spec.cluster_ips.iter().chain(first)),
-            marks: marks(spec.external_ips.iter().chain(ingress)),
+            fingerprints: fingerprints(spec.external_ips.iter().chain(ingress)),
             ports: ports.map(|port| (port.port, port.name.as_str().into())).collect(),
         }
     }
 }
 
 impl ServiceFacts {
-    /// Returns the answer if it needs no endpoints; `None` for a headless Service.
-    pub(super) fn judge(&self, port: u16) -> Option<ServiceAnswer> {
+    /// Returns the answer for a port, or `None` for a headless Service, whose answer is its endpoints.
+    pub(super) fn answer(&self, port: u16) -> Option<ServiceAnswer> {
         match &self.form {
             Form::External(name) => Some(ServiceAnswer::External(name.to_string())),
-            // Its name stands for the endpoints themselves, whatever ports it lists.
+            // A headless name resolves to the endpoints, so the ports of the Service do not matter.
             Form::Headless => None,
             Form::Cluster if self.tcp_port(port).is_none() => Some(ServiceAnswer::NoPort),
             Form::Cluster => Some(ServiceAnswer::Cluster(self.cluster_addresses.to_vec())),
         }
     }
 
-    /// Returns the name of the TCP port with this number: there is one at most.
+    /// Returns the name of the TCP port with this number; the API allows one at most.
     pub(super) fn tcp_port(&self, number: u16) -> Option<&str> {
         self.ports.iter().find(|(port, _)| *port == number).map(|(_, name)| &**name)
     }
@@ -164,15 +168,15 @@ impl ServiceFacts {
         self.cluster_addresses.iter().copied()
     }
 
-    /// Returns the marks of all else that nodes pass on to its endpoints, but for node ports: those are ports of any
-    /// address of a node.
-    pub(super) fn marks(&self) -> impl Iterator<Item = u32> {
-        self.marks.iter().copied()
+    /// Returns the fingerprints of all other addresses from which nodes forward to the endpoints. Node
+    /// ports are left out, since they exist at every address of every node.
+    pub(super) fn fingerprints(&self) -> impl Iterator<Item = u32> {
+        self.fingerprints.iter().copied()
     }
 
-    /// Returns whether it lists an address of this mark.
-    pub(super) fn lists(&self, mark: u32) -> bool {
-        self.marks.binary_search(&mark).is_ok()
+    /// Returns whether the Service lists an external or load-balancer address with this fingerprint.
+    pub(super) fn lists(&self, fingerprint: u32) -> bool {
+        self.fingerprints.binary_search(&fingerprint).is_ok()
     }
 }
 
@@ -186,7 +190,7 @@ impl Fact for SliceFacts {
         let endpoints = slice.endpoints.iter().flatten().flat_map(|endpoint| {
             let is_pod = endpoint.target_ref.as_ref().is_some_and(|target| target.kind == "Pod");
             let is_ready = endpoint.is_ready();
-            // Names in a slice of type FQDN are passed over: they would have to be resolved by DNS.
+            // Names in a slice of type FQDN are skipped: DNS would have to resolve them.
             let ips = endpoint.addresses.iter().filter_map(|address| address.parse().ok());
             ips.map(move |ip| EndpointFacts { ip, is_ready, is_pod })
         });
@@ -198,12 +202,11 @@ impl Fact for SliceFacts {
 }
 
 impl SliceFacts {
-    /// Returns each address that a connection to a port of the Service may be passed on to, with the port there: the one
-    /// of this name. A slice without ports may be for all of them.
-    pub(super) fn behind(&self, name: &str) -> impl Iterator<Item = Endpoint> {
+    /// Returns the endpoints to which a connection to the port of this name may be forwarded. A slice
+    /// without ports may serve any port.
+    pub(super) fn backends(&self, name: &str) -> impl Iterator<Item = Endpoint> {
         let port = match &*self.ports {
             [] => Some(None),
-            // A port of a Service and that of a slice belong together by name.
             ports => ports.iter().find(|(of, _)| **of == *name).map(|(_, port)| *port),
         };
         let endpoints = self.endpoints.iter().filter(move |_| port.is_some());
@@ -215,9 +218,9 @@ impl SliceFacts {
     }
 }
 
-/// Returns what stands for an address: of four bytes all, of others a hash. Where two have one mark, a probe of either has
-/// to be allowed for the endpoints of both.
-pub(super) fn mark(ip: IpAddr) -> u32 {
+/// Returns four bytes for an address: the address itself for IPv4, a hash for IPv6. If two addresses have
+/// the same fingerprint, the policy checks a probe of either against the endpoints of both.
+pub(super) fn fingerprint(ip: IpAddr) -> u32 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits(),
         IpAddr::V6(ip) => {
@@ -229,11 +232,11 @@ pub(super) fn mark(ip: IpAddr) -> u32 {
     }
 }
 
-fn marks<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[u32]> {
-    let mut marks: Vec<_> = texts.filter_map(|text| text.parse().ok()).map(mark).collect();
-    marks.sort_unstable();
-    marks.dedup();
-    marks.into()
+fn fingerprints<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[u32]> {
+    let mut fingerprints: Vec<_> = texts.filter_map(|text| text.parse().ok()).map(fingerprint).collect();
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    fingerprints.into()
 }
 
 fn addresses<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[IpAddr]> {

@@ -1,7 +1,7 @@
-//! How many endpoints of a Service are ready, as its `EndpointSlices` say.
+//! Counts the ready endpoints of a Service in its `EndpointSlices`.
 //!
-//! Nothing is dialled, so it holds for Services of every form: headless ones, and those without a selector, whose slices
-//! somebody else writes. What `publishNotReadyAddresses` declares ready is ready here too.
+//! It opens no connection, so it works for every Service: with a cluster address, headless, or without a
+//! selector. With `publishNotReadyAddresses` every endpoint counts as ready, because its slice marks it so.
 
 use std::collections::HashSet;
 
@@ -11,26 +11,26 @@ use mainstay_api::plan::PortReference;
 
 use super::{BY_SERVICE, CachedServices, PortView, ServiceSpecView, SliceView};
 
-/// What is known of the endpoints of a Service.
+/// The endpoints of a Service in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoints {
-    /// So many of those that serve the port are ready.
+    /// The number of ready endpoints that serve the port.
     Ready(usize),
-    /// It is another name for a host outside, and has no endpoints. With the number of the port that is meant, if that
-    /// can be told.
+    /// The Service is an `ExternalName` and has no endpoints; with the port number, if the check or the
+    /// only port of the Service gives it.
     External(Option<u16>),
-    /// It exists, and has no such port.
+    /// The Service exists without this port.
     NoPort,
-    /// It does not exist.
+    /// The Service does not exist.
     NotFound,
-    /// The cache cannot tell at present; with the cause.
+    /// The cache cannot be read at present; with the cause.
     Unknown(String),
 }
 
 // === impl CachedServices ===
 
 impl CachedServices {
-    /// Counts the ready endpoints of a Service: of those that serve `port`, where one is given.
+    /// Counts the ready endpoints of a Service; with a `port` only those that serve it.
     pub fn endpoints(&self, namespace: &str, name: &str, port: Option<&PortReference>) -> Endpoints {
         self.count(namespace, name, port).unwrap_or_else(|error| Endpoints::Unknown(error.to_string()))
     }
@@ -64,7 +64,7 @@ impl CachedServices {
 // === impl ServiceSpecView ===
 
 impl ServiceSpecView {
-    /// Finds a port whatever its protocol: nothing is dialled.
+    /// Finds a port of any protocol.
     fn find(&self, port: &PortReference) -> Option<&PortView> {
         self.ports.iter().find(|entry| match port {
             PortReference::Number(number) => entry.port == *number,
@@ -72,7 +72,7 @@ impl ServiceSpecView {
         })
     }
 
-    /// Such a Service need not list any port: a number is taken as it is.
+    /// Returns the port of an `ExternalName`. The Service need not list it, so a number counts as given.
     fn external_port(&self, port: Option<&PortReference>) -> Endpoints {
         match (port, self.ports.as_slice()) {
             (Some(PortReference::Number(number)), _) => Endpoints::External(Some(*number)),
@@ -88,8 +88,8 @@ impl ServiceSpecView {
 
 // === private ===
 
-/// Counts each ready endpoint once: a Pod with addresses of two families stands in two slices. A Pod that lacks a named
-/// target port stands in a slice without it.
+/// Counts each ready endpoint once: a Pod with addresses of two families is in two slices. A Pod that lacks
+/// a named target port is in a slice without this port.
 fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&str>) -> usize {
     let serves = |slice: &&SliceView| {
         let mut ports = slice.ports.iter().flatten();
@@ -99,7 +99,7 @@ fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&st
     let mut seen = HashSet::new();
     for endpoint in ready {
         let uid = endpoint.target_ref.as_ref().map(|target| target.uid.as_str());
-        // Those that stand for no Pod have nothing but their addresses to be told apart by.
+        // An endpoint without a Pod has only its address to identify it.
         let by_address = || endpoint.addresses.first().map(String::as_str);
         seen.extend(uid.filter(|uid| !uid.is_empty()).or_else(by_address));
     }

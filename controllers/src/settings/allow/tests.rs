@@ -22,7 +22,7 @@ fn a_network_allows_its_addresses_in_every_spelling() {
 }
 
 #[test]
-fn a_domain_allows_what_is_below_it_and_not_what_ends_alike() {
+fn a_domain_allows_names_below_it_and_not_names_with_the_same_ending() {
     let domain = rule(".Example.com");
     assert!(domain.allows_host("db.example.com"));
     assert!(domain.allows_host("a.DB.example.com."));
@@ -34,7 +34,7 @@ fn a_domain_allows_what_is_below_it_and_not_what_ends_alike() {
 }
 
 #[test]
-fn entries_that_could_mean_something_else_are_refused() {
+fn ambiguous_entries_are_refused() {
     for text in [
         "",
         ".",

@@ -1,4 +1,4 @@
-//! A fuzz target: sections that are accepted print and read back equal.
+//! A fuzz target: accepted sections stay equal when they are printed and read again.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
@@ -14,15 +14,15 @@ static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(|| {
         .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
 });
 
-/// Reads a file of this program without its first two lines.
+/// Parses a configuration file of this program; `data` is the file without its first two lines.
 pub fn sections(data: &[u8]) {
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Ok(read) = sections_of(body) else { return };
-    let again = sections_of(&read).expect("it reads what it prints");
+    let again = sections_of(&read).expect("a printed section is valid");
     assert_eq!(again, read);
 }
 
-/// Reads a file, and prints the sections of this program.
+/// Parses a file, and prints the sections of this program.
 fn sections_of(body: &str) -> Result<String, ConfigError> {
     let text = format!("apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n{body}");
     let read = SCHEMA.parse(&text, "m.yaml", &Overrides::default())?.configuration;

@@ -1,4 +1,4 @@
-//! What is shown of which Deployment, and that showing it twice writes once.
+//! The mirrored status of a Deployment, and that an unchanged one is written once.
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
@@ -13,7 +13,9 @@ fn at(seconds: i64) -> Time {
 
 fn object() -> WaitDeployment {
     let object = json!({
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 3},
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 3,
+        },
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
     });
     serde_json::from_value(object).unwrap()
@@ -46,8 +48,9 @@ fn available(status: &MirrorStatus) -> &Condition {
 #[test]
 fn every_known_field_is_shown_and_no_other() {
     let status = json!({
-        "observedGeneration": 7, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2, "availableReplicas": 2,
-        "unavailableReplicas": 1, "terminatingReplicas": 1, "collisionCount": 4, "aFieldOfTomorrow": {"x": []},
+        "observedGeneration": 7, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 2,
+        "availableReplicas": 2, "unavailableReplicas": 1, "terminatingReplicas": 1, "collisionCount": 4,
+        "aFieldOfTomorrow": {"x": []},
         "conditions": [condition("Available"), condition("Tomorrow"), condition("Progressing")],
     });
     let body = json!(mirror(&object(), Some(&live(7, 3, &status)), &at(1)));
@@ -74,11 +77,13 @@ fn a_missing_deployment_shows_zeros_and_an_unknown_availability() {
     assert_eq!(
         json!(mirror(&ours, None, &at(5))),
         json!({
-            "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0, "availableReplicas": 0, "unavailableReplicas": 0,
+            "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0, "availableReplicas": 0,
+            "unavailableReplicas": 0,
             "selector": "app=web",
             "conditions": [{
-                "type": "Available", "status": "Unknown", "reason": "DeploymentNotFound", "observedGeneration": 3,
-                "message": "no Deployment of this WaitDeployment exists", "lastTransitionTime": "1970-01-01T00:00:05Z",
+                "type": "Available", "status": "Unknown", "reason": "DeploymentNotFound",
+                "observedGeneration": 3, "message": "no Deployment of this WaitDeployment exists",
+                "lastTransitionTime": "1970-01-01T00:00:05Z",
             }],
         })
     );
@@ -88,7 +93,7 @@ fn a_missing_deployment_shows_zeros_and_an_unknown_availability() {
 }
 
 #[test]
-fn a_deployment_of_another_uid_is_none() {
+fn a_deployment_of_another_owner_counts_as_missing() {
     let mut foreign = live(1, 3, &json!({"replicas": 9}));
     foreign.metadata.owner_references[0].uid = "of the past".to_owned();
     assert_eq!(mirror(&object(), Some(&foreign), &at(1)), mirror(&object(), None, &at(1)));
@@ -104,11 +109,11 @@ fn a_generation_is_shown_once_the_deployment_controller_has_seen_it() {
         show(&mut ours, &shown);
         available(&shown).observed_generation.unwrap()
     };
-    assert_eq!(step(1, 2, 0), 0, "a fresh Deployment has seen nothing");
+    assert_eq!(step(1, 2, 0), 0, "a new Deployment has no observed generation");
     assert_eq!(step(1, 2, 1), 2);
-    assert_eq!(step(2, 3, 1), 2, "written for 3, not seen yet: what was said about 2 still holds");
+    assert_eq!(step(2, 3, 1), 2, "written for 3, not observed yet: the status of 2 stays");
     assert_eq!(step(2, 3, 2), 3);
-    assert_eq!(step(3, 3, 2), 3, "scaled by somebody else: the spec of 3 was seen before");
+    assert_eq!(step(3, 3, 2), 3, "scaled by another client: the spec of 3 was observed before");
 
     let mut recreated = live(1, 3, &status(0));
     recreated.metadata.uid = "d2".to_owned();
@@ -116,12 +121,12 @@ fn a_generation_is_shown_once_the_deployment_controller_has_seen_it() {
     assert_eq!(
         available(&shown).observed_generation,
         Some(0),
-        "what the old Deployment had seen is worth nothing"
+        "the generation of the old Deployment does not count"
     );
 }
 
 #[test]
-fn a_condition_that_the_deployment_drops_is_dropped_here() {
+fn a_condition_that_the_deployment_drops_is_removed() {
     let mut ours = object();
     let both = json!({"conditions": [condition("Available"), condition("ReplicaFailure")]});
     let one = json!({"conditions": [condition("Available")]});
@@ -135,7 +140,7 @@ fn a_condition_that_the_deployment_drops_is_dropped_here() {
 }
 
 #[test]
-fn what_the_gate_writes_does_not_matter_here() {
+fn fields_of_the_gate_do_not_matter() {
     let mut ours = object();
     let shown = mirror(&ours, Some(&live(1, 3, &json!({"conditions": [condition("Available")]}))), &at(1));
     show(&mut ours, &shown);
@@ -148,7 +153,7 @@ fn what_the_gate_writes_does_not_matter_here() {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_passed_over() {
+fn values_of_the_wrong_type_are_ignored() {
     let status = json!({
         "replicas": "three", "readyReplicas": 1e30, "updatedReplicas": -1, "collisionCount": i64::MAX,
         "conditions": [null, 3, {"type": "Available"}, {"type": "Progressing", "status": "Maybe"}],
@@ -178,7 +183,7 @@ fn any_live() -> impl Strategy<Value = Option<LiveDeployment>> {
 
 proptest! {
     #[test]
-    fn showing_it_twice_writes_once(history in prop::collection::vec(any_live(), 1..10)) {
+    fn an_unchanged_deployment_is_written_once(history in prop::collection::vec(any_live(), 1..10)) {
         let mut ours = object();
         for live in &history {
             let first = mirror(&ours, live.as_ref(), &at(1));
@@ -190,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn the_end_does_not_depend_on_what_was_shown_before(history in prop::collection::vec(any_live(), 0..10)) {
+    fn the_status_does_not_depend_on_earlier_statuses(history in prop::collection::vec(any_live(), 0..10)) {
         let last = live(2, 3, &json!({"observedGeneration": 2, "conditions": [condition("Available")]}));
         let mut ours = object();
         for live in &history {

@@ -1,7 +1,8 @@
-//! Dependencies that are lost after they had held, and when something follows from that.
+//! The loss of a dependency that was ready, and its consequences.
 //!
-//! The memory is the status: `DependenciesReady` says whether they had held, and the entries since when which one does
-//! not. So neither a restart nor another replica begins a grace anew, and what never held cannot be lost.
+//! All memory is in the status: `DependenciesReady` shows whether the dependencies were ready, and the entry
+//! of each one since when it is not. So neither a restart nor another replica restarts a grace period, and a
+//! dependency that was never ready cannot be lost.
 
 use std::time::Duration;
 
@@ -9,55 +10,57 @@ use jiff::Timestamp;
 use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::{MatchPolicy, OnLoss};
 
-use super::needs::told;
-use super::{Facts, Needs, Seen, later};
+use super::needs::status_entry;
+use super::{Facts, Needs, Observed, later};
+use crate::conditions::{has_reason, is_true};
 use crate::dependency::observation::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 
-/// How long a loss lasts at least before replicas are taken away, whatever the object asks for: if it is the manager that
-/// is cut off, its targets fall silent one after the other, and it takes a while until that can be seen.
+/// Least time between a loss and the scale-down, even if `lossGraceSeconds` is shorter. If the manager itself
+/// is cut off, its targets fail one after the other, and the outage guard needs some time to notice.
 const MIN_SCALE_GRACE: Duration = Duration::from_secs(30);
 
-/// A loss.
+/// The loss of a dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Since when.
+    /// When the dependency failed.
     pub since: Timestamp,
-    /// `lossGraceSeconds` are not over yet: nothing is said.
+    /// `lossGraceSeconds` have not passed yet: the loss is not reported.
     pub tolerated: bool,
-    /// The Deployment is to have no replicas.
+    /// The Deployment has to have 0 replicas.
     pub scales: bool,
-    /// `recoveryDeadlineSeconds` are over: somebody has to see to it.
+    /// `recoveryDeadlineSeconds` have passed: the object is Stalled.
     pub stalled: bool,
-    /// When one of these may change by itself.
+    /// When time alone changes one of these next.
     pub next: Option<Timestamp>,
 }
 
 // === impl Loss ===
 
 impl Loss {
-    /// Finds the loss, if there is one, of an object whose Deployment is `live`.
+    /// Returns the loss, if there is one, of an object that controls the Deployment `live`.
     pub(super) fn find(facts: &Facts<'_>, needs: &Needs, live: &LiveDeployment) -> Option<Self> {
         let Facts { object, now, .. } = *facts;
-        let Ok(plan) = facts.plan else { return Self::kept(object, live) };
+        let Ok(plan) = facts.plan else { return Self::of_invalid(object, live) };
         if plan.on_loss == OnLoss::Ignore {
             return None;
         }
-        let was_lost = is_told_lost(object);
-        let is_lost = was_lost || is_told_ready(object) && needs.verdict == State::NotReady;
-        if needs.hold() || !is_lost {
+        let was_lost = status_shows_lost(object);
+        let is_lost = was_lost || status_shows_ready(object) && needs.verdict == State::NotReady;
+        if needs.are_ready() || !is_lost {
             return None;
         }
-        // An edited spec keeps the loss of the earlier one until what it names now is seen to hold.
+        // After an edit the loss stays until the dependencies of the new spec are ready.
         let since = since(facts, needs, plan.match_policy);
         let graced = later(since, plan.loss_grace);
         let tolerated = !was_lost && graced.is_none_or(|moment| moment > now);
-        let calm = facts.outage_until.map_or(since, |until| until.max(since));
+        let calm = facts.last_outage.map_or(since, |outage| outage.max(since));
         let scales_at = later(calm, plan.loss_grace.max(MIN_SCALE_GRACE));
         let is_at_zero = live.spec.replicas == Some(0);
-        let may_scale =
-            needs.seen == Seen::Fails && !facts.outage && scales_at.is_some_and(|moment| moment <= now);
+        let may_scale = needs.observed == Observed::NotReady
+            && !facts.outage
+            && scales_at.is_some_and(|moment| moment <= now);
         let scales = plan.on_loss == OnLoss::ScaleToZero && !tolerated && (is_at_zero || may_scale);
         let stalled_at = plan.recovery_deadline.and_then(|wait| later(since, wait));
         let stalled = stalled_at.is_some_and(|moment| moment <= now);
@@ -66,42 +69,46 @@ impl Loss {
         Some(Self { since, tolerated, scales, stalled, next: ahead.min() })
     }
 
-    /// What a loss took stays away while the spec cannot be acted on: nobody can tell whether it holds again.
-    fn kept(object: &WaitDeployment, live: &LiveDeployment) -> Option<Self> {
-        let told = object.condition(condition::DEPENDENCIES_READY).filter(|_| is_told_lost(object))?;
-        let since = told.last_transition_time.as_ref()?.0;
-        let was_taken = object.spec.scales_on_loss() && live.spec.replicas == Some(0);
-        was_taken.then_some(Self { since, tolerated: false, scales: true, stalled: false, next: None })
+    /// Returns the loss of an object with an invalid spec, if its Deployment was scaled to 0: it stays at 0
+    /// while the dependencies cannot be checked.
+    fn of_invalid(object: &WaitDeployment, live: &LiveDeployment) -> Option<Self> {
+        let shown = object.condition(condition::DEPENDENCIES_READY).filter(|_| status_shows_lost(object))?;
+        let since = shown.last_transition_time.as_ref()?.0;
+        let was_scaled = object.spec.scales_on_loss() && live.spec.replicas == Some(0);
+        was_scaled.then_some(Self { since, tolerated: false, scales: true, stalled: false, next: None })
     }
 }
 
-/// Returns whether the dependencies held when they were last told of, or had held and were lost since: one that fails is
-/// a loss then.
-pub fn had_held(object: &WaitDeployment) -> bool {
-    is_told_ready(object) || is_told_lost(object)
+/// Returns whether the status shows dependencies that are ready, or were ready and are lost: a failure of one
+/// of them is a loss then.
+pub fn were_ready(object: &WaitDeployment) -> bool {
+    status_shows_ready(object) || status_shows_lost(object)
 }
 
-fn is_told_ready(object: &WaitDeployment) -> bool {
-    object.condition(condition::DEPENDENCIES_READY).is_some_and(|told| told.status == "True")
+fn status_shows_ready(object: &WaitDeployment) -> bool {
+    is_true(object.condition(condition::DEPENDENCIES_READY))
 }
 
-fn is_told_lost(object: &WaitDeployment) -> bool {
-    let told = object.condition(condition::DEPENDENCIES_READY);
-    told.is_some_and(|told| told.reason.as_deref() == Some(reasons::LOST))
+fn status_shows_lost(object: &WaitDeployment) -> bool {
+    has_reason(object.condition(condition::DEPENDENCIES_READY), reasons::LOST)
 }
 
-/// With All the loss begins with the first that fails, with Any with the last. Once all that failed is back, and it lasts
-/// because something else cannot be looked at, it is as old as it was told.
+/// Returns when the loss began: with `All` when the first dependency failed, with `Any` when the last one
+/// did. If all failed ones are ready again and a check that cannot be carried out keeps the loss alive, it
+/// began at the time in the status.
 fn since(facts: &Facts<'_>, needs: &Needs, policy: MatchPolicy) -> Timestamp {
-    let moments = needs.blocking().filter(|known| !known.is_ready()).map(|known| {
-        let told = told(facts.object, &known.name).filter(|told| !told.ready);
-        told.and_then(|told| told.last_transition_time.as_ref()).map_or(facts.now, |time| time.0)
+    let moments = needs.blocking().filter(|dependency| !dependency.is_ready()).map(|dependency| {
+        let entry = status_entry(facts.object, &dependency.name).filter(|entry| !entry.ready);
+        entry.and_then(|entry| entry.last_transition_time.as_ref()).map_or(facts.now, |time| time.0)
     });
     let found = match policy {
         MatchPolicy::All => moments.min(),
         MatchPolicy::Any => moments.max(),
     };
-    let told =
-        || facts.object.condition(condition::DEPENDENCIES_READY).filter(|_| is_told_lost(facts.object));
-    found.or_else(|| Some(told()?.last_transition_time.as_ref()?.0)).unwrap_or(facts.now)
+    let shown = || {
+        let lost =
+            facts.object.condition(condition::DEPENDENCIES_READY).filter(|_| status_shows_lost(facts.object));
+        Some(lost?.last_transition_time.as_ref()?.0)
+    };
+    found.or_else(shown).unwrap_or(facts.now)
 }

@@ -1,7 +1,8 @@
-//! What is known of an object's dependencies, and what that comes to.
+//! The states of an object's dependencies, and whether together they are ready.
 //!
-//! What was seen since this process began decides. Where nobody has looked yet, or nobody is to look, what the status
-//! tells stands: a restart makes no object forget what was found out about it, and opens nothing on old news.
+//! A result that this process observed decides. Until a dependency has been checked, or while it is not
+//! checked, the entry in the object's status stands: a restart of the manager keeps the reported state, but
+//! opens no gate by it.
 
 use std::borrow::Cow;
 
@@ -9,127 +10,127 @@ use mainstay_api::wait_for::MatchPolicy;
 use mainstay_api::{DependencyStatus, PlannedDependency, WaitDeployment};
 
 use super::Facts;
+use crate::conditions::has_reason;
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::{self, condition};
 
-/// What is said of one that nobody has looked at and nobody will for now.
-pub(super) const NOT_WATCHED: &str = "not looked at while the gate is open";
+/// Message for a dependency that is not checked and has no entry in the status.
+pub(super) const NOT_CHECKED: &str = "not checked while the gate is open";
 
-/// What is known of all dependencies.
+/// The states of all dependencies of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Needs {
-    /// One entry per dependency, in the order of the plan.
-    pub known: Vec<Known>,
-    /// What the needed ones come to: `Ready` if there are none.
+    /// One per dependency, in the order of the plan.
+    pub dependencies: Vec<DependencyState>,
+    /// The state of the required dependencies together, entries of the status included: `Ready` if there are
+    /// none.
     pub verdict: State,
-    /// What was seen since this process began, and is believed: what is acted on.
-    pub seen: Seen,
-    /// Whether a failure was seen and not believed.
-    pub has_doubts: bool,
-    /// Whether somebody looks.
-    pub looks: bool,
+    /// The state of the required dependencies together by the results of this process alone; only it opens a
+    /// gate or starts a loss.
+    pub observed: Observed,
+    /// Whether a failure was ignored because of a suspected outage.
+    pub ignores_failures: bool,
+    /// Whether the dependencies are being checked.
+    pub are_checked: bool,
 }
 
-/// What is known of one dependency.
+/// The state of one dependency.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    /// Its name in the plan.
+pub struct DependencyState {
+    /// The name in the plan.
     pub name: String,
-    /// What people know it by: the name, or the address of a `waitProbe`.
-    pub shown: String,
-    /// It is reported only.
+    /// The name for messages: that of the plan, or the address of a `waitProbe`.
+    pub display_name: String,
+    /// Whether the dependency is reported, but not required.
     pub optional: bool,
-    /// Whether it holds.
+    /// Whether the dependency is ready.
     pub state: State,
-    /// Why, in one word.
+    /// The reason in one CamelCase word.
     pub reason: Cow<'static, str>,
-    /// Why, for people.
+    /// The reason as a sentence.
     pub message: String,
-    /// It was seen since this process began, and is believed.
+    /// Whether `state` is a result of this process, and not read from the status.
     pub is_fresh: bool,
-    /// Why nobody can look at it now, where what is known of it from before still stands.
-    pub unseen: Option<Observation>,
+    /// Set if the last check could not be carried out, and `state` is an earlier result from the status.
+    pub check_failure: Option<Observation>,
 }
 
-/// What was seen of the needed dependencies.
+/// The state of the required dependencies by the results of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Enough of them hold, or there are none: what opens a gate.
-    Holds,
-    /// Not enough of them can hold: what may be taken for a loss.
-    Fails,
-    /// Not enough to tell.
-    Unsettled,
+pub enum Observed {
+    /// Enough dependencies are ready, or none is required: opens the gate.
+    Ready,
+    /// So many dependencies failed that the rest does not matter: may start a loss.
+    NotReady,
+    /// Not enough results yet.
+    Undecided,
 }
 
 // === impl Needs ===
 
 impl Needs {
-    /// Nothing is known, and nothing is asked.
+    /// Returns the needs of an object without check results.
     pub(super) fn unknown() -> Self {
         Self {
-            known: Vec::new(),
+            dependencies: Vec::new(),
             verdict: State::Unknown,
-            seen: Seen::Unsettled,
-            has_doubts: false,
-            looks: false,
+            observed: Observed::Undecided,
+            ignores_failures: false,
+            are_checked: false,
         }
     }
 
-    /// Judges; `exists` says whether the Deployment is there, so that a failure seen in a doubtful moment would be a
-    /// loss.
+    /// Evaluates the dependencies. `exists`: the Deployment exists, so a failure could count as a loss, and
+    /// is ignored during a suspected outage.
     pub(super) fn of(facts: &Facts<'_>, exists: bool) -> Self {
         let Ok(plan) = facts.plan else { return Self { verdict: State::Invalid, ..Self::unknown() } };
         if plan.dependencies.is_empty() {
-            return Self { verdict: State::Ready, seen: Seen::Holds, ..Self::unknown() };
+            return Self { verdict: State::Ready, observed: Observed::Ready, ..Self::unknown() };
         }
-        let looks = !facts.observations.is_empty();
-        let doubted = |seen: &Observation| exists && facts.outage && seen.state == State::NotReady;
-        let known: Vec<_> = plan
+        let are_checked = !facts.observations.is_empty();
+        let is_ignored = |seen: &Observation| exists && facts.outage && seen.state == State::NotReady;
+        let mut observations =
+            facts.observations.iter().map(|seen| Some(seen).filter(|seen| !is_ignored(seen)));
+        let dependencies: Vec<_> = plan
             .dependencies
             .iter()
-            .enumerate()
-            .map(|(index, dependency)| {
-                let seen = facts.observations.get(index).filter(|seen| !doubted(seen));
-                Known::of(facts.object, dependency, seen, looks, exists)
+            .map(|dependency| {
+                let seen = observations.next().flatten();
+                DependencyState::of(facts.object, dependency, seen, are_checked, exists)
             })
             .collect();
-        let all: Vec<&Known> = known.iter().filter(|known| !known.optional).collect();
-        let fresh: Vec<&Known> = all.iter().copied().filter(|known| known.is_fresh).collect();
+        let all: Vec<&DependencyState> = dependencies.iter().filter(|one| !one.optional).collect();
+        let is_ready = |one: &&DependencyState| one.is_fresh && one.is_ready();
+        let has_failed = |one: &&DependencyState| one.is_fresh && one.state == State::NotReady;
+        // A dependency without a fresh result counts neither as ready nor as failed.
+        let (ready, failed) = match plan.match_policy {
+            MatchPolicy::All => (all.iter().all(is_ready), all.iter().any(has_failed)),
+            MatchPolicy::Any => (all.is_empty() || all.iter().any(is_ready), all.iter().all(has_failed)),
+        };
+        let observed = match (ready, failed) {
+            (true, _) => Observed::Ready,
+            (false, true) => Observed::NotReady,
+            (false, false) => Observed::Undecided,
+        };
         let verdict = verdict(plan.match_policy, &all);
-        // One that nobody has looked at yet holds for nobody, and fails for nobody.
-        let holds = match plan.match_policy {
-            MatchPolicy::All => fresh.len() == all.len() && all.iter().all(|known| known.is_ready()),
-            MatchPolicy::Any => all.is_empty() || fresh.iter().any(|known| known.is_ready()),
-        };
-        let has_failed = |known: &&Known| known.state == State::NotReady;
-        let fails = match plan.match_policy {
-            MatchPolicy::All => fresh.iter().any(has_failed),
-            MatchPolicy::Any => fresh.len() == all.len() && all.iter().all(has_failed),
-        };
-        let has_doubts = facts.observations.iter().any(doubted);
-        let seen = match (holds, fails) {
-            (true, _) => Seen::Holds,
-            (false, true) => Seen::Fails,
-            (false, false) => Seen::Unsettled,
-        };
-        Self { known, verdict, seen, has_doubts, looks }
+        let ignores_failures = facts.observations.iter().any(is_ignored);
+        Self { dependencies, verdict, observed, ignores_failures, are_checked }
     }
 
-    /// Returns whether they are seen to hold.
-    pub fn hold(&self) -> bool {
-        self.seen == Seen::Holds
+    /// Returns whether results of this process show enough dependencies ready to open the gate.
+    pub fn are_ready(&self) -> bool {
+        self.observed == Observed::Ready
     }
 
-    /// Returns what keeps the gate closed, in the order of the plan: what does not hold, and if there is nothing of that,
-    /// what nobody can look at.
-    pub fn blocking(&self) -> impl Iterator<Item = &Known> {
-        let needed = || self.known.iter().filter(|known| !known.optional);
-        let all_held = needed().all(Known::is_ready);
-        needed().filter(move |known| if all_held { known.unseen.is_some() } else { !known.is_ready() })
+    /// Returns the dependencies that keep the gate closed, in the order of the plan: those not ready, or, if
+    /// all were ready, those with a check that could not be carried out.
+    pub fn blocking(&self) -> impl Iterator<Item = &DependencyState> {
+        let required = || self.dependencies.iter().filter(|one| !one.optional);
+        let all_ready = required().all(DependencyState::is_ready);
+        required().filter(move |one| if all_ready { one.check_failure.is_some() } else { !one.is_ready() })
     }
 
-    /// Returns what is waited for in a few words, such as `database (Refused) +1`.
+    /// Returns the blocking dependencies in a few words, such as `database (Refused) +1`.
     pub fn in_short(&self) -> Option<String> {
         let mut blocking = self.blocking();
         let first = blocking.next()?;
@@ -139,111 +140,109 @@ impl Needs {
             _ => format!(" ({})", first.why().0),
         };
         let more = if more == 0 { String::new() } else { format!(" +{more}") };
-        Some(format!("{}{why}{more}", first.shown))
+        Some(format!("{}{why}{more}", first.display_name))
     }
 }
 
-// === impl Known ===
+// === impl DependencyState ===
 
-impl Known {
+impl DependencyState {
     fn of(
         object: &WaitDeployment,
         dependency: &PlannedDependency,
         seen: Option<&Observation>,
-        looks: bool,
+        are_checked: bool,
         exists: bool,
     ) -> Self {
         let bare = |state, reason, message| Self {
             name: dependency.name.clone(),
-            shown: shown(object, dependency),
+            display_name: display_name(object, dependency),
             optional: dependency.optional,
             state,
             reason,
             message,
             is_fresh: false,
-            unseen: None,
+            check_failure: None,
         };
-        let unseen = seen.filter(|seen| seen.state == State::Blind);
+        let check_failure = seen.filter(|seen| seen.state == State::Blind);
         if let Some(seen) = seen.filter(|seen| !matches!(seen.state, State::Unknown | State::Blind)) {
-            let known = bare(seen.state, Cow::Borrowed(seen.reason), seen.message.clone());
-            return Self { is_fresh: true, ..known };
+            let state = bare(seen.state, Cow::Borrowed(seen.reason), seen.message.clone());
+            return Self { is_fresh: true, ..state };
         }
         let unknown = || {
-            if let Some(unseen) = unseen {
-                return bare(State::Blind, Cow::Borrowed(unseen.reason), unseen.message.clone());
+            if let Some(failure) = check_failure {
+                return bare(State::Blind, Cow::Borrowed(failure.reason), failure.message.clone());
             }
-            let message = if looks { Observation::unknown().message } else { NOT_WATCHED.to_owned() };
+            let message = if are_checked { Observation::unknown().message } else { NOT_CHECKED.to_owned() };
             bare(State::Unknown, Cow::Borrowed(reasons::UNKNOWN), message)
         };
-        // What keeps a gate closed has to be said; of one that is open the last that is known stands.
-        if unseen.is_some() && !exists {
+        // A closed gate reports why it stays closed; an open one keeps the last result.
+        if check_failure.is_some() && !exists {
             return unknown();
         }
-        let Some(told) = told(object, &dependency.name) else { return unknown() };
-        let status = object.status.as_ref().and_then(|status| status.observed_generation);
-        // An edit may have put something else under the same name, which has never held as far as anybody knows.
-        if looks && status != Some(object.generation()) {
+        let Some(entry) = status_entry(object, &dependency.name) else { return unknown() };
+        let observed_generation = object.status.as_ref().and_then(|status| status.observed_generation);
+        // After an edit the same name may stand for another dependency, which has no result yet.
+        if are_checked && observed_generation != Some(object.generation()) {
             return unknown();
         }
-        let reason = told.reason.clone().unwrap_or_default();
+        let is_invalid = has_reason(object.condition(condition::DEPENDENCIES_READY), reasons::INVALID_SPEC);
+        let reason = entry.reason.clone().unwrap_or_default();
         let state = match reason.as_str() {
-            _ if told.ready => State::Ready,
+            _ if entry.ready => State::Ready,
             reasons::UNKNOWN => return unknown(),
             reasons::POLICY_DENIED => State::Denied,
             reason if reasons::is_blind(reason) => State::Blind,
-            _ if is_told_invalid(object) => State::Invalid,
+            _ if is_invalid => State::Invalid,
             _ => State::NotReady,
         };
-        if state == State::Blind && unseen.is_some() {
+        if state == State::Blind && check_failure.is_some() {
             return unknown();
         }
-        // In the words of the time: they also tell what it was that held, should the spec name something else by now.
-        let known = bare(state, Cow::Owned(reason), told.message.clone().unwrap_or_default());
-        Self { unseen: unseen.cloned(), ..known }
+        // The earlier message stays: it names the target that was checked, even if the spec names another one
+        // by now.
+        let state = bare(state, Cow::Owned(reason), entry.message.clone().unwrap_or_default());
+        Self { check_failure: check_failure.cloned(), ..state }
     }
 
-    /// Returns whether it holds, or held when it was looked at last.
+    /// Returns whether the last result was Ready, in this process or by the status.
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// Returns why it keeps a gate closed: in one word, and for people.
+    /// Returns the reason and the message for keeping a gate closed.
     pub fn why(&self) -> (&str, &str) {
-        match &self.unseen {
-            Some(unseen) if self.is_ready() => (unseen.reason, &unseen.message),
+        match &self.check_failure {
+            Some(failure) if self.is_ready() => (failure.reason, &failure.message),
             _ => (&self.reason, &self.message),
         }
     }
 }
 
-/// Returns what the status tells of a dependency.
-pub(super) fn told<'a>(object: &'a WaitDeployment, name: &str) -> Option<&'a DependencyStatus> {
+/// Returns the entry of a dependency in the object's status.
+pub(super) fn status_entry<'a>(object: &'a WaitDeployment, name: &str) -> Option<&'a DependencyStatus> {
     object.status.as_ref()?.dependencies.iter().find(|entry| entry.name == name)
 }
 
-fn is_told_invalid(object: &WaitDeployment) -> bool {
-    let condition = object.condition(condition::DEPENDENCIES_READY);
-    condition.is_some_and(|condition| condition.reason.as_deref() == Some(reasons::INVALID_SPEC))
-}
-
-fn shown(object: &WaitDeployment, dependency: &PlannedDependency) -> String {
+fn display_name(object: &WaitDeployment, dependency: &PlannedDependency) -> String {
     let mainstay_api::Check::Probe(probe) = &dependency.check else { return dependency.name.clone() };
-    // The one dependency of a `waitProbe` has no name of its own.
+    // The one dependency of a `waitProbe` has no name in the spec.
     let address = object.wait_probe.as_ref().and_then(|_| probe.address());
     address.map_or_else(|| dependency.name.clone(), ToString::to_string)
 }
 
-/// With All, what a person has to see to comes first, since nothing goes on without it; with Any, what may still hold.
-fn verdict(policy: MatchPolicy, needed: &[&Known]) -> State {
-    let has = |state| needed.iter().any(|known| known.state == state);
-    let order = match policy {
-        MatchPolicy::All => [State::Invalid, State::Denied, State::NotReady, State::Blind, State::Unknown],
-        MatchPolicy::Any => [State::Ready, State::NotReady, State::Blind, State::Unknown, State::Denied],
-    };
-    let last = match policy {
-        MatchPolicy::All => State::Ready,
-        MatchPolicy::Any if needed.is_empty() => State::Ready,
-        MatchPolicy::Any => State::Invalid,
+/// Returns the first state of an order of precedence. With `All`, states that need action by a user come
+/// first, because each of them blocks the gate; with `Any`, states that may still become ready.
+fn verdict(policy: MatchPolicy, required: &[&DependencyState]) -> State {
+    let has = |state| required.iter().any(|one| one.state == state);
+    let (order, last) = match policy {
+        MatchPolicy::All => {
+            ([State::Invalid, State::Denied, State::NotReady, State::Blind, State::Unknown], State::Ready)
+        }
+        MatchPolicy::Any => {
+            let last = if required.is_empty() { State::Ready } else { State::Invalid };
+            ([State::Ready, State::NotReady, State::Blind, State::Unknown, State::Denied], last)
+        }
     };
     order.into_iter().find(|state| has(*state)).unwrap_or(last)
 }

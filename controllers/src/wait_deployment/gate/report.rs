@@ -1,86 +1,99 @@
-//! What the gate writes into status for each decision.
+//! The status that the gate writes for each decision.
 //!
-//! The whole fragment every time: server-side apply removes what a manager leaves out, so `waitingFor` and the
-//! conditions that stand only while they are true disappear by themselves.
+//! Every write carries the whole fragment: server-side apply removes the fields that a manager leaves out, so
+//! `waitingFor` and the conditions that exist only while true disappear by themselves.
 //!
 //! # Invariants
-//! 1. Five conditions of the gate are always all there, each with the generation they speak of; two more only while they
-//!    are true.
-//! 2. `lastTransitionTime` changes only with the status (of a dependency: with `ready`), never with a message.
-//! 3. Reporting the same decision on the status it produced gives the same fragment: no write follows a write.
+//! 1. Five conditions of the gate are always present, with the generation they describe; two more only while
+//!    true.
+//! 2. `lastTransitionTime` changes only with `status` (for a dependency: with `ready`), never with a message.
+//! 3. Reporting the same decision on the status it produced gives the same fragment, so no write follows a
+//!    write.
 //! 4. Ready, Reconciling and Stalled share one reason, and at most one of the three is True.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mainstay_api::wait_for::OnDeadline;
-use mainstay_api::{Condition, DependencyStatus, InvalidSpec, WaitDeployment};
+use mainstay_api::{Condition, DependencyStatus, WaitDeployment};
 use serde::Serialize;
 
-use super::needs::told;
-use super::summary::{Progress, Summary, reconciling, stalled};
-use super::{Closed, Conflict, Course, Decision, Known, Loss, Needs, Replicas, rollout};
-use crate::conditions::{Saying, condition_of, shorten};
+use super::needs::status_entry;
+use super::summary::{Progress, cycle_message, invalid_reason, loss_message, summarise, waiting_message};
+use super::{Closed, Course, Decision, DependencyState, Loss, Replicas};
+use crate::conditions::{ConditionFields, condition_of, shorten};
 use crate::dependency::observation::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 
-/// How writing the Deployment went.
+/// The result of writing the Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Applied {
-    /// The gate is closed, or the decision is to leave things alone.
+    /// The Deployment was not written: the gate is closed, or the decision leaves it alone.
     NotTried,
-    /// The Deployment is written for the current generation, but for what is held back; as it is now.
+    /// The Deployment is up to date, except for the parts that are held back; with its present state.
     Current(Box<LiveDeployment>),
-    /// Refused as invalid; with the server's words.
-    Rejected(String),
-    /// Denied by an admission policy or webhook; with the server's message.
-    Denied(String),
-    /// Refused by RBAC, quota or the like; with the server's words.
-    Forbidden(String),
-    /// Left alone: it was to be adopted only if its template were the same.
+    /// The API server refused the write.
+    Refused(Refusal),
+    /// The Deployment was not adopted: its template differs, and adoption is `IfIdentical`.
     Differs,
 }
 
-/// What the server says to the Deployment as it is to be, while that is held back.
+/// The result of a dry run of the Deployment without anything held back, while a part of it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trial {
-    /// It was not asked, or did not answer.
+pub enum DryRun {
+    /// There was no dry run, or it had no result.
     Unknown,
-    /// It would be accepted.
+    /// The API server would accept the Deployment.
     Accepted,
-    /// It would be refused as invalid; with the server's words.
-    Rejected(String),
-    /// An admission policy or webhook would deny it; with the server's message.
-    Denied(String),
-    /// It would be refused by RBAC, quota or the like; with the server's words.
-    Forbidden(String),
+    /// The API server would refuse the Deployment.
+    Refused(Refusal),
+}
+
+/// A refusal of the Deployment by the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause.
+    pub kind: RefusalKind,
+    /// The message of the API server.
+    pub message: String,
+}
+
+/// The cause of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The Deployment is invalid.
+    Invalid,
+    /// An admission policy or webhook denies the Deployment.
+    Denied,
+    /// RBAC, a quota or the like forbids the write.
+    Forbidden,
 }
 
 /// The part of a status that the gate owns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateStatus {
-    /// The generation the gate acted on.
+    /// The generation that the gate acted on.
     pub observed_generation: i64,
-    /// What is waited for, in a few words.
+    /// The dependencies that block the gate, in a few words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
     /// When the gate last opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_opened_time: Option<Time>,
-    /// When it closed, while it is.
+    /// When the gate closed; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate_closed_time: Option<Time>,
-    /// When `onDeadline` applies, while it is closed.
+    /// When `onDeadline` applies; `None` while the gate is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_time: Option<Time>,
-    /// The prerequisites.
+    /// One entry per dependency.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyStatus>,
     /// All conditions of the gate.
     pub conditions: Vec<Condition>,
 }
 
-/// The part of the status of an object that is too large to be decoded. What else stands there is not known, and stays.
+/// The status of an object that is too large to be decoded. Its other status fields are unknown and stay as
+/// they are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TooLargeStatus {
@@ -88,49 +101,49 @@ pub(crate) struct TooLargeStatus {
     conditions: Vec<Condition>,
 }
 
-/// Returns the status fragment for a decision and what became of it. `object` carries what was told before.
+/// Returns the status fragment for a decision and its result. `object` carries the status before.
 pub fn report(
     object: &WaitDeployment,
     decision: &Decision,
     applied: &Applied,
-    trial: &Trial,
+    dry_run: &DryRun,
     now: &Time,
 ) -> GateStatus {
-    let summary = summarise(object, decision, applied, trial);
-    let dependencies = judge_dependencies(object, decision);
-    let flag = |progress| if summary.progress == progress { "True" } else { "False" };
-    let say = |type_: &str, saying: Saying| condition_of(object, type_, &saying, now);
-    let overall = |status| (status, summary.reason, summary.message.clone());
+    let summary = summarise(object, decision, applied, dry_run);
+    let condition = |type_: &str, fields: ConditionFields| condition_of(object, type_, &fields, now);
+    let shared = |type_: &str, status| condition(type_, (status, summary.reason, summary.message.clone()));
+    let is = |progress| if summary.progress == progress { "True" } else { "False" };
     let mut conditions = vec![
-        say(condition::READY, overall(summary.ready)),
-        say(condition::DEPENDENCIES_READY, dependencies),
-        say(condition::TEMPLATE_ACCEPTED, judge_template(decision, applied, trial)),
-        say(condition::RECONCILING, overall(flag(Progress::Reconciling))),
-        say(condition::STALLED, overall(flag(Progress::Stalled))),
+        shared(condition::READY, summary.ready),
+        condition(condition::DEPENDENCIES_READY, dependencies_ready(object, decision)),
+        condition(condition::TEMPLATE_ACCEPTED, template_accepted(decision, applied, dry_run)),
+        shared(condition::RECONCILING, is(Progress::Reconciling)),
+        shared(condition::STALLED, is(Progress::Stalled)),
     ];
-    conditions.extend(held(decision).map(|saying| say(condition::UPDATE_HELD, saying)));
+    conditions.extend(update_held(decision).map(|fields| condition(condition::UPDATE_HELD, fields)));
     if let Some(path) = &decision.cycle {
-        let saying = ("True", reasons::DEPENDENCY_CYCLE, in_a_cycle(path));
-        conditions.push(say(condition::DEPENDENCY_CYCLE, saying));
+        let fields = ("True", reasons::DEPENDENCY_CYCLE, cycle_message(path));
+        conditions.push(condition(condition::DEPENDENCY_CYCLE, fields));
     }
-    let times = times(object, decision, applied, now);
+    let is_blocked = decision.closed.is_some() || decision.scales_to_zero();
+    let [gate_opened_time, gate_closed_time, deadline_time] = times(object, decision, applied, now);
     GateStatus {
         observed_generation: object.generation(),
-        waiting_for: waiting_for(decision),
-        gate_opened_time: times.opened,
-        gate_closed_time: times.closed,
-        deadline_time: times.deadline,
+        waiting_for: decision.needs.in_short().filter(|_| is_blocked),
+        gate_opened_time,
+        gate_closed_time,
+        deadline_time,
         dependencies: entries(object, decision, now),
         conditions,
     }
 }
 
-// === impl Trial ===
+// === impl Refusal ===
 
-impl Trial {
-    /// Returns whether the server refused for a reason that may pass without an edit of the object.
+impl Refusal {
+    /// Returns whether the refusal may pass without an edit of the object.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Denied(_) | Self::Forbidden(_))
+        self.kind != RefusalKind::Invalid
     }
 }
 
@@ -142,7 +155,8 @@ impl GateStatus {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
-    /// Returns whether the object already shows all of this and no more, so that nothing needs to be written.
+    /// Returns whether the object's status already equals this one in all fields of the gate, so that no
+    /// write is needed.
     pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
         let Some(status) = &object.status else { return false };
         status.observed_generation == Some(self.observed_generation)
@@ -158,8 +172,9 @@ impl GateStatus {
 // === impl TooLargeStatus ===
 
 impl TooLargeStatus {
+    /// Makes the status of an object of this generation; `message` has the size and the limit.
     pub(crate) fn new(generation: i64, message: &str, now: &Time) -> Self {
-        let say = |type_: &str, status: &str| Condition {
+        let condition = |type_: &str, status: &str| Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             observed_generation: Some(generation),
@@ -169,139 +184,29 @@ impl TooLargeStatus {
             message: Some(message.to_owned()),
         };
         let conditions = vec![
-            say(condition::READY, "False"),
-            say(condition::RECONCILING, "False"),
-            say(condition::STALLED, "True"),
+            condition(condition::READY, "False"),
+            condition(condition::RECONCILING, "False"),
+            condition(condition::STALLED, "True"),
         ];
         Self { observed_generation: generation, conditions }
     }
 }
 
-// === private: the summary ===
+// === private: conditions ===
 
-fn summarise(object: &WaitDeployment, decision: &Decision, applied: &Applied, trial: &Trial) -> Summary {
-    match (&decision.course, applied) {
-        (Course::Conflict(conflict), _) => in_conflict(object, conflict),
-        (Course::Write(_), Applied::Differs) => in_conflict(object, &Conflict::OtherTemplate),
-        (Course::Leave | Course::Terminating, _) => reconciling(
-            reasons::DEPLOYMENT_TERMINATING,
-            "the Deployment is being deleted; the gate decides anew once it is gone".to_owned(),
-        ),
-        (Course::Invalid(invalid), _) => stalled(reason_of(invalid), invalid.to_string()),
-        (_, Applied::Rejected(message)) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
-        (_, Applied::Denied(message)) => stalled(reasons::ADMISSION_DENIED, message.clone()),
-        (_, Applied::Forbidden(message)) => stalled(reasons::APPLY_FORBIDDEN, message.clone()),
-        (Course::Wait, _) => match &decision.closed {
-            Some(closed) => waiting(decision, closed, trial),
-            None => waiting_for_all(&decision.needs),
-        },
-        (Course::Write(_), Applied::NotTried) => {
-            reconciling(reasons::ROLLOUT_IN_PROGRESS, "the Deployment is being written".to_owned())
-        }
-        (Course::Write(_), Applied::Current(live)) => match (&decision.closed, &decision.loss) {
-            (Some(closed), _) => {
-                let summary = waiting(decision, closed, trial);
-                Summary {
-                    ready: "False",
-                    message: format!("an update is held back: {}", summary.message),
-                    ..summary
-                }
-            }
-            (None, Some(_)) if let Err(invalid) = object.plan() => {
-                let message = format!("{}; {invalid}", lost(&decision.needs));
-                stalled(reason_of(&invalid), message)
-            }
-            (None, Some(loss)) if loss.stalled => {
-                let message = format!("{}; recoveryDeadlineSeconds are over", lost(&decision.needs));
-                stalled(reasons::RECOVERY_DEADLINE_EXCEEDED, message)
-            }
-            (None, Some(loss)) if loss.scales => {
-                let message =
-                    format!("{}; there are no replicas until it holds again", lost(&decision.needs));
-                reconciling(reasons::SCALED_TO_ZERO, message)
-            }
-            (None, _) => rollout::judge(object, live),
-        },
-    }
-}
-
-fn in_conflict(object: &WaitDeployment, conflict: &Conflict) -> Summary {
-    let message = format!("Deployment {} exists and {conflict}", name(object));
-    stalled(reasons::DEPLOYMENT_CONFLICT, message)
-}
-
-/// A closed gate. What a person has to see to goes before what may come by itself.
-fn waiting(decision: &Decision, closed: &Closed, trial: &Trial) -> Summary {
+fn dependencies_ready(object: &WaitDeployment, decision: &Decision) -> ConditionFields {
     let needs = &decision.needs;
-    let first = |state| needs.blocking().find(|known| known.state == state);
-    let about = |known: Option<&Known>, what: &str| {
-        known.map_or_else(String::new, |known| format!("{} {what}: {}", known.shown, known.message))
-    };
-    match (trial, &decision.cycle, needs.verdict) {
-        (Trial::Rejected(message), ..) => stalled(reasons::TEMPLATE_REJECTED, message.clone()),
-        (_, Some(path), _) => stalled(reasons::DEPENDENCY_CYCLE, in_a_cycle(path)),
-        (.., State::Denied) => stalled(reasons::POLICY_DENIED, about(first(State::Denied), "is not probed")),
-        (.., State::Invalid) => {
-            stalled(reasons::INVALID_SPEC, about(first(State::Invalid), "cannot be looked at"))
-        }
-        _ => {
-            let summary = waiting_for_all(needs);
-            let Some(expired) = closed.expired else { return summary };
-            let message = format!("{}; deadlineSeconds are over", summary.message);
-            let progress =
-                if expired == OnDeadline::Fail { Progress::Stalled } else { Progress::Reconciling };
-            Summary { ready: "False", progress, reason: reasons::DEADLINE_EXCEEDED, message }
-        }
-    }
-}
-
-fn waiting_for_all(needs: &Needs) -> Summary {
-    let summary = reconciling(reasons::WAITING_FOR_DEPENDENCIES, waits_for(needs));
-    if needs.verdict == State::Unknown { Summary { ready: "Unknown", ..summary } } else { summary }
-}
-
-fn waits_for(needs: &Needs) -> String {
-    let mut blocking = needs.blocking();
-    let Some(first) = blocking.next() else { return String::new() };
-    let text = match first.state {
-        State::Unknown => format!("{} has not been tried yet", first.shown),
-        _ => format!("waiting for {}: {}", first.shown, first.why().1),
-    };
-    and_more(text, blocking)
-}
-
-fn lost(needs: &Needs) -> String {
-    let mut blocking = needs.blocking();
-    let Some(first) = blocking.next() else { return "a dependency was lost".to_owned() };
-    let what = if first.is_ready() { "cannot be looked at since a loss" } else { "is lost" };
-    and_more(format!("{} {what}: {}", first.shown, first.why().1), blocking)
-}
-
-/// Names the rest: there are no more than 16.
-fn and_more<'a>(text: String, rest: impl Iterator<Item = &'a Known>) -> String {
-    let rest: Vec<_> = rest.map(|known| format!("{} ({})", known.shown, known.why().0)).collect();
-    if rest.is_empty() { text } else { format!("{text}; and {}", rest.join(", ")) }
-}
-
-fn in_a_cycle(path: &str) -> String {
-    format!("each waits for the next, and none can begin: {path}")
-}
-
-// === private: the other conditions ===
-
-fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
-    let needs = &decision.needs;
-    let unknown = |message: &str| ("Unknown", reasons::UNKNOWN, message.to_owned());
+    let unknown = |message: String| ("Unknown", reasons::UNKNOWN, message);
     match (&decision.course, needs.verdict) {
         (Course::Leave | Course::Terminating | Course::Conflict(_), _) => {
-            unknown("not looked at while another Deployment of this name exists")
+            unknown("not checked while another Deployment of this name exists".to_owned())
         }
-        (Course::Invalid(invalid), _) => ("False", reason_of(invalid), invalid.to_string()),
-        (_, State::Ready) if needs.known.is_empty() => {
-            ("True", reasons::NO_DEPENDENCIES, "there is nothing to wait for".to_owned())
+        (Course::Invalid(invalid), _) => ("False", invalid_reason(invalid), invalid.to_string()),
+        (_, State::Ready) if needs.dependencies.is_empty() => {
+            ("True", reasons::NO_DEPENDENCIES, "there are no dependencies".to_owned())
         }
         _ if let Some(Loss { tolerated, .. }) = decision.loss => {
-            let lost = lost(needs);
+            let lost = loss_message(needs);
             if tolerated {
                 ("True", reasons::ALL_READY, format!("{lost}; tolerated for lossGraceSeconds"))
             } else {
@@ -309,124 +214,99 @@ fn judge_dependencies(object: &WaitDeployment, decision: &Decision) -> Saying {
             }
         }
         (_, State::Invalid) => match object.plan() {
-            // Not an error while the Deployment runs, but its next start would meet it.
-            Err(invalid) => ("Unknown", reason_of(&invalid), invalid.to_string()),
-            Ok(_) => ("False", reasons::INVALID_SPEC, waits_for(needs)),
+            // The Deployment runs on, but a new start of it would be blocked.
+            Err(invalid) => ("Unknown", invalid_reason(&invalid), invalid.to_string()),
+            Ok(_) => ("False", reasons::INVALID_SPEC, waiting_message(needs)),
         },
-        (_, State::Ready) if needs.looks => {
-            let mut held = needs.known.iter().filter(|known| !known.optional && known.is_ready());
-            let message = match held.find_map(|known| Some((known, known.unseen.as_ref()?))) {
-                Some((Known { shown, .. }, unseen)) if !needs.hold() => {
-                    format!("held when last looked at; {shown} cannot be looked at: {}", unseen.message)
-                }
-                _ => "the dependencies hold".to_owned(),
-            };
-            ("True", reasons::ALL_READY, message)
-        }
-        (_, State::Ready) => {
-            ("True", reasons::ALL_READY, "held when the gate opened; not watched since".to_owned())
-        }
+        (_, State::Ready) => ("True", reasons::ALL_READY, ready_message(decision)),
         (_, State::Unknown) => {
             let first = needs.blocking().next();
-            unknown(first.map_or("not tried yet", |known| &known.message))
+            unknown(first.map_or_else(|| "not checked yet".to_owned(), |first| first.message.clone()))
         }
-        (_, State::Blind) => unknown(&waits_for(needs)),
-        (_, State::NotReady) => ("False", reasons::WAITING, waits_for(needs)),
-        (_, State::Denied) => ("False", reasons::POLICY_DENIED, waits_for(needs)),
+        (_, State::Blind) => unknown(waiting_message(needs)),
+        (_, State::NotReady) => ("False", reasons::WAITING, waiting_message(needs)),
+        (_, State::Denied) => ("False", reasons::POLICY_DENIED, waiting_message(needs)),
     }
 }
 
-fn judge_template(decision: &Decision, applied: &Applied, trial: &Trial) -> Saying {
-    let forbidden = |message: &str| {
-        // No reason of the API tells a quota from another refusal.
-        let quota = message.contains("exceeded quota");
-        let reason = if quota { reasons::QUOTA_EXCEEDED } else { reasons::FORBIDDEN };
-        ("False", reason, message.to_owned())
-    };
+/// Returns the message about dependencies that are ready now, or were at the last check.
+fn ready_message(decision: &Decision) -> String {
+    let needs = &decision.needs;
+    if !needs.are_checked {
+        return "ready when the gate opened; not checked since".to_owned();
+    }
+    let mut ready = needs.dependencies.iter().filter(|one| !one.optional && one.is_ready());
+    match ready.find_map(|one| Some((&one.display_name, one.check_failure.as_ref()?))) {
+        Some((name, failure)) if !needs.are_ready() => {
+            format!("ready at the last check; {name} cannot be checked: {}", failure.message)
+        }
+        _ => "the dependencies are ready".to_owned(),
+    }
+}
+
+fn template_accepted(decision: &Decision, applied: &Applied, dry_run: &DryRun) -> ConditionFields {
     let accepted = || ("True", reasons::ACCEPTED, "the API server accepts the Deployment".to_owned());
-    match (applied, trial) {
-        (Applied::Rejected(message), _) | (_, Trial::Rejected(message)) => {
-            ("False", reasons::INVALID, message.clone())
+    match (applied, dry_run) {
+        (Applied::Refused(refusal), _) | (_, DryRun::Refused(refusal)) => {
+            let reason = match refusal.kind {
+                RefusalKind::Invalid => reasons::INVALID,
+                RefusalKind::Denied => reasons::ADMISSION_DENIED,
+                // The API has no reason of its own for a quota.
+                RefusalKind::Forbidden if refusal.message.contains("exceeded quota") => {
+                    reasons::QUOTA_EXCEEDED
+                }
+                RefusalKind::Forbidden => reasons::FORBIDDEN,
+            };
+            ("False", reason, refusal.message.clone())
         }
-        (Applied::Denied(message), _) | (_, Trial::Denied(message)) => {
-            ("False", reasons::ADMISSION_DENIED, message.clone())
-        }
-        (Applied::Forbidden(message), _) | (_, Trial::Forbidden(message)) => forbidden(message),
         (Applied::Current(_), _) if decision.closed.is_none() => accepted(),
-        (_, Trial::Accepted) => accepted(),
-        (_, Trial::Unknown) => ("Unknown", reasons::UNKNOWN, "the API server has not been asked".to_owned()),
+        (_, DryRun::Accepted) => accepted(),
+        (_, DryRun::Unknown) => ("Unknown", reasons::UNKNOWN, "there is no result of a dry run".to_owned()),
     }
 }
 
-fn held(decision: &Decision) -> Option<Saying> {
-    let write = decision.write().filter(|_| decision.closed.is_some())?;
-    let (reason, what) = match (write.holds_template, write.replicas == Replicas::Held) {
+fn update_held(decision: &Decision) -> Option<ConditionFields> {
+    let planned = decision.write().filter(|_| decision.closed.is_some())?;
+    let (reason, parts) = match (planned.holds_template, planned.replicas == Replicas::Held) {
         (true, true) => (reasons::TEMPLATE_HELD, "the new template and the first replicas are"),
         (true, false) => (reasons::TEMPLATE_HELD, "the new template is"),
         (false, true) => (reasons::REPLICAS_HELD, "the first replicas are"),
         (false, false) => return None,
     };
-    Some(("True", reason, format!("{what} held back until the dependencies hold")))
+    Some(("True", reason, format!("{parts} held back until the dependencies are ready")))
 }
 
-// === private: everything else ===
-
-fn waiting_for(decision: &Decision) -> Option<String> {
-    let scaled = decision.loss.as_ref().is_some_and(|loss| loss.scales);
-    if decision.closed.is_none() && !scaled {
-        return None;
-    }
-    decision.needs.in_short()
-}
+// === private: other fields ===
 
 fn entries(object: &WaitDeployment, decision: &Decision, now: &Time) -> Vec<DependencyStatus> {
-    let entry = |known: &Known| {
-        let told = told(object, &known.name).filter(|told| told.ready == known.is_ready());
-        let since = told.and_then(|told| told.last_transition_time.clone());
+    let entry = |dependency: &DependencyState| {
+        let before =
+            status_entry(object, &dependency.name).filter(|entry| entry.ready == dependency.is_ready());
+        let since = before.and_then(|entry| entry.last_transition_time.clone());
         DependencyStatus {
-            name: known.name.clone(),
-            ready: known.is_ready(),
-            reason: Some(known.reason.to_string()),
-            message: Some(shorten(&known.message).to_owned()),
+            name: dependency.name.clone(),
+            ready: dependency.is_ready(),
+            reason: Some(dependency.reason.to_string()),
+            message: Some(shorten(&dependency.message).to_owned()),
             last_transition_time: Some(since.unwrap_or_else(|| now.clone())),
         }
     };
-    decision.needs.known.iter().map(entry).collect()
+    decision.needs.dependencies.iter().map(entry).collect()
 }
 
-struct Times {
-    opened: Option<Time>,
-    closed: Option<Time>,
-    deadline: Option<Time>,
-}
-
-fn times(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &Time) -> Times {
-    let told = object.status.as_ref();
-    let opened = told.and_then(|status| status.gate_opened_time.clone());
-    let was_closed = told.and_then(|status| status.gate_closed_time.clone());
+/// Returns when the gate opened, when it closed, and its deadline.
+fn times(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &Time) -> [Option<Time>; 3] {
+    let status = object.status.as_ref();
+    let opened = status.and_then(|status| status.gate_opened_time.clone());
+    let was_closed = status.and_then(|status| status.gate_closed_time.clone());
     match (decision.closed, &decision.course, applied) {
-        (Some(Closed { since, deadline, .. }), ..) => {
-            Times { opened, closed: Some(Time(since)), deadline: deadline.map(Time) }
-        }
+        (Some(Closed { since, deadline, .. }), ..) => [opened, Some(Time(since)), deadline.map(Time)],
         (None, Course::Write(_), Applied::Current(_)) if !decision.unexplained => {
             let opened = opened.filter(|_| was_closed.is_none());
-            Times { opened: opened.or_else(|| Some(now.clone())), closed: None, deadline: None }
+            [opened.or_else(|| Some(now.clone())), None, None]
         }
-        // Neither opened nor closed: the server has refused what was let through, nobody knows yet why it was, or the
-        // Deployment is not ours.
-        (None, ..) => {
-            let deadline = told.and_then(|status| status.deadline_time.clone());
-            Times { opened, closed: was_closed, deadline }
-        }
+        // The gate did not change: the server refused the write, the dependencies have not been checked since
+        // the opening, or the Deployment has another owner.
+        (None, ..) => [opened, was_closed, status.and_then(|status| status.deadline_time.clone())],
     }
-}
-
-/// A `waitProbe` has a reason of its own, from before there was anything else to wait for.
-pub(super) fn reason_of(invalid: &InvalidSpec) -> &'static str {
-    if invalid.path.starts_with("waitProbe") { reasons::INVALID_PROBE } else { reasons::INVALID_SPEC }
-}
-
-fn name(object: &WaitDeployment) -> String {
-    let meta = &object.metadata;
-    format!("{}/{}", meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! How far a Deployment that was let through has come.
+//! The progress of the rollout of a Deployment that the gate holds back no longer.
 
 use mainstay_api::WaitDeployment;
 
@@ -6,7 +6,8 @@ use super::summary::{Progress, Summary, reconciling, stalled};
 use crate::deployment::{LiveDeployment, text};
 use crate::reasons::{self, condition};
 
-/// The order of `kubectl rollout status`; without numbers, since each would be one more write during a rollout.
+/// Returns the state of the rollout, in the order of checks of `kubectl rollout status`. Messages have no
+/// counts: each change of a count would be one more write.
 pub(super) fn judge(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
     let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message.to_owned());
     let desired = live.spec.replicas.unwrap_or(1);

@@ -1,18 +1,18 @@
-//! One object on a small stage: what it asks for, what the world shows, and what the gate makes of it.
+//! A scenario for the gate: one object, its Deployment, and the results of its checks.
 
 mod delays;
 mod loss;
+mod lost_status_writes;
 mod properties;
-mod said;
+mod status;
 mod table;
 mod together;
-mod untold;
 
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use mainstay_api::WaitDeploymentStatus;
+use mainstay_api::{Condition, WaitDeploymentStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,9 +20,9 @@ use crate::dependency::observation::State;
 use crate::deployment::desired;
 use crate::reasons;
 
-/// An object, the Deployment of its name, and what is known of its dependencies.
+/// An object, the Deployment of its name, and the results of its checks.
 #[derive(Clone, Debug)]
-struct Stage {
+struct Scenario {
     object: WaitDeployment,
     live: Option<LiveDeployment>,
     observations: Vec<Observation>,
@@ -37,7 +37,9 @@ fn at(seconds: i64) -> Timestamp {
 
 fn object(spec: &Value) -> WaitDeployment {
     let mut object = json!({
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 2},
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "generation": 2,
+        },
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
     });
     for (key, value) in spec.as_object().into_iter().flatten() {
@@ -49,7 +51,7 @@ fn object(spec: &Value) -> WaitDeployment {
     serde_json::from_value(object).unwrap()
 }
 
-/// Waits for these, each a TCP address, with other fields of `waitFor`.
+/// Returns an object that waits for these TCP targets, with other fields of `waitFor`.
 fn wait_for(names: &[&str], others: &Value) -> WaitDeployment {
     let one = |name: &&str| json!({"name": name, "tcpSocket": {"host": name, "port": 1}});
     let mut wait_for = json!({"dependencies": names.iter().map(one).collect::<Vec<_>>()});
@@ -59,7 +61,7 @@ fn wait_for(names: &[&str], others: &Value) -> WaitDeployment {
     object(&json!({"waitFor": wait_for}))
 }
 
-/// The Deployment as it was let through for `object`, with this status.
+/// Returns the Deployment as written for `object`, with this status.
 fn live(object: &WaitDeployment, status: &Value) -> LiveDeployment {
     let mut live = desired(object, &[]);
     live["metadata"]["uid"] = json!("d1");
@@ -97,19 +99,27 @@ fn denied() -> Observation {
     Observation { state: State::Denied, reason: reasons::POLICY_DENIED, message: "because".to_owned() }
 }
 
+fn refused_dry_run(kind: RefusalKind, message: &str) -> DryRun {
+    DryRun::Refused(Refusal { kind, message: message.to_owned() })
+}
+
+fn refused_write(kind: RefusalKind, message: &str) -> Applied {
+    Applied::Refused(Refusal { kind, message: message.to_owned() })
+}
+
 fn invalid() -> Observation {
     Observation { state: State::Invalid, reason: reasons::INVALID_SPEC, message: "no such kind".to_owned() }
 }
 
-/// The server's side of an apply: the fragment replaces what the gate owns.
+/// Applies the status: the fragment replaces all fields of the gate.
 fn write(object: &mut WaitDeployment, status: &GateStatus) {
     let text = serde_json::to_string(status).unwrap();
     object.status = Some(serde_json::from_str::<WaitDeploymentStatus>(&text).unwrap());
 }
 
-// === impl Stage ===
+// === impl Scenario ===
 
-impl Stage {
+impl Scenario {
     fn new(object: WaitDeployment, observations: &[Observation]) -> Self {
         Self {
             object,
@@ -121,7 +131,7 @@ impl Stage {
         }
     }
 
-    /// The Deployment is there, as it was let through.
+    /// Adds the Deployment as written for the object.
     fn running(mut self) -> Self {
         self.live = Some(live(&self.object, &available()));
         self
@@ -131,23 +141,24 @@ impl Stage {
         self.decide_after(None)
     }
 
-    fn decide_after(&self, outage_until: Option<i64>) -> Decision {
+    fn decide_after(&self, last_outage: Option<i64>) -> Decision {
         let plan = self.object.plan();
-        let looked = plan.as_ref().is_ok_and(|plan| super::looks(&self.object, plan, self.live.as_ref()));
+        let are_checked =
+            plan.as_ref().is_ok_and(|plan| super::needs_checks(&self.object, plan, self.live.as_ref()));
         decide(&Facts {
             object: &self.object,
             plan: plan.as_ref(),
             live: self.live.as_ref(),
-            observations: if looked { &self.observations } else { &[] },
+            observations: if are_checked { &self.observations } else { &[] },
             outage: self.outage,
-            outage_until: outage_until.map(at),
+            last_outage: last_outage.map(at),
             same_template: self.same_template,
             cycle: None,
             now: at(self.now),
         })
     }
 
-    /// What the decision comes to where the server accepts everything.
+    /// Returns the result of the decision if the server accepts every write.
     fn applied(&self, decision: &Decision) -> Applied {
         match decision.course {
             Course::Write(_) => {
@@ -160,10 +171,10 @@ impl Stage {
 
     fn report(&self, decision: &Decision) -> GateStatus {
         let now = Time(at(self.now));
-        report(&self.object, decision, &self.applied(decision), &Trial::Accepted, &now)
+        report(&self.object, decision, &self.applied(decision), &DryRun::Accepted, &now)
     }
 
-    /// Decides, and writes the status.
+    /// Decides and writes the status.
     fn step(&mut self, now: i64, observations: &[Observation]) -> Decision {
         self.now = now;
         self.observations = observations.to_vec();
@@ -175,18 +186,29 @@ impl Stage {
 
     fn condition(&self, type_: &str) -> String {
         let condition = self.object.condition(type_);
-        condition.map_or_else(
-            || "-".to_owned(),
-            |condition| format!("{}/{}", condition.status, condition.reason.as_deref().unwrap_or_default()),
-        )
+        condition.map_or_else(|| "-".to_owned(), text)
     }
 }
 
+/// Returns the conditions in one line: the statuses of Stalled, Reconciling and Ready with their shared
+/// reason, then DependenciesReady and TemplateAccepted, then any other one with its type.
 fn row(status: &GateStatus) -> String {
-    let mut row = String::new();
-    for condition in &status.conditions {
-        let reason = condition.reason.as_deref().unwrap_or_default();
-        write!(row, " {}={}/{reason}", condition.type_, condition.status).unwrap();
+    let types: Vec<_> = status.conditions.iter().take(5).map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(types, reasons::condition::OF_GATE[..5], "{status:?}");
+    let [ready, dependencies, template, reconciling, stalled, others @ ..] = &status.conditions[..] else {
+        panic!("{status:?}");
+    };
+    assert!([reconciling, stalled].iter().all(|one| one.reason == ready.reason), "one reason: {status:?}");
+    let [shared, dependencies, template] = [ready, dependencies, template].map(text);
+    let mut row =
+        format!("{}/{}/{shared:30} {dependencies:24} {template}", stalled.status, reconciling.status);
+    for condition in others {
+        write!(row, " {}={}", condition.type_, text(condition)).unwrap();
     }
-    row.trim_start().to_owned()
+    row
+}
+
+/// Returns the status and the reason of a condition.
+fn text(condition: &Condition) -> String {
+    format!("{}/{}", condition.status, condition.reason.as_deref().unwrap_or_default())
 }

@@ -14,10 +14,10 @@ fn a_standby_counts_no_gates() {
     metrics.clear();
     assert_eq!((count("closed"), count("open")), (0, 0));
     metrics.observe(&web, "open");
-    assert_eq!((count("closed"), count("open")), (0, 0), "a reconcile that ends after its term");
+    assert_eq!((count("closed"), count("open")), (0, 0), "a run that ends after its term is not counted");
     leading.send_replace(true);
     metrics.observe(&web, "open");
-    assert_eq!((count("closed"), count("open")), (0, 1), "and begins anew when it leads again");
+    assert_eq!((count("closed"), count("open")), (0, 1), "counting starts again in the next term");
     metrics.clear();
-    assert_eq!((count("closed"), count("open")), (0, 1), "an end of the last term that comes late");
+    assert_eq!((count("closed"), count("open")), (0, 1), "a late clear of the last term removes nothing");
 }

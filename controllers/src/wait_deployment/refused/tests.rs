@@ -9,51 +9,64 @@ fn refused(status: Value) -> WriteError {
 }
 
 #[test]
-fn only_a_refusal_that_would_come_again_is_a_rejection() {
+fn only_a_refusal_that_a_retry_cannot_change_is_invalid() {
     let about =
         |field: &str| json!({"causes": [{"reason": "FieldValueInvalid", "message": "", "field": field}]});
-    let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema";
+    let typed = "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): \
+                 .spec.x: field not declared in schema";
     let webhook = "admission webhook \"a.example.com\" does not support dry run";
-    let policy = "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'freeze' with binding 'freeze' denied request: change freeze";
+    let policy = "deployments.apps \"web\" is forbidden: \
+                  ValidatingAdmissionPolicy 'freeze' with binding 'freeze' denied request: change freeze";
     let unsigned = "admission webhook \"a.example.com\" denied the request: not signed";
     let unexplained = "admission webhook \"a.example.com\" denied the request without explanation";
-    // Whether it is a rejection, and whether a denial.
+    let denied = Some(RefusalKind::Denied);
+    // The kinds that `invalid_refusal` and `refusal_that_may_pass` return.
     let cases = [
-        (json!({"code": 422, "details": about("spec.template")}), (true, false), "an invalid template"),
-        (json!({"code": 422}), (true, false), "invalid without details"),
+        (
+            json!({"code": 422, "details": about("spec.template")}),
+            (Some(RefusalKind::Invalid), None),
+            "an invalid template",
+        ),
+        (json!({"code": 422}), (Some(RefusalKind::Invalid), None), "invalid without details"),
         (
             json!({"code": 422, "details": about("metadata.uid")}),
-            (false, false),
+            (None, None),
             "another Deployment of that name",
         ),
-        (json!({"code": 400}), (true, false), "malformed"),
-        (json!({"code": 400, "message": webhook}), (false, false), "only a real write can tell"),
-        (json!({"code": 500, "message": typed}), (true, false), "a key no schema knows"),
-        (json!({"code": 500, "message": "etcdserver: request timed out"}), (false, false), "an outage"),
-        (json!({"code": 409}), (false, false), "a conflict"),
-        (json!({"code": 403}), (false, false), "forbidden is tried again, slowly"),
+        (json!({"code": 400}), (Some(RefusalKind::Invalid), None), "malformed"),
+        (json!({"code": 400, "message": webhook}), (None, None), "only a real write shows the result"),
+        (
+            json!({"code": 500, "message": typed}),
+            (Some(RefusalKind::Invalid), None),
+            "a field that is not in the schema",
+        ),
+        (json!({"code": 500, "message": "etcdserver: request timed out"}), (None, None), "an outage"),
+        (json!({"code": 409}), (None, None), "a conflict"),
+        (json!({"code": 403}), (None, Some(RefusalKind::Forbidden)), "forbidden is retried slowly"),
         (
             json!({"code": 422, "message": policy, "details": about("")}),
-            (false, true),
+            (None, denied),
             "a policy without a reason",
         ),
-        (json!({"code": 403, "message": policy}), (false, true), "a policy with reason Forbidden"),
-        (json!({"code": 400, "message": unsigned}), (false, true), "a webhook without a code"),
-        (json!({"code": 400, "message": unexplained}), (false, true), "a webhook without a word"),
+        (json!({"code": 403, "message": policy}), (None, denied), "a policy with reason Forbidden"),
+        (json!({"code": 400, "message": unsigned}), (None, denied), "a webhook without a code"),
+        (json!({"code": 400, "message": unexplained}), (None, denied), "a webhook without an explanation"),
         (
             json!({"code": 422, "message": unsigned, "details": about("spec")}),
-            (false, true),
+            (None, denied),
             "a webhook like a schema",
         ),
-        (json!({"code": 500, "message": unsigned}), (false, false), "an outage that uses the same words"),
+        (json!({"code": 500, "message": unsigned}), (None, None), "an outage that uses the same words"),
         (
             json!({"code": 422, "message": "spec.template: access denied"}),
-            (true, false),
+            (Some(RefusalKind::Invalid), None),
             "a schema that uses another word",
         ),
     ];
-    for (status, expected, what) in cases {
+    for (status, expected, case) in cases {
         let error = refused(status);
-        assert_eq!((is_rejection(&error), is_denial(&error)), expected, "{what}");
+        let kinds = [invalid_refusal(&error), refusal_that_may_pass(&error)];
+        let [invalid, may_pass] = kinds.map(|refusal| refusal.map(|refusal| refusal.kind));
+        assert_eq!((invalid, may_pass), expected, "{case}");
     }
 }

@@ -8,7 +8,7 @@ fn handle(by_hand: &ByHand) -> Store {
     Store::new(Arc::clone(&by_hand.store))
 }
 
-/// As the wiring of a controller: the same code each time, whatever it captures.
+/// Declares an index by one closure that captures a value, as a controller does each time it is added.
 fn declare(store: &Store, value: &'static str) -> Result<(), IndexError> {
     store.index_view("by-value", move |_| Ok(vec![value.to_owned()]))
 }
@@ -17,16 +17,16 @@ fn found(store: &Store, value: &str) -> usize {
     store.list(&Select::index("by-value", value)).unwrap().len()
 }
 
-/// How many functions are asked about each new version.
+/// Returns the number of index functions that are called for each new version.
 fn functions(by_hand: &ByHand) -> usize {
     by_hand.store.core().functions().len()
 }
 
 #[tokio::test]
-async fn an_index_goes_with_the_last_clone_or_view_of_its_handle_and_may_come_back() {
+async fn an_index_is_removed_with_the_last_clone_or_view_of_its_handle_and_may_be_declared_again() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     for value in ["first", "second"] {
-        // The store lives on meanwhile: others use it.
+        // `by_hand` keeps the store alive between the rounds.
         let store = handle(&by_hand);
         declare(&store, value).unwrap();
         let (clone, view) = (store.clone(), store.view::<serde_json::Value>());
@@ -44,7 +44,7 @@ async fn an_index_goes_with_the_last_clone_or_view_of_its_handle_and_may_come_ba
 async fn an_object_is_found_under_each_of_its_values_and_once_under_each() {
     let by_hand = ByHand::unlisted();
     let store = handle(&by_hand);
-    // Before the first list.
+    // Declared before the first list.
     let letters = |view: &View| Ok(view.meta().name().chars().map(String::from).collect());
     store.index_view("by-letter", letters).unwrap();
     assert!(matches!(store.list(&Select::index("by-letter", "a")), Err(ReadError::NotSynced { .. })));
@@ -52,13 +52,13 @@ async fn an_object_is_found_under_each_of_its_values_and_once_under_each() {
     let found = |letter: &str| store.list(&Select::index("by-letter", letter)).unwrap().len();
     assert_eq!((found("a"), found("n"), found("b"), found("x")), (1, 2, 1, 0));
     let both = Select::index("by-letter", "n").indexed("by-letter", "b");
-    assert_eq!(store.list(&both).unwrap().len(), 1, "only who has both values");
+    assert_eq!(store.list(&both).unwrap().len(), 1, "only the object with both values");
     by_hand.deleted(&object("anna", "u1", 11));
     assert_eq!((found("a"), found("n")), (0, 1));
 }
 
 #[tokio::test]
-async fn handles_of_one_store_have_names_of_their_own() {
+async fn handles_of_one_store_have_separate_index_names() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5), object("b", "u2", 6)]);
     let (one, other, third) = (handle(&by_hand), handle(&by_hand), handle(&by_hand));
     declare(&one, "one").unwrap();
@@ -69,20 +69,21 @@ async fn handles_of_one_store_have_names_of_their_own() {
     assert!(matches!(error, ReadError::UnknownIndex { .. }));
     assert_eq!(
         error.to_string(),
-        "this handle of the cache of ConfigMap has no index \"by-value\"; declare it with index() before reading by it"
+        "this handle of the cache of ConfigMap has no index \"by-value\"; \
+         declare it with index() first"
     );
     drop(one);
     by_hand.changed(&object("c", "u3", 11));
-    assert_eq!(found(&other, "c"), 1, "what is left is kept up");
+    assert_eq!(found(&other, "c"), 1, "the other index is still updated");
 }
 
 #[tokio::test]
-async fn the_same_code_declares_again_what_other_code_may_not() {
+async fn an_index_name_may_be_declared_again_only_by_the_same_code() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     let store = handle(&by_hand);
     declare(&store, "old").unwrap();
     declare(&store, "new").unwrap();
-    assert_eq!((found(&store, "old"), found(&store, "new")), (0, 1), "the newer function answers");
+    assert_eq!((found(&store, "old"), found(&store, "new")), (0, 1), "the newer function replaces the older");
     by_hand.changed(&object("b", "u2", 11));
     assert_eq!((found(&store, "old"), found(&store, "new")), (0, 2));
     assert_eq!(functions(&by_hand), 1);
@@ -90,56 +91,57 @@ async fn the_same_code_declares_again_what_other_code_may_not() {
     let error = store.index_view("by-value", |_| Ok(Vec::new())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "this handle of the cache of ConfigMap has another index \"by-value\" already; give one of them another name"
+        "this handle of the cache of ConfigMap has another index \"by-value\" already; \
+         give one of them another name"
     );
-    assert_eq!(found(&store, "new"), 2, "the one that was there stays");
+    assert_eq!(found(&store, "new"), 2, "the earlier index stays");
     assert_eq!(functions(&by_hand), 1);
 }
 
 #[tokio::test]
-async fn what_would_answer_the_same_is_not_asked_again() {
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
+async fn a_closure_without_captures_is_indexed_only_once() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     let store = handle(&by_hand);
     for _ in 0..3 {
         let declared = store.index_view("counting", |_| {
-            ASKED.fetch_add(1, Ordering::Relaxed);
+            CALLS.fetch_add(1, Ordering::Relaxed);
             Ok(Vec::new())
         });
         declared.unwrap();
     }
-    assert_eq!(ASKED.load(Ordering::Relaxed), 1);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_list_keeps_the_index_it_reads_by() {
+async fn a_list_holds_the_index_it_reads_by() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     let store = handle(&by_hand);
     declare(&store, "x").unwrap();
-    let (select, kept) = store.declared().resolve(&Select::index("by-value", "x"));
+    let (select, held) = store.declared().resolve(&Select::index("by-value", "x"));
     declare(&store, "y").unwrap();
     drop(store);
     assert_eq!(by_hand.store.list(&select).unwrap().len(), 1);
-    drop(kept);
+    drop(held);
     assert!(by_hand.store.list(&select).is_err());
     assert_eq!(functions(&by_hand), 0);
 }
 
 #[tokio::test]
-async fn what_failed_in_an_index_is_not_told_after_its_end() {
+async fn failures_of_an_index_leave_the_status_with_its_last_handle() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     let (one, other) = (handle(&by_hand), handle(&by_hand));
     for store in [&one, &other] {
         store.index_view("fails", |_| Err("on purpose".into())).unwrap();
     }
     drop(one);
-    assert_eq!(by_hand.store.status().unindexed["fails"], 2, "another one of the name is there");
+    assert_eq!(by_hand.store.status().unindexed["fails"], 2, "the other handle has an index of this name");
     drop(other);
     assert!(by_hand.store.status().unindexed.is_empty());
 }
 
 #[test]
-fn indexes_that_come_and_go_beside_changes_mix_up_no_answers() {
+fn indexes_added_and_removed_during_changes_do_not_corrupt_lists() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _entered = runtime.enter();
     let by_hand = ByHand::listed(&[]);
@@ -151,7 +153,7 @@ fn indexes_that_come_and_go_beside_changes_mix_up_no_answers() {
                 let (one, other) = (handle(&by_hand), handle(&by_hand));
                 declare(&one, "one").unwrap();
                 declare(&other, "other").unwrap();
-                // Those behind it move up.
+                // Removing the first index moves the later ones to other positions.
                 drop(one);
                 assert_eq!(found(&other, "one"), 0);
             }

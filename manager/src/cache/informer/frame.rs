@@ -1,7 +1,7 @@
-//! Where one event of a watch ends and the next begins, and what else a server says around objects.
+//! Cuts a watch response into lines, and reads events, bookmarks and Status errors.
 //!
-//! Objects are found and left as raw bytes. A line is kept only while it is being completed, and one longer than
-//! the limit is dropped as it arrives: memory is bounded by the limit, not by what is sent.
+//! Objects stay raw bytes. An incomplete line is buffered up to the limit, and a longer one is dropped as it
+//! arrives, so memory is bounded by the limit and not by the response.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,46 +12,41 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cache::informer::Limited;
 use crate::cache::object::raw::Raw;
 
 /// Cuts a byte stream into lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::cache) struct Lines {
-    /// The beginning of a line whose end has not come.
-    begun: BytesMut,
-    /// What came after it and has not been looked at. A line that came in one piece is given out of here, uncopied.
-    rest: Bytes,
-    /// Longest line given out; 0 = no limit.
+    /// The beginning of a line whose end has not arrived.
+    partial: BytesMut,
+    /// Received bytes that are not yet searched. A line that arrived in one chunk is a slice of them, not a
+    /// copy.
+    unread: Bytes,
+    /// Longest line that is returned whole.
     limit: usize,
-    /// Inside a line that is too long, up to its end.
+    /// Whether bytes are dropped up to the end of a line that is too long.
     dropping: bool,
 }
 
-/// One line, or what became of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::cache) enum Line {
-    Whole(Bytes),
-    /// Longer than the limit and gone; told once, when the limit is passed. This is its beginning.
-    TooLong(Bytes),
-}
-
-/// One watch event, its object unread.
+/// One watch event with its object unparsed.
 #[derive(Debug)]
 pub(in crate::cache) struct Event<'a> {
-    pub(in crate::cache) kind: Cow<'a, str>,
+    /// The event's `type`: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub(in crate::cache) event_type: Cow<'a, str>,
     pub(in crate::cache) object: Raw<'a>,
 }
 
-/// One watch event in any order of its members.
+/// A watch event with its members in any order.
 #[derive(Deserialize)]
 struct AnyEvent<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
+    event_type: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
 }
 
-/// What a bookmark carries.
+/// The object of a bookmark event, as far as it is read.
 #[derive(Debug, Deserialize)]
 pub(in crate::cache) struct Bookmark {
     pub(in crate::cache) metadata: BookmarkMeta,
@@ -62,94 +57,89 @@ pub(in crate::cache) struct Bookmark {
 #[serde(rename_all = "camelCase")]
 pub(in crate::cache) struct BookmarkMeta {
     pub(in crate::cache) resource_version: String,
-    #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
 }
 
 // === impl Lines ===
 
 impl Lines {
+    /// `limit` is the longest line in bytes; 0 = no limit.
     pub(in crate::cache) fn new(limit: usize) -> Self {
-        Self { begun: BytesMut::new(), rest: Bytes::new(), limit, dropping: false }
+        Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub(in crate::cache) fn push(&mut self, bytes: Bytes) {
-        self.rest = if self.rest.is_empty() {
+        self.unread = if self.unread.is_empty() {
             bytes
         } else {
-            // Only if there was more to give out.
-            [&self.rest[..], &bytes[..]].concat().into()
+            // Copied only if the caller pushes before it has taken all lines.
+            [&self.unread[..], &bytes[..]].concat().into()
         };
     }
 
-    /// Gives the next complete, non-empty line; `None` until more bytes come.
-    pub(in crate::cache) fn next(&mut self) -> Option<Line> {
+    /// Returns the next complete, non-empty line; `None` until more bytes are pushed.
+    pub(in crate::cache) fn next(&mut self) -> Option<Limited> {
         loop {
-            let Some(end) = memchr::memchr(b'\n', &self.rest) else { return self.incomplete() };
-            let mut line = self.rest.split_to(end + 1);
+            let Some(end) = memchr::memchr(b'\n', &self.unread) else { return self.buffer_unread() };
+            let mut line = self.unread.split_to(end + 1);
             if std::mem::take(&mut self.dropping) {
                 continue;
             }
             line.truncate(end);
-            if !self.begun.is_empty() {
-                self.begun.extend_from_slice(&line);
-                line = std::mem::take(&mut self.begun).freeze();
+            if !self.partial.is_empty() {
+                self.partial.extend_from_slice(&line);
+                line = std::mem::take(&mut self.partial).freeze();
             }
-            if self.exceeds(line.len()) {
-                return Some(Line::TooLong(line));
+            if line.len() > self.limit {
+                return Some(Limited::TooLong(line));
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
-                return Some(Line::Whole(line));
+                return Some(Limited::Whole(line));
             }
         }
     }
 
-    fn incomplete(&mut self) -> Option<Line> {
-        let rest = std::mem::take(&mut self.rest);
+    /// Keeps the unread bytes, which hold no line end, for the next push; returns a line that is too long
+    /// already.
+    fn buffer_unread(&mut self) -> Option<Limited> {
+        let unread = std::mem::take(&mut self.unread);
         if self.dropping {
             return None;
         }
-        self.begun.extend_from_slice(&rest);
-        if self.exceeds(self.begun.len()) {
-            self.dropping = true;
-            return Some(Line::TooLong(std::mem::take(&mut self.begun).freeze()));
-        }
-        None
-    }
-
-    fn exceeds(&self, length: usize) -> bool {
-        self.limit != 0 && length > self.limit
+        self.partial.extend_from_slice(&unread);
+        self.dropping = self.partial.len() > self.limit;
+        self.dropping.then(|| Limited::TooLong(std::mem::take(&mut self.partial).freeze()))
     }
 }
 
 // === impl Event ===
 
 impl<'a> Event<'a> {
-    /// Reads a line. An object that came or went in the order every server writes is left unread, so that it is walked
-    /// once, by who opens it.
+    /// Reads a line. If its members stand in the order that API servers write, the object is not parsed here,
+    /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::scan::Scan::open).
     pub(in crate::cache) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
-        if let Some((kind, bytes)) = cut(line) {
-            return Ok(Self { kind: Cow::Borrowed(kind), object: Raw::in_event(bytes) });
+        if let Some((event_type, bytes)) = split_ordinary(line) {
+            return Ok(Self { event_type: Cow::Borrowed(event_type), object: Raw::in_event(bytes) });
         }
-        let AnyEvent { kind, object } = serde_json::from_slice(line)?;
-        Ok(Self { kind, object: object.get().as_bytes().into() })
+        let AnyEvent { event_type, object } = serde_json::from_slice(line)?;
+        Ok(Self { event_type, object: object.get().as_bytes().into() })
     }
 }
 
-/// Parts an ordinary event about an object from what stands before the object.
-fn cut(line: &[u8]) -> Option<(&'static str, &[u8])> {
+/// Splits an object's event as API servers write it into its type and the bytes from the object on.
+fn split_ordinary(line: &[u8]) -> Option<(&'static str, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
-    ["ADDED", "MODIFIED", "DELETED"].into_iter().find_map(|kind| {
-        let object = rest.strip_prefix(kind.as_bytes())?.strip_prefix(br#"","object":"#)?;
-        Some((kind, object))
+    ["ADDED", "MODIFIED", "DELETED"].into_iter().find_map(|event_type| {
+        let object = rest.strip_prefix(event_type.as_bytes())?.strip_prefix(br#"","object":"#)?;
+        Some((event_type, object))
     })
 }
 
 // === impl Bookmark ===
 
 impl Bookmark {
-    /// Whether it ends the initial events of a watch.
+    /// Returns whether this bookmark ends the initial events of a watch.
     pub(in crate::cache) fn ends_initial_events(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get("k8s.io/initial-events-end")).is_some_and(|value| value == "true")
@@ -158,10 +148,11 @@ impl Bookmark {
 
 // === Status ===
 
-/// Reads the server's own words about a failure; text that is no Status is its own message.
+/// Reads the Status in the body of a failed request. A body that is no JSON becomes the message, up to 200
+/// characters. `code` is the HTTP status, for a body without a code.
 pub(in crate::cache) fn read_status(code: u16, body: &[u8]) -> Status {
     let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| {
-        // Not what a Go server writes; what matters of it is read all the same.
+        // A Status that is not written by a Go server may not parse as a whole; these three fields decide.
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = || String::from_utf8_lossy(body).chars().take(200).collect::<String>().trim().to_owned();
         Status {
@@ -177,8 +168,9 @@ pub(in crate::cache) fn read_status(code: u16, body: &[u8]) -> Status {
     status
 }
 
-/// Whether the position asked for leads nowhere: it is forgotten, or the server, set back, has not come so far; or the
-/// next event tells of an object that was deleted because it could not be read, and will be met again there.
+/// Returns whether a watch cannot resume from its resource version. The version has expired, or it is newer
+/// than any of a server that was restored from a backup, or the next event is the deletion of an object that
+/// the server could not read (`StoreReadError`), so that each retry would fail on the same event.
 pub(in crate::cache) fn is_expired(status: &Status) -> bool {
     let reason = status.reason.as_str();
     let ahead = status.code == 504 && status.message.contains("Too large resource version");

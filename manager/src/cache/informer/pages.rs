@@ -1,76 +1,76 @@
 //! Cuts a page of a list into its items while it arrives.
 //!
-//! Only nesting and strings are followed, so an item that is no JSON within its braces costs itself alone, and one
-//! longer than the limit is dropped as it arrives. What stands around the items is small and read at the end.
+//! Only brackets and strings are tracked, so invalid JSON inside the braces of one item does not affect the
+//! others. An item longer than the limit is dropped as it arrives. The JSON around the items, called the
+//! envelope, is small and parsed at the end.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
-/// Most bytes kept of what stands around the items: a version and a token. More is no list.
-const ENVELOPE: usize = 64 * 1024;
+use crate::cache::informer::Limited;
 
-/// One page, as far as it has come.
+/// Most bytes kept of the envelope. A list's holds a version and a continue token.
+const MAX_ENVELOPE: usize = 64 * 1024;
+
+/// Reads one page chunk by chunk.
+#[derive(Default)]
 pub(in crate::cache) struct PageReader {
-    /// Everything but the items, `[]` in their place.
+    /// The page with an empty `items` array.
     envelope: BytesMut,
-    /// The item whose end has not come, with the white space before it.
+    /// The beginning of an item whose end has not arrived.
     item: BytesMut,
-    /// Longest item given out; 0 = no limit.
+    /// Longest item that is returned whole.
     limit: usize,
-    /// Inside an item that was too long, up to its end.
+    /// Whether bytes are dropped up to the end of an item that is too long.
     dropping: bool,
-    place: Place,
-    /// Open brackets, those of the envelope included.
+    position: Position,
+    /// Number of open brackets, including those of the envelope.
     depth: usize,
-    text: Text,
-    /// Where in the envelope the last string began, which is a key if a colon follows.
-    string: usize,
+    string: StringState,
+    /// Offset in the envelope at which the last string began. The string is a key if a colon follows.
+    string_start: usize,
 }
 
-/// Where the next byte stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+/// The part of the page that the next byte belongs to.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Position {
+    #[default]
     Envelope,
-    /// Behind the key `items`.
-    Key,
-    /// Within an item, or in the white space around it.
+    /// After the key `items` and before its array.
+    ItemsKey,
+    /// In an item or in the white space around it.
     Item,
-    /// At the comma behind an item, or at the end of all.
-    Between,
+    /// At the comma after an item or at the end of the array.
+    AfterItem,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Text {
+/// Whether the next byte is in a JSON string.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum StringState {
+    #[default]
     Outside,
     Inside,
-    /// Behind a backslash.
+    /// Inside, right after a backslash.
     Escaped,
 }
 
-/// One item, or what became of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::cache) enum Item {
-    Whole(Bytes),
-    /// Longer than the limit and gone; this is its beginning.
-    TooLong(Bytes),
-}
-
-/// Where a page stands in its list.
+/// The metadata of a list, as one page has it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cache) struct PageMeta {
     pub(in crate::cache) resource_version: String,
-    /// Asks for the next page; `None` or empty on the last.
-    #[serde(rename = "continue", default)]
+    /// Token to request the next page; `None` or empty on the last.
+    #[serde(rename = "continue")]
     next: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
     metadata: PageMeta,
-    /// Asked for: what has none is no list, whatever it says, and taken for an empty one it would empty the store.
+    /// Required. A body without `items` is no list; if it were read as an empty one, the store would lose its
+    /// objects.
     #[serde(borrow)]
     items: &'a RawValue,
 }
@@ -78,40 +78,32 @@ struct Envelope<'a> {
 // === impl PageReader ===
 
 impl PageReader {
+    /// `limit` is the longest item in bytes; 0 = no limit.
     pub(in crate::cache) fn new(limit: usize) -> Self {
-        Self {
-            envelope: BytesMut::new(),
-            item: BytesMut::new(),
-            limit,
-            dropping: false,
-            place: Place::Envelope,
-            depth: 0,
-            text: Text::Outside,
-            string: 0,
-        }
+        Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
     }
 
-    /// Takes bytes of the page up to the end of an item, and gives that; `None` when it has taken all of them.
-    pub(in crate::cache) fn next(&mut self, bytes: &mut &[u8]) -> Option<Item> {
-        while let Some((&byte, behind)) = bytes.split_first() {
-            if self.place != Place::Item {
-                self.outside(byte);
-                *bytes = behind;
+    /// Consumes `bytes` up to the end of an item and returns the item; `None` when all bytes are consumed.
+    pub(in crate::cache) fn next(&mut self, bytes: &mut &[u8]) -> Option<Limited> {
+        while let Some((&byte, after)) = bytes.split_first() {
+            if self.position != Position::Item {
+                self.read_envelope(byte);
+                *bytes = after;
                 continue;
             }
             let end = self.end_of_item(bytes);
             let (item, rest) = bytes.split_at_checked(end.unwrap_or(bytes.len())).unwrap_or((*bytes, &[]));
             *bytes = rest;
-            let too_long = self.keep(item);
-            let whole = if end.is_some() { self.complete() } else { None };
-            if let Some(found) = too_long.or(whole) {
-                return Some(found);
+            let too_long = self.buffer_item(item);
+            let whole = end.and_then(|_| self.finish_item());
+            if let Some(item) = too_long.or(whole) {
+                return Some(item);
             }
         }
         None
     }
 
-    /// Reads what stands around the items, once everything has come.
+    /// Parses the envelope, after the whole page was read.
     pub(in crate::cache) fn end(self) -> serde_json::Result<PageMeta> {
         let envelope: Envelope<'_> = serde_json::from_slice(&self.envelope)?;
         match envelope.items.get() {
@@ -120,96 +112,95 @@ impl PageReader {
         }
     }
 
-    /// Takes a byte of what stands around the items.
-    fn outside(&mut self, byte: u8) {
-        let is_comma_of_items = self.place == Place::Between && byte == b',';
-        if self.envelope.len() < ENVELOPE && !is_comma_of_items {
+    /// Adds a byte to the envelope.
+    fn read_envelope(&mut self, byte: u8) {
+        let is_comma_of_items = self.position == Position::AfterItem && byte == b',';
+        if self.envelope.len() < MAX_ENVELOPE && !is_comma_of_items {
             self.envelope.extend_from_slice(&[byte]);
         }
-        let in_text = self.text != Text::Outside;
-        self.step(byte);
-        if in_text {
+        let in_string = self.string != StringState::Outside;
+        self.track(byte);
+        if in_string {
             return;
         }
         if byte == b'"' {
-            self.string = self.envelope.len();
+            self.string_start = self.envelope.len();
         }
-        self.place = self.next_place(byte);
+        self.position = self.next_position(byte);
     }
 
-    /// Moves to the comma behind an item, or to the end of all: nearly all of a page, so in one go. Returns where it is;
-    /// `None` if it has not come.
+    /// Returns the offset of the comma or bracket that ends the item; `None` if it has not arrived. One loop
+    /// instead of a call per byte, since items are nearly all of a page.
     fn end_of_item(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
-            if self.text == Text::Inside {
+            if self.string == StringState::Inside {
                 at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
             }
             let byte = *bytes.get(at)?;
-            if self.text == Text::Outside && self.depth == 2 && matches!(byte, b',' | b']') {
+            if self.string == StringState::Outside && self.depth == 2 && matches!(byte, b',' | b']') {
                 return Some(at);
             }
-            self.step(byte);
+            self.track(byte);
             at += 1;
         }
     }
 
-    /// Moves over a byte.
-    fn step(&mut self, byte: u8) {
-        match (self.text, byte) {
-            (Text::Inside, b'"') => self.text = Text::Outside,
-            (Text::Inside, b'\\') => self.text = Text::Escaped,
-            (Text::Escaped, _) | (Text::Outside, b'"') => self.text = Text::Inside,
-            (Text::Outside, b'{' | b'[') => self.depth += 1,
-            (Text::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-            (Text::Inside | Text::Outside, _) => {}
+    /// Updates `string` and `depth` after a byte.
+    fn track(&mut self, byte: u8) {
+        match (self.string, byte) {
+            (StringState::Inside, b'"') => self.string = StringState::Outside,
+            (StringState::Inside, b'\\') => self.string = StringState::Escaped,
+            (StringState::Escaped, _) | (StringState::Outside, b'"') => self.string = StringState::Inside,
+            (StringState::Outside, b'{' | b'[') => self.depth += 1,
+            (StringState::Outside, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+            (StringState::Inside | StringState::Outside, _) => {}
         }
     }
 
-    fn next_place(&self, byte: u8) -> Place {
-        match (self.place, byte) {
-            (Place::Envelope, b':') if self.depth == 1 && self.is_items_key() => Place::Key,
-            (Place::Key, b'[') if self.depth == 2 => Place::Item,
-            (Place::Between, b',') => Place::Item,
-            (Place::Key, b' ' | b'\n' | b'\r' | b'\t') => Place::Key,
-            (Place::Key | Place::Between, _) => Place::Envelope,
-            (place, _) => place,
+    fn next_position(&self, byte: u8) -> Position {
+        match (self.position, byte) {
+            (Position::Envelope, b':') if self.depth == 1 && self.is_items_key() => Position::ItemsKey,
+            (Position::ItemsKey, b'[') if self.depth == 2 => Position::Item,
+            (Position::AfterItem, b',') => Position::Item,
+            (Position::ItemsKey, b' ' | b'\n' | b'\r' | b'\t') => Position::ItemsKey,
+            (Position::ItemsKey | Position::AfterItem, _) => Position::Envelope,
+            (position, _) => position,
         }
     }
 
-    /// Whether the string before the colon that ends the envelope is `items`.
+    /// Returns whether the string before the colon at the end of the envelope is `items`.
     fn is_items_key(&self) -> bool {
-        let key = self.envelope.get(self.string..).unwrap_or_default();
+        let key = self.envelope.get(self.string_start..).unwrap_or_default();
         key.strip_prefix(b"items\"").is_some_and(|rest| rest.trim_ascii() == b":")
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Option<Item> {
+    /// Adds bytes to the item; returns its beginning once it is longer than the limit.
+    fn buffer_item(&mut self, bytes: &[u8]) -> Option<Limited> {
         if self.dropping {
             return None;
         }
         let bytes = if self.item.is_empty() { bytes.trim_ascii_start() } else { bytes };
-        let room = match self.limit {
-            0 => bytes.len(),
-            limit => limit.saturating_add(1).saturating_sub(self.item.len()),
-        };
+        let room = self.limit.saturating_add(1).saturating_sub(self.item.len());
         self.item.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-        self.dropping = self.limit != 0 && self.item.len() > self.limit;
-        self.dropping.then(|| Item::TooLong(std::mem::take(&mut self.item).freeze()))
+        self.dropping = self.item.len() > self.limit;
+        self.dropping.then(|| Limited::TooLong(std::mem::take(&mut self.item).freeze()))
     }
 
-    /// Gives the item whose end has come, if there was one.
-    fn complete(&mut self) -> Option<Item> {
-        self.place = Place::Between;
+    /// Returns the item that ends here, unless it was dropped or there is only white space.
+    fn finish_item(&mut self) -> Option<Limited> {
+        self.position = Position::AfterItem;
         let item = self.item.split().freeze();
         let item = item.slice_ref(item.trim_ascii());
         let dropped = std::mem::take(&mut self.dropping);
-        (!dropped && !item.is_empty()).then_some(Item::Whole(item))
+        (!dropped && !item.is_empty()).then_some(Limited::Whole(item))
     }
 }
 
 // === impl PageMeta ===
 
 impl PageMeta {
+    /// Returns the token of the next page; `None` on the last.
     pub(in crate::cache) fn next(&self) -> Option<&str> {
         self.next.as_deref().filter(|token| !token.is_empty())
     }

@@ -1,17 +1,17 @@
-//! Keeps one store equal to what the server has, by one list and one watch after another.
+//! Keeps one store equal to the server, by one list or watch after another.
 //!
-//! A round is one connection: a list, or a watch from the last known version. After a clean end, an error or a
-//! reset the next round resumes from that version; only the server's own word that the version is gone, or its
-//! repeated refusal to go on from there, makes it list again.
+//! A round is one connection: a list, or a watch from the last known version. After a clean end, an error or
+//! a reset the next round resumes from that version. The reflector lists again only when the server answers
+//! that the version has expired, or repeatedly refuses to resume from it.
 //!
 //! # Invariants
-//! 1. `resume` moves only to versions whose event, bookmark or list the store has taken.
-//! 2. Waits grow until the watch itself moves; lists and connections alone do not reset them.
-//! 3. Everything between two awaits is complete: dropping [`Reflector::run`] at any of them leaves the store sound.
+//! 1. `resume` advances only to versions whose event, bookmark or list the store has applied.
+//! 2. Delays grow until the watch itself advances; a list or a new connection alone does not reset them.
+//! 3. The store is consistent at every await, so [`Reflector::run`] may be dropped at any of them.
 
+mod access;
 mod backoff;
 mod request;
-mod rights;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,61 +22,67 @@ use std::time::Duration;
 use kube::client::Body;
 use tokio::time::sleep;
 
+use self::access::AccessCheck;
 use self::backoff::Backoff;
 use self::request::{Endpoint, Failure, next_bytes};
-use self::rights::Rights;
-use crate::cache::informer::pages::{Item, PageMeta, PageReader};
+use crate::cache::informer::Limited;
+use crate::cache::informer::pages::{PageMeta, PageReader};
 use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::scan::ScanError;
 use crate::cache::store::object_store::ObjectStore;
 
-/// Items asked for per page: client-go's and kube's number.
-const PAGE: u32 = 500;
-/// Between looks for a kind that is not served or not readable; half as much again at most.
-const ABSENT: Duration = Duration::from_secs(3);
-/// Denials in a row of a kind that has been watched, before it is taken for gone: twelve to eighteen seconds, in which a
-/// server that has just started reads the rules and definitions it is asked about.
+/// Items requested per page, as in client-go and kube.
+const PAGE_SIZE: u32 = 500;
+/// Delay before an absent kind is requested again, without jitter of up to half.
+const ABSENT_RETRY: Duration = Duration::from_secs(3);
+/// Consecutive 404 or 403 responses after which a kind that has been watched counts as absent. They take
+/// twelve to eighteen seconds, in which a server that has just started loads its authorization rules and
+/// CRDs.
 const DENIALS: u32 = 5;
-/// Denials in a row of a kind that was never listed, before it is taken for not there; until then it is looked for every
-/// [`SOON`]. Two to three seconds, which everybody waits at the start who waits for all kinds to be tried.
+/// Consecutive 404 or 403 responses after which a kind that was never listed counts as absent. With
+/// [`FIRST_RETRY`] between them they take two to three seconds, by which such a kind delays the start.
 const FIRST_DENIALS: u32 = 3;
-/// Between the first looks for a kind; half as much again at most.
-const SOON: Duration = Duration::from_secs(1);
-/// Streamed lists in a row that may end early before paging takes over, and refusals at one version before a relist.
-const PATIENCE: u32 = 3;
+/// Delay between the first requests for a kind that was never listed, without jitter of up to half.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Consecutive streamed lists that end early before the reflector changes to pages, and consecutive refusals
+/// of one version before it lists again.
+const ATTEMPTS: u32 = 3;
 
-/// List and watch of one part of one store.
+/// The list and watch of one part of a store, that is, of all namespaces or of one.
 pub(in crate::cache) struct Reflector {
     endpoint: Endpoint,
-    rights: Arc<Rights>,
+    access: Arc<AccessCheck>,
     store: Arc<ObjectStore>,
+    /// Index into the store's `parts`.
     part: usize,
     /// Draws jitter only.
     random: fastrand::Rng,
     backoff: Backoff,
-    /// Where the watch goes on; `None` asks for a list.
+    /// Version from which the next watch resumes; `None` requests a list.
     resume: Option<ResourceVersion>,
-    /// Learnt from the server's answers, kept for the reflector's life.
+    /// Learnt from the server's responses.
     listing: Listing,
-    /// Streamed lists in a row that ended before their end mark.
+    /// Consecutive streamed lists that ended before their end mark.
     unfinished: u32,
-    /// Refusals in a row without progress.
+    /// Consecutive refusals without progress.
     refusals: u32,
-    /// Answers in a row that the kind is not served or not readable.
+    /// Consecutive 404 or 403 responses.
     denials: u32,
-    /// Whether it has worked before.
+    /// Whether a list or watch has worked before.
     worked: bool,
-    /// Whether a list may follow an expiry at once: granted by progress, used up by the list.
-    eager: bool,
+    /// Whether an expired version may be followed by a list without a delay. Set by progress, cleared by that
+    /// list.
+    relist_at_once: bool,
 }
 
+/// How the reflector lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listing {
-    /// A watch that begins with everything.
+    /// By a watch that begins with all objects.
     Streamed,
-    /// Pages of [`PAGE`].
+    /// By pages of [`PAGE_SIZE`].
     Paged,
-    /// One answer with everything: a server that forgets its pages while they are read.
+    /// By one response with all objects, because the server lets continue tokens expire while pages are read.
     Whole,
 }
 
@@ -91,11 +97,11 @@ impl Reflector {
     ) -> Self {
         let namespace = store.parts.get(part).and_then(|part| part.as_deref());
         let path = store.kind.collection_path(namespace);
-        let rights = Rights::new(client.clone(), &store.kind, &store.scope, namespace).into();
+        let access = AccessCheck::new(client.clone(), &store.kind, &store.scope, namespace).into();
         let endpoint = Endpoint::new(client, &path, &store.scope, store.projection());
         Self {
             endpoint,
-            rights,
+            access,
             store,
             part,
             random,
@@ -106,20 +112,17 @@ impl Reflector {
             refusals: 0,
             denials: 0,
             worked: false,
-            eager: true,
+            relist_at_once: true,
         }
     }
 
     /// Runs for ever; drop it to stop.
     pub(in crate::cache) async fn run(mut self) {
         loop {
-            let outcome = self.round().await;
-            let wait = match outcome {
-                Ok(()) => Duration::ZERO,
-                Err(failure) => self.after(failure),
-            };
-            if !wait.is_zero() {
-                sleep(wait).await;
+            let Err(failure) = self.round().await else { continue };
+            let delay = self.delay_after(failure);
+            if !delay.is_zero() {
+                sleep(delay).await;
             }
         }
     }
@@ -128,75 +131,75 @@ impl Reflector {
         match (self.resume.clone(), self.listing) {
             (Some(version), _) => self.watch(&version).await,
             (None, Listing::Streamed) => self.stream_list().await,
-            (None, Listing::Paged) => self.list(PAGE).await,
+            (None, Listing::Paged) => self.list(PAGE_SIZE).await,
             (None, Listing::Whole) => self.list(0).await,
         }
     }
 
-    /// Says how long to wait, and from where the next round goes on.
-    fn after(&mut self, failure: Failure) -> Duration {
-        let absent = self.is_believed_absent(&failure);
-        let (wait, text) = match failure {
+    /// Reports a failed round, decides from where the next round resumes, and returns the delay before it.
+    fn delay_after(&mut self, failure: Failure) -> Duration {
+        let absent = self.counts_as_absent(&failure);
+        let (delay, text) = match failure {
             Failure::Expired => {
                 self.resume = None;
-                let at_once = std::mem::take(&mut self.eager);
-                let wait =
-                    if at_once { Duration::ZERO } else { self.backoff.after_answer(self.random.f64()) };
                 tracing::debug!(kind = %self.store.kind, "version expired, listing again");
-                if at_once {
-                    return wait;
+                if std::mem::take(&mut self.relist_at_once) {
+                    return Duration::ZERO;
                 }
-                (wait, "the server forgets versions faster than they are read".to_owned())
+                let text = "resource versions expire before the watch can resume from them".to_owned();
+                (self.backoff.after_error(self.random.f64()), text)
             }
             Failure::Unstreamed(reason) => {
                 self.listing = Listing::Paged;
                 tracing::debug!(kind = %self.store.kind, reason, "listing by pages");
                 return Duration::ZERO;
             }
-            Failure::Later(wait, text) => (wait.mul_f64(1.0 + self.random.f64() / 10.0), text),
-            Failure::Missing(text) => {
-                // What comes back under this name may be another collection.
+            Failure::RetryAfter(delay, text) => (delay.mul_f64(1.0 + self.random.f64() / 10.0), text),
+            Failure::NotFound(text) => {
+                // A kind that comes back is a new collection; only a list finds which objects are gone.
                 self.resume = None;
-                (self.absent(), text)
+                (self.denial_delay(), text)
             }
-            Failure::Forbidden(text) => (self.absent(), text),
+            Failure::Forbidden(text) => (self.denial_delay(), text),
             Failure::Refused(text) => {
                 self.refusals += 1;
-                if self.refusals >= PATIENCE {
+                if self.refusals >= ATTEMPTS {
                     self.refusals = 0;
                     self.resume = None;
                 }
-                (self.backoff.after_answer(self.random.f64()), text)
+                (self.backoff.after_error(self.random.f64()), text)
             }
-            Failure::Broken(text) => (self.backoff.after_answer(self.random.f64()), text),
-            Failure::Unanswered(text) => (self.backoff.after_silence(self.random.f64()), text),
+            Failure::Broken(text) => (self.backoff.after_error(self.random.f64()), text),
+            Failure::Unanswered(text) => (self.backoff.after_no_response(self.random.f64()), text),
         };
         if self.store.counts.down(self.part, text.clone(), absent) {
-            tracing::warn!(kind = %self.store.kind, error = text, retry_in = ?wait, "list or watch failed");
+            tracing::warn!(kind = %self.store.kind, error = text, retry_in = ?delay, "list or watch failed");
         }
-        wait
+        delay
     }
 
-    /// Whether the server denies the kind, and is to be believed: one that has just started may deny everything until it
-    /// has read the rules and definitions, and of two behind one address only one may have just started.
-    fn is_believed_absent(&mut self, failure: &Failure) -> bool {
-        let denied = matches!(failure, Failure::Missing(_) | Failure::Forbidden(_));
+    /// Counts consecutive denials and returns whether they are enough for the kind to count as absent. A
+    /// server that has just started may deny every request until it has loaded its authorization rules and
+    /// CRDs, and of two servers behind one address only one may have just started.
+    fn counts_as_absent(&mut self, failure: &Failure) -> bool {
+        let denied = matches!(failure, Failure::NotFound(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
         if denied {
-            self.rights.borne_out();
+            self.access.confirm_denial();
         }
         denied && self.denials >= if self.worked { DENIALS } else { FIRST_DENIALS }
     }
 
-    fn absent(&mut self) -> Duration {
-        let undecided = !self.worked && self.denials < FIRST_DENIALS;
-        let wait = if undecided { SOON } else { ABSENT };
-        wait.mul_f64(1.0 + self.random.f64() / 2.0)
+    fn denial_delay(&mut self) -> Duration {
+        let is_first = !self.worked && self.denials < FIRST_DENIALS;
+        let delay = if is_first { FIRST_RETRY } else { ABSENT_RETRY };
+        delay.mul_f64(1.0 + self.random.f64() / 2.0)
     }
 
-    /// Reads all pages. Each is stored as it comes; what no page had is removed after the last.
+    /// Lists by pages of `limit` items; 0 = one page with all. Each item is stored as it arrives, and after
+    /// the last page the objects that no page had are removed.
     async fn list(&mut self, limit: u32) -> Result<(), Failure> {
-        // Before the request, as for a streamed list.
+        // Before the request, as in a streamed list.
         let epoch = self.store.begin_list();
         let mut version: Option<ResourceVersion> = None;
         let mut next: Option<String> = None;
@@ -210,7 +213,7 @@ impl Reflector {
                 page => page?,
             };
             let page = self.page(epoch, body).await?;
-            // All pages show the state of the first.
+            // All pages have the version of the first.
             let version = version.get_or_insert_with(|| ResourceVersion::new(&page.resource_version));
             if let Some(token) = page.next() {
                 next = Some(token.to_owned());
@@ -226,7 +229,7 @@ impl Reflector {
         }
     }
 
-    /// Takes the items of one page as they come.
+    /// Stores the items of one page as they arrive.
     async fn page(&self, epoch: u64, mut body: Body) -> Result<PageMeta, Failure> {
         let limit = self.store.limits.frame;
         let mut page = PageReader::new(limit);
@@ -234,16 +237,17 @@ impl Reflector {
             let mut rest = &bytes[..];
             while let Some(item) = page.next(&mut rest) {
                 match item {
-                    Item::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
-                    Item::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
+                    Limited::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
+                    Limited::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
                 }
-                // After each: one piece of the answer, or all of it, may hold thousands.
+                // After each item, since one chunk of the response may hold thousands.
                 self.store.room().await;
             }
         }
         page.end().map_err(|error| Failure::Refused(format!("the list cannot be read: {error}")))
     }
 
+    /// Notes that a list or a watch works.
     fn up(&mut self) {
         self.worked = true;
         self.denials = 0;
@@ -253,7 +257,7 @@ impl Reflector {
     }
 }
 
-/// The size of what was not read to its end is not known.
+/// Returns the error for an object over the limit. Its size is not known, since the rest was not read.
 fn too_large(limit: usize) -> ScanError {
     ScanError::TooLarge { size: limit.saturating_add(1), limit }
 }

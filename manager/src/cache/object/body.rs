@@ -1,20 +1,20 @@
-//! How the JSON of one version is kept: as it came, or packed.
+//! Stores the JSON of one version, plain or compressed.
 //!
-//! A version keeps its body for life; how the body is kept changes under its readers, who see the same bytes
-//! either way.
+//! A version keeps its [`Body`] for life. The packer may replace the form of the body at any time; readers
+//! get the same bytes from both forms.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::dictionary::{Damage, Packed};
 
-/// The JSON of one version, without managedFields.
+/// The JSON of one version, without `managedFields`.
 pub(in crate::cache) struct Body(Mutex<Form>);
 
-/// Cheap to clone, so that the lock is held for the clone alone.
+/// The two forms of a body. Cheap to clone: a reader holds the lock only for the clone.
 #[derive(Clone)]
 pub(in crate::cache) enum Form {
-    /// As it is read.
+    /// Uncompressed JSON.
     Plain(Bytes),
     Packed(Packed),
 }
@@ -26,7 +26,7 @@ impl Body {
         Self(Mutex::new(Form::Plain(bytes)))
     }
 
-    /// Returns the JSON, for keeping. Costs a copy where it is packed.
+    /// Returns the JSON as an owned buffer. Decompresses a packed body into a new allocation.
     pub(in crate::cache) fn bytes(&self) -> Result<Bytes, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(bytes),
@@ -34,7 +34,7 @@ impl Body {
         }
     }
 
-    /// Looks at the JSON, for the call only.
+    /// Calls `read` with the JSON, which is borrowed for this call only.
     pub(in crate::cache) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(look(&bytes)),
@@ -42,7 +42,7 @@ impl Body {
         }
     }
 
-    /// Returns how many bytes the kept form has.
+    /// Returns the length of the body in bytes, as it is kept in memory.
     pub(in crate::cache) fn len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
@@ -50,7 +50,7 @@ impl Body {
         }
     }
 
-    /// Returns how many bytes the JSON has.
+    /// Returns the length of the uncompressed JSON in bytes.
     pub(in crate::cache) fn plain_len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
@@ -58,12 +58,12 @@ impl Body {
         }
     }
 
-    /// Returns the kept form.
+    /// Returns the current form.
     pub(in crate::cache) fn form(&self) -> Form {
         self.0.lock().clone()
     }
 
-    /// Keeps the same JSON in another form; returns the one it had.
+    /// Replaces the form by another one of the same JSON; returns the previous form.
     pub(in crate::cache) fn replace(&self, form: Form) -> Form {
         std::mem::replace(&mut self.0.lock(), form)
     }

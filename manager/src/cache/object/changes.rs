@@ -1,33 +1,34 @@
-//! What an update changed, told from metadata alone.
+//! Computes the changes between two versions from their metadata, without decoding.
 
 use std::fmt;
 
 use super::delta::Delta;
 use super::view::View;
 
-/// One thing of an object that can change by itself.
+/// A part of an object that can change independently of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Aspect {
-    /// `metadata.generation`: the desired state, for kinds that count it.
+    /// `metadata.generation`, which counts changes of the desired state; not all kinds have it.
     Generation,
-    /// Anything outside `metadata` and `status`. Never seen in a metadata-only store.
+    /// Any field outside `metadata` and `status`. Never reported by a metadata-only store.
     Content,
-    /// `status`. Never seen in a metadata-only store.
+    /// `status`. Never reported by a metadata-only store.
     Status,
-    /// A label.
+    /// The labels.
     Labels,
-    /// An annotation.
+    /// The annotations.
     Annotations,
-    /// A finalizer.
+    /// The finalizers.
     Finalizers,
-    /// An owner reference.
+    /// The owner references.
     Owners,
-    /// Its deletion was asked for.
+    /// A deletion was requested.
     Deletion,
 }
 
-/// The aspects in which two versions differ. None of them: only what nobody watches for, such as managedFields.
+/// The set of aspects in which two versions differ. It is empty if only ignored fields such as
+/// `managedFields` differ.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes(u8);
 
@@ -61,22 +62,22 @@ impl Changes {
         Self(ALL.into_iter().filter(|aspect| differs(*aspect)).fold(0, |set, aspect| set | bit(aspect)))
     }
 
-    /// Returns whether this aspect differs.
+    /// Returns whether this aspect has changed.
     pub fn has(self, aspect: Aspect) -> bool {
         self.0 & bit(aspect) != 0
     }
 
-    /// Returns whether something differs, and it is this alone.
+    /// Returns whether this aspect has changed and no other one has.
     pub fn is_only(self, aspect: Aspect) -> bool {
         self.0 == bit(aspect)
     }
 
-    /// Returns whether nothing differs that metadata tells of.
+    /// Returns whether no aspect has changed.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Goes through the aspects that differ.
+    /// Iterates over the changed aspects.
     pub fn iter(self) -> impl Iterator<Item = Aspect> {
         ALL.into_iter().filter(move |aspect| self.has(*aspect))
     }
@@ -91,7 +92,7 @@ impl fmt::Debug for Changes {
 // === impl Delta ===
 
 impl Delta<'_> {
-    /// Returns what an update changed; `None` for a creation and a deletion.
+    /// Returns the changes of an update; `None` for a creation or a deletion.
     pub fn changes(&self) -> Option<Changes> {
         Some(Changes::between(self.old?, self.new?))
     }

@@ -1,33 +1,34 @@
-//! One change of one object.
+//! One change of one object, as handlers receive it.
 
 use super::view::View;
 use crate::client::Writer;
 
-/// One change of one object, as handlers see it: `old` and `new` are the states before and after.
+/// One change of one object. `old` and `new` are its states before and after the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'a> {
-    /// The state before; `None` for a new object. On a delete this is the last known state.
+    /// The state before the change; `None` for a new object. For a deletion this is the last known state.
     pub old: Option<&'a View>,
-    /// The state after; `None` for a deleted object.
+    /// The state after the change; `None` for a deleted object.
     pub new: Option<&'a View>,
-    /// The object was there when this handler, or the store, began.
+    /// The object existed before this handler subscribed, or before the store's first list.
     pub initial: bool,
-    /// Nothing changed: the periodic look, with `old` and `new` the same version.
+    /// The delta comes from a periodic resync: `old` and `new` are the same version.
     pub resync: bool,
-    /// This process made the change, and who of it; the watch event that follows is silent.
+    /// Set if this process made the change: identifies the writer. The watch event of the same write causes
+    /// no further delta.
     pub own_write: Option<Writer>,
 }
 
-/// Where a change came from.
+/// The source of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cache) enum Origin {
-    /// A list, or the initial events of a watch: the first ones are no news.
+    /// The first list, or the initial events of a watch.
     Initial,
-    /// A watch event, or what a later list found different.
+    /// A watch event, or a difference found by a relist.
     Live,
-    /// The answer to a write of this process.
+    /// The response to a write of this process.
     OwnWrite(Writer),
-    /// Nothing changed: the periodic look.
+    /// A periodic resync; the object has not changed.
     Resync,
 }
 
@@ -40,7 +41,7 @@ impl<'a> Delta<'a> {
         Self { old, new, initial, resync, own_write }
     }
 
-    /// Returns the newest state there is: the new one, or for a delete the last known.
+    /// Returns the new state, or the last known state of a deleted object.
     pub fn latest(&self) -> Option<&'a View> {
         self.new.or(self.old)
     }

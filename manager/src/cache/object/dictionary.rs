@@ -1,7 +1,8 @@
-//! One body packed and unpacked, by zstd with a dictionary of its kind.
+//! Compresses single bodies with zstd and a dictionary of their kind.
 //!
-//! A [`Dictionary`] is prepared once and shared by reference; contexts hold none, so one context per thread serves all
-//! kinds. A [`Packed`] body keeps its dictionary alive, and with it everything needed to read it.
+//! A [`Dictionary`] is prepared once and shared by reference. The zstd contexts refer to no dictionary, so
+//! one context per thread serves all kinds. A [`Packed`] body holds a reference to its dictionary, so it can
+//! be decompressed for as long as it exists.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,83 +10,88 @@ use std::sync::Arc;
 
 use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_from_buffer};
 
-/// The fastest level that entropy-codes; the next ones cost half as much again and save a twentieth.
+/// The fastest level with entropy coding; the next levels take half as long again and save another 5 %.
 const LEVEL: i32 = 1;
-/// Bytes of a trained dictionary. Twice as many save nothing on Pods, and their tables no longer fit a core's cache.
+/// Length of a trained dictionary in bytes. Twice as many save no more on Pods, and their tables no longer
+/// fit into the cache of a core.
 const DICTIONARY: usize = 16 * 1024;
-/// Fewest samples to train on.
+/// Fewer samples than this give an empty dictionary.
 const FEWEST_SAMPLES: usize = 8;
-/// One sample in this many is held out to measure the dictionary.
+/// One sample in this many is not trained on; it measures the dictionary.
 const HELD_OUT: usize = 4;
-/// The room for plain text a thread keeps between reads; more is given back.
+/// Capacity in bytes of the buffers that are kept between calls; larger ones are freed.
 const KEPT: usize = 1024 * 1024;
-/// Bytes behind each frame that say how long the plain text is.
+/// Bytes behind each frame that hold the length of the plain text.
 const TRAILER: usize = size_of::<u32>();
 
-/// A dictionary of one kind, prepared for both directions.
+/// A dictionary of one kind, prepared for compression and for decompression.
 pub(in crate::cache) struct Dictionary {
-    /// Counts the dictionaries of a store.
+    /// The number of this dictionary, counted per store.
     number: u32,
     packing: CDict<'static>,
     reading: DDict<'static>,
 }
 
-/// One packed body.
+/// One compressed body.
 #[derive(Clone)]
 pub(in crate::cache) struct Packed {
     dictionary: Arc<Dictionary>,
-    /// A frame, then the length of the plain text, little-endian.
+    /// A zstd frame, then the length of the plain text, little-endian.
     frame: Arc<[u8]>,
 }
 
-/// The tools of whoever packs: one in a process.
+/// The zstd context and the output buffer for compression; one per process.
 #[derive(Default)]
-pub(in crate::cache) struct Workbench {
-    /// Made at the first use.
+pub(in crate::cache) struct Compressor {
+    /// Created at the first use.
     context: Option<CCtx<'static>>,
     out: Vec<u8>,
 }
 
-/// The tools of a thread that reads.
+/// The zstd context and the output buffer of one reading thread.
 struct Reader {
     context: DCtx<'static>,
     plain: Vec<u8>,
 }
 
-/// The packed form cannot be turned into JSON again: memory was overwritten, or there is a defect here.
+/// A packed body cannot be decompressed: memory was overwritten, or this module has a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the packed form is damaged: {0}")]
 pub struct Damage(String);
 
 thread_local! {
-    /// Taken out while it is in use: decoding is the user's code, and may read another object.
+    /// Taken out while it is in use: the callback of a read is user code and may read another object.
     static READER: Cell<Option<Box<Reader>>> = const { Cell::new(None) };
 }
 
 // === impl Dictionary ===
 
 impl Dictionary {
-    /// Trains a dictionary on samples of the bodies it will pack; on too few of them it is empty and packs worse.
-    /// `None` without memory.
+    /// Trains a dictionary on samples of bodies. With too few samples it is empty and compresses less. `None`
+    /// if memory runs out.
     ///
-    /// Costs about a tenth of a second per megabyte of samples.
+    /// Takes about a tenth of a second per megabyte of samples.
     pub(in crate::cache) fn train(number: u32, samples: &Samples) -> Option<Self> {
         let text = samples.train().unwrap_or_default();
         let packing = CDict::try_create(&text, LEVEL)?;
         Some(Self { number, packing, reading: DDict::try_create(&text)? })
     }
 
-    /// Packs one body; `None` where that fails.
-    pub(in crate::cache) fn pack(self: &Arc<Self>, bench: &mut Workbench, plain: &[u8]) -> Option<Packed> {
+    /// Compresses one body; `None` if that fails.
+    pub(in crate::cache) fn pack(
+        self: &Arc<Self>,
+        compressor: &mut Compressor,
+        plain: &[u8],
+    ) -> Option<Packed> {
         let length = u32::try_from(plain.len()).ok()?;
-        let packed = bench.pack(&self.packing, plain)?;
+        let packed = compressor.pack(&self.packing, plain)?;
         packed.extend_from_slice(&length.to_le_bytes());
         let frame = Arc::from(packed.as_slice());
-        bench.tidy();
+        compressor.tidy();
         Some(Packed { dictionary: self.clone(), frame })
     }
 
-    /// Returns the bytes it occupies.
+    /// Returns the bytes of both prepared forms.
     pub(in crate::cache) fn bytes(&self) -> usize {
         self.packing.sizeof() + self.reading.sizeof()
     }
@@ -94,30 +100,30 @@ impl Dictionary {
 // === impl Packed ===
 
 impl Packed {
-    /// Looks at the plain text, for the call only.
+    /// Decompresses the body and calls `read` with the plain text, which is borrowed for this call only.
     pub(in crate::cache) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         let kept = READER.try_with(Cell::take).ok().flatten();
         let mut reader = kept.map_or_else(Reader::new, Ok)?;
         self.unpack(&mut reader)?;
         let seen = look(&reader.plain);
         if reader.plain.capacity() <= KEPT {
-            // At a thread's end there is nothing left to put it back into.
+            // During thread shutdown the thread-local storage may be gone already.
             READER.try_with(|kept| kept.set(Some(reader))).unwrap_or_default();
         }
         Ok(seen)
     }
 
-    /// Returns how long the plain text is.
+    /// Returns the length of the plain text in bytes.
     pub(in crate::cache) fn plain_len(&self) -> usize {
         self.split().map_or(0, |(_, length)| length)
     }
 
-    /// Returns the bytes of the packed form, its dictionary left out.
+    /// Returns the length of the packed form in bytes, without its dictionary.
     pub(in crate::cache) fn len(&self) -> usize {
         self.frame.len()
     }
 
-    /// Returns whether it was packed with this dictionary.
+    /// Returns whether this body was packed with this dictionary.
     pub(in crate::cache) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
         Arc::ptr_eq(&self.dictionary, dictionary)
     }
@@ -125,7 +131,7 @@ impl Packed {
     fn unpack(&self, reader: &mut Reader) -> Result<(), Damage> {
         let (frame, length) = self.split().ok_or_else(|| Damage("it is cut off".to_owned()))?;
         reader.plain.clear();
-        // Never more than was packed, whatever the frame says of itself.
+        // Reserves the recorded length, so that a damaged frame cannot claim more memory.
         if reader.plain.try_reserve_exact(length).is_err() {
             return Err(Damage(format!("no memory for {length} bytes")));
         }
@@ -153,9 +159,9 @@ impl Reader {
     }
 }
 
-// === impl Workbench ===
+// === impl Compressor ===
 
-impl Workbench {
+impl Compressor {
     fn pack(&mut self, prepared: &CDict<'static>, plain: &[u8]) -> Option<&mut Vec<u8>> {
         if self.context.is_none() {
             self.context = CCtx::try_create();
@@ -173,7 +179,7 @@ impl Workbench {
     }
 }
 
-/// Heads of bodies, one after the other, to train a dictionary on.
+/// Training samples: the first bytes of several bodies.
 #[derive(Default)]
 pub(in crate::cache) struct Samples {
     text: Vec<u8>,
@@ -183,14 +189,14 @@ pub(in crate::cache) struct Samples {
 // === impl Samples ===
 
 impl Samples {
-    /// Most objects looked at: more cost time and save little.
+    /// Most objects in a sample; more take longer and save little.
     pub(in crate::cache) const MOST: usize = 128;
-    /// Most bytes taken of one object.
+    /// Most bytes taken from one object.
     const HEAD: usize = 16 * 1024;
-    /// Most bytes taken of all.
+    /// Most bytes in total.
     const TEXT: usize = 1024 * 1024;
 
-    /// Adds one body; what is over a bound is left out.
+    /// Adds one body, unless a bound is reached.
     pub(in crate::cache) fn add(&mut self, plain: &[u8]) {
         let head = plain.get(..Self::HEAD).unwrap_or(plain);
         if self.lengths.len() < Self::MOST && self.text.len() + head.len() <= Self::TEXT {
@@ -199,8 +205,8 @@ impl Samples {
         }
     }
 
-    /// Returns the samples that [`Self::train`] leaves out, to measure the dictionary: one in four, or all if they are
-    /// few.
+    /// Returns the samples that [`Self::train`] does not use, to measure the dictionary: one in four. Few
+    /// samples serve both purposes.
     pub(in crate::cache) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         let step = if self.lengths.len() < FEWEST_SAMPLES * 2 { 1 } else { HELD_OUT };
         self.iter().step_by(step)
@@ -220,7 +226,7 @@ impl Samples {
             taught.lengths.push(plain.len());
             taught.text.extend_from_slice(plain);
         }
-        // A dictionary as long as its samples would be the samples.
+        // A dictionary as long as its samples would contain all of them.
         let mut text = Vec::with_capacity(DICTIONARY.min(taught.text.len() / 4));
         train_from_buffer(&mut text, &taught.text, &taught.lengths).ok()?;
         Some(text)

@@ -1,20 +1,20 @@
-//! Walks JSON text once and leaves every value where it is.
+//! Walks over JSON text once and leaves every value in place.
 //!
-//! Most of an object is only carried: a walk has to find where a value ends and that it is JSON. `serde_json`'s
-//! `RawValue` answers the same in one more pass for each level that is looked into; here the level that is wanted is
-//! walked member by member and what lies below it is skipped in the same stride.
+//! Most of an object is only copied: a walk has to find the end of each value and to check that it is JSON.
+//! With `serde_json`'s `RawValue` each level that is read would take one more pass; here the members of that
+//! level are visited one by one, and the values below it are skipped in the same pass.
 //!
 //! # Invariants
-//! 1. What the walk accepts, `serde_json` can read: grammar, escapes, surrogates and depth are checked, the range of
-//!    numbers and keys that come twice are not.
-//! 2. `at` stands on a character boundary between two tokens.
+//! 1. Text that the walk accepts can be read by `serde_json`: grammar, escapes, surrogates and depth are
+//!    checked; the range of numbers and repeated keys are not.
+//! 2. `at` is on a character boundary between two tokens.
 
 use std::borrow::Cow;
 
-/// Levels of nesting that `serde_json` reads; its own limit.
+/// Levels of nesting that `serde_json` accepts.
 const DEPTH: u32 = 127;
 
-/// Why text is not JSON. A retry does not help.
+/// The text is not JSON. A retry does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} expected at byte {at}")]
 pub(in crate::cache) struct Malformed {
@@ -22,26 +22,26 @@ pub(in crate::cache) struct Malformed {
     at: usize,
 }
 
-/// A place in JSON text.
+/// A position in JSON text.
 #[derive(Debug)]
 pub(in crate::cache) struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// Objects that [`Cursor::open`] went into and that have not ended.
+    /// Objects entered by [`Cursor::open`] and not left yet.
     depth: u32,
 }
 
-/// A value where it stands.
+/// A value in the text.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cache) struct Value<'a> {
-    /// Where it begins.
+    /// The offset of its first byte.
     pub(in crate::cache) start: usize,
-    /// As it is written.
+    /// The value as it is written.
     pub(in crate::cache) text: &'a str,
 }
 
-/// Goes through the members of one object. Between two calls of [`Members::next`] the value is for the caller to
-/// step over.
+/// Iterates over the members of one object. After each call of [`Members::next`] the caller has to step over
+/// the value.
 #[derive(Debug)]
 pub(in crate::cache) struct Members<'c, 'a> {
     pub(in crate::cache) cursor: &'c mut Cursor<'a>,
@@ -51,7 +51,7 @@ pub(in crate::cache) struct Members<'c, 'a> {
 // === impl Cursor ===
 
 impl<'a> Cursor<'a> {
-    /// Stands before the first byte.
+    /// Starts before the first byte.
     pub(in crate::cache) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Self::over(text)),
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Returns what comes next, white space aside; `None` at the end.
+    /// Skips white space and returns the next byte; `None` at the end.
     pub(in crate::cache) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.as_bytes().get(self.at)?;
@@ -78,14 +78,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over one byte if it comes next.
+    /// Steps over `byte` if it is the next one, and returns whether it was.
     pub(in crate::cache) fn take(&mut self, byte: u8) -> bool {
         let there = self.peek() == Some(byte);
         self.at += usize::from(there);
         there
     }
 
-    /// Begins an object.
+    /// Enters an object.
     pub(in crate::cache) fn open(&mut self) -> Result<Members<'_, 'a>, Malformed> {
         if !self.take(b'{') {
             return self.fail("an object");
@@ -94,12 +94,12 @@ impl<'a> Cursor<'a> {
         Ok(Members { cursor: self, first: true })
     }
 
-    /// Makes sure that nothing follows.
+    /// Checks that no text follows.
     pub(in crate::cache) fn end(&mut self) -> Result<(), Malformed> {
         if self.peek().is_none() { Ok(()) } else { self.fail("the end") }
     }
 
-    /// Steps over a value.
+    /// Steps over a value and returns it.
     pub(in crate::cache) fn value(&mut self) -> Result<Value<'a>, Malformed> {
         self.peek();
         let start = self.at;
@@ -107,7 +107,7 @@ impl<'a> Cursor<'a> {
         Ok(self.since(start))
     }
 
-    /// Returns what was stepped over.
+    /// Returns the text between `start` and the current position.
     pub(in crate::cache) fn since(&self, start: usize) -> Value<'a> {
         Value { start, text: self.text.get(start..self.at).unwrap_or_default() }
     }
@@ -117,7 +117,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip(&mut self) -> Result<(), Malformed> {
-        // One bit for each open level, the innermost lowest: 1 is an object, 0 a list.
+        // One bit for each open level, the innermost in the lowest bit: 1 is an object, 0 an array.
         let mut levels = 0_u128;
         let mut depth = 0_u32;
         loop {
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
                 Some(b'n') => self.word("null")?,
                 _ => return self.fail("a value"),
             }
-            // A value is complete, and with it perhaps what it stands in.
+            // A value is complete; it may also complete the values around it.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -161,7 +161,7 @@ impl<'a> Cursor<'a> {
                     }
                     Some(b'}') if object => {}
                     Some(b']') if !object => {}
-                    _ => return self.fail("a comma or the end of what it stands in"),
+                    _ => return self.fail("a comma or the end of the object or list"),
                 }
                 self.at += 1;
                 levels >>= 1;
@@ -170,7 +170,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a key and its colon; returns where the key ended.
+    /// Steps over a key and its colon; returns the end of the key.
     fn key(&mut self) -> Result<usize, Malformed> {
         if self.peek() != Some(b'"') {
             return self.fail("a key");
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         if self.take(b':') { Ok(end) } else { self.fail("a colon") }
     }
 
-    /// Steps over a string; `at` stands on its opening quote.
+    /// Steps over a string; `at` is on its opening quote.
     fn string(&mut self) -> Result<(), Malformed> {
         self.at += 1;
         loop {
@@ -205,7 +205,7 @@ impl<'a> Cursor<'a> {
         while let Some(chunk) = bytes.get(self.at..).and_then(<[u8]>::first_chunk) {
             let word = u64::from_le_bytes(*chunk);
             let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
-            // A borrow reaches only bytes after a true one, so the lowest is right.
+            // A borrow can mark a wrong byte only behind a right one, so the lowest marked byte is right.
             let found = ((quote.wrapping_sub(ONES) & !quote)
                 | (backslash.wrapping_sub(ONES) & !backslash)
                 | (word.wrapping_sub(ONES * 0x20) & !word))
@@ -239,7 +239,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over one `\uXXXX`.
+    /// Steps over one `\uXXXX` escape and returns its UTF-16 code unit.
     fn unit(&mut self) -> Result<u16, Malformed> {
         let escape = self.text.get(self.at..self.at + 6).and_then(|escape| escape.strip_prefix("\\u"));
         let digits = escape.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -254,7 +254,7 @@ impl<'a> Cursor<'a> {
 
     fn number(&mut self) -> Result<(), Malformed> {
         self.at += usize::from(self.text.as_bytes().get(self.at) == Some(&b'-'));
-        // No digit follows a leading zero: it would be where a comma or an end has to be.
+        // A digit behind a leading zero fails later, where a comma or the end is expected.
         if self.text.as_bytes().get(self.at) == Some(&b'0') {
             self.at += 1;
         } else {
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
 // === impl Members ===
 
 impl<'a> Members<'_, 'a> {
-    /// Steps over a key, to its value; `None` is the end of the object, past which nothing is to be asked.
+    /// Steps over a key to its value; `None` at the end of the object. Do not call it again after `None`.
     pub(in crate::cache) fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
         let first = std::mem::replace(&mut self.first, false);
         if self.cursor.take(b'}') {
@@ -309,17 +309,17 @@ impl<'a> Members<'_, 'a> {
 // === impl Value ===
 
 impl<'a> Value<'a> {
-    /// Where it ends.
+    /// Returns the offset behind its last byte.
     pub(in crate::cache) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
-    /// Whether it is `null`, which counts as absent, as it does for the server.
+    /// Returns whether it is `null`, which counts as absent, as it does for the API server.
     pub(in crate::cache) fn is_null(&self) -> bool {
         self.text == "null"
     }
 
-    /// Reads a string, borrowed where it has no escapes; `None` if it is something else.
+    /// Returns the content of a string, borrowed if it has no escapes; `None` for other types.
     pub(in crate::cache) fn string(&self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         if memchr::memchr(b'\\', inner.as_bytes()).is_none() {

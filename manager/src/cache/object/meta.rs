@@ -1,7 +1,7 @@
-//! What the cache knows about an object without decoding it.
+//! The metadata of an object that the cache reads without decoding the body.
 //!
-//! The part of an object that every version of it keeps at hand, because handlers, predicates and selections look at
-//! it without a decode. It is read from the raw bytes by `scan`.
+//! Every version holds it uncompressed, because handlers, predicates and selections read it. `scan` extracts
+//! it from the raw bytes.
 
 pub(super) mod pool;
 mod uid;
@@ -24,32 +24,32 @@ pub use version::ResourceVersion;
 pub struct Meta {
     /// Namespace and name.
     pub request: NamespacedName,
-    /// Tells an object from an earlier one of the same name.
+    /// Distinguishes this object from earlier ones of the same name.
     pub uid: Uid,
-    /// The write that made this version.
+    /// The resourceVersion that the API server assigned to this version.
     pub resource_version: ResourceVersion,
-    /// Counts changes of the desired state; `None` for kinds that have no generation.
+    /// Counts changes of the desired state; `None` for kinds without a generation.
     pub generation: Option<i64>,
-    /// The labels, by key.
+    /// The labels, sorted by key.
     pub labels: Labels,
-    /// Whose child it is. One list for all objects of the store that have the same owners.
+    /// The owner references. Objects of the store with the same owners share one list.
     pub owners: Arc<[Owner]>,
-    /// How much of the object the body is. `content_hash` and `status_hash` are of the whole object even where
-    /// [`Extent::TooLarge`] says that it is not kept.
+    /// The part of the object that the body contains. `content_hash` and `status_hash` cover the whole object
+    /// even if [`Extent::TooLarge`] shows that the body is not kept.
     pub extent: Extent,
-    /// Whether its deletion was asked for and waits for finalizers or a grace period.
+    /// Whether a deletion was requested and waits for finalizers or a grace period.
     pub deleting: bool,
-    /// Who wants to act before it goes.
+    /// The finalizers, which delay the deletion of the object.
     pub finalizers: Arc<[Arc<str>]>,
-    /// Changes when an annotation does; 0 without annotations.
+    /// A hash of the annotations; 0 without annotations.
     pub annotations_hash: u64,
-    /// Whether [`PAUSED_ANNOTATION`] says `true`.
+    /// Whether [`PAUSED_ANNOTATION`] is `true`.
     pub paused: bool,
-    /// Changes when [`RECONCILE_AT_ANNOTATION`] does; 0 without it.
+    /// A hash of the value of [`RECONCILE_AT_ANNOTATION`]; 0 without it.
     pub reconcile_at_hash: u64,
-    /// Changes when anything outside `metadata` and `status` does; 0 in a metadata-only store.
+    /// A hash of all fields outside `metadata` and `status`; 0 in a metadata-only store.
     pub content_hash: u64,
-    /// Changes when `status` does; 0 without one.
+    /// A hash of `status`; 0 without one.
     pub status_hash: u64,
 }
 
@@ -58,13 +58,13 @@ pub struct Meta {
 pub struct Owner {
     /// The owner's uid.
     pub uid: Uid,
-    /// Its `group/version`.
+    /// The owner's `group/version`.
     pub api_version: Arc<str>,
-    /// Its kind.
+    /// The owner's kind.
     pub kind: Arc<str>,
-    /// Its name; an owner lives in the same namespace or in none.
+    /// The owner's name. The owner is in the same namespace, or cluster-scoped.
     pub name: Arc<str>,
-    /// Whether it is the one that manages the object.
+    /// Whether this owner is the managing controller.
     pub controller: bool,
 }
 
@@ -83,17 +83,17 @@ impl Labels {
         self.0.get(at).map(|(_, value)| value.as_ref())
     }
 
-    /// Goes through the labels by key.
+    /// Iterates over the labels in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the object has no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -108,12 +108,12 @@ impl fmt::Debug for Labels {
 // === impl Meta ===
 
 impl Meta {
-    /// Returns the owner that manages the object.
+    /// Returns the owner that is the managing controller.
     pub fn controller(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| owner.controller)
     }
 
-    /// Returns the namespace, if it lives in one.
+    /// Returns the namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.request.namespace()
     }

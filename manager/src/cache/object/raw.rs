@@ -1,4 +1,4 @@
-//! The bytes of one object, and what may follow them.
+//! The raw bytes of one object and of the watch event around it.
 
 use super::json::{Cursor, Malformed};
 
@@ -6,21 +6,21 @@ use super::json::{Cursor, Malformed};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cache) struct Raw<'a> {
     pub(in crate::cache) bytes: &'a [u8],
-    /// Whether the rest of the watch event follows that it came in, instead of nothing.
+    /// Whether the rest of a watch event follows the object; otherwise it ends the text.
     in_event: bool,
 }
 
 // === impl Raw ===
 
 impl<'a> Raw<'a> {
-    /// Bytes behind which the rest of a watch event follows.
+    /// The object of a watch event, followed by the rest of the event.
     pub(in crate::cache) fn in_event(bytes: &'a [u8]) -> Self {
         Self { bytes, in_event: true }
     }
 
-    /// Makes sure that only what may follow the object does.
+    /// Checks the text behind the object.
     pub(in crate::cache) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
-        // An event has two members; a server that knows a third one may send it.
+        // Today an event has two members; a newer server may send another one.
         while self.in_event && !cursor.take(b'}') {
             if !(cursor.take(b',') && cursor.value()?.text.starts_with('"') && cursor.take(b':')) {
                 return cursor.fail("a comma or the end of the event");

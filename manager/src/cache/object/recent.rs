@@ -1,9 +1,10 @@
-//! The objects of one store that were decoded last, for whoever reads them next.
+//! A small cache of recently decoded objects, per store.
 //!
-//! A controller often reads what another one has just read, or reads the same object again a moment later. The newest few
-//! are held for that; of some more it is known who else may hold them. Bounded thrice, because a decoded object is many
-//! times as large as its JSON, and one that all have let go still takes its room for as long as it is known here: kept
-//! with each version, that would be kilobytes for every object ever read.
+//! Several controllers often read the same object within a short time. The newest few decoded objects are
+//! held strongly for that; some more are known by weak references, as long as others hold them. All three
+//! bounds are needed: a decoded object is many times as large as its JSON, and a weak reference keeps the
+//! allocation of a dropped object. A cache in each version would therefore cost kilobytes for every object
+//! ever read.
 
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
@@ -13,34 +14,35 @@ use parking_lot::Mutex;
 
 use super::view::Version;
 
-/// Most objects held. With more of them, memory that has left the processor's cache is written at each decode: for
-/// sixteen Pods a read of something new took half as long again.
+/// Most objects held strongly. More of them are written to memory that has left the processor's cache: with
+/// sixteen Pods, reading a new object took half as long again.
 const HELD: usize = 4;
-/// Most JSON they were decoded from, in bytes; decoded they take some eight times as much.
+/// Most bytes of JSON of the objects held; decoded, they take about eight times as much.
 const BYTES: usize = 32 * 1024;
-/// Most objects known: what so many reconciles at once have in hand.
+/// Most weak references: about as many as reconciles run at once.
 const KNOWN: usize = 32;
 
 type Decoded = dyn Any + Send + Sync;
 
-/// Holds and knows decoded objects, first in, first out.
+/// The decoded objects, first in, first out.
 #[derive(Default)]
 pub(in crate::cache) struct Recent(Mutex<Lists>);
 
 #[derive(Default)]
 struct Lists {
-    /// Oldest first, with the length of the JSON.
+    /// Oldest first, with the length of the JSON in bytes.
     held: VecDeque<(Arc<Decoded>, usize)>,
-    /// The sum of the lengths.
+    /// The sum of these lengths.
     bytes: usize,
     /// Oldest first.
     known: VecDeque<Known>,
 }
 
 struct Known {
-    /// Being named here, it cannot lend its address to another one.
+    /// The version that was decoded. The weak reference keeps its address from being reused.
     version: Weak<Version>,
-    /// What the object is. Only the one that is asked for is upgraded, lest it be dropped under the lock.
+    /// The type of the object. Only a matching object is upgraded, because the last strong reference must not
+    /// be dropped under the lock.
     form: TypeId,
     object: Weak<Decoded>,
 }
@@ -48,13 +50,13 @@ struct Known {
 // === impl Recent ===
 
 impl Recent {
-    /// Returns the object that was decoded from this version as this type, if it is known and somebody holds it.
+    /// Returns the object decoded from this version as this type, if it is still held anywhere.
     pub(in crate::cache) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
         self.0.lock().find(version)
     }
 
-    /// Takes an object that was decoded from so many bytes of JSON, and returns what all should share: itself, or what
-    /// somebody else was faster with.
+    /// Adds an object that was decoded from `bytes` bytes of JSON. Returns the object for all readers to
+    /// share: this one, or one that another thread has added meanwhile.
     pub(in crate::cache) fn share<T: Send + Sync + 'static>(
         &self,
         version: &Arc<Version>,
@@ -69,7 +71,7 @@ impl Recent {
         let forgotten = lists.know::<T>(version, &erased);
         let surplus = lists.hold(erased, bytes);
         drop(lists);
-        // A large object takes a while to drop, and what it runs on the way is the user's.
+        // Dropping a large object takes time and may run user code, so it happens outside the lock.
         drop((forgotten, surplus));
         object
     }
@@ -82,11 +84,11 @@ impl Lists {
         let wanted = |known: &&Known| {
             known.version.as_ptr() == Arc::as_ptr(version) && known.form == TypeId::of::<T>()
         };
-        // The newest first: an older one that nobody holds may be there still.
+        // Newest first: an older entry of the same version may have lost its object.
         self.known.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
     }
 
-    /// Returns what is not known any more.
+    /// Adds a weak reference; returns the oldest one, if it had to make room.
     fn know<T: 'static>(&mut self, version: &Arc<Version>, object: &Arc<Decoded>) -> Option<Known> {
         let forgotten = if self.known.len() == KNOWN { self.known.pop_front() } else { None };
         let (version, object) = (Arc::downgrade(version), Arc::downgrade(object));
@@ -94,7 +96,8 @@ impl Lists {
         forgotten
     }
 
-    /// Returns what is not held any more. An object that is larger than all that may be held is not held at all.
+    /// Holds an object; returns the objects that had to make room. An object above the byte limit is not
+    /// held.
     fn hold(&mut self, object: Arc<Decoded>, bytes: usize) -> Vec<Arc<Decoded>> {
         let mut surplus = Vec::new();
         if bytes > BYTES {

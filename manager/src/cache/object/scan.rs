@@ -1,111 +1,91 @@
-//! One object read from its bytes: where it belongs, what is known of it, and the body to keep.
+//! Reads one object from its bytes: its identity, its slim metadata, and the body to keep.
 //!
-//! The bytes are walked once, in [`Scan::open`], which is enough to tell whether the object is news; [`Scan::finish`]
-//! reads what the walk has found and copies the body. `managedFields`, a third of an ordinary Pod, is left behind.
-//! `apiVersion` and `kind` are always written, and first, because lists omit them and watches do not: the same object
-//! has the same bytes either way.
+//! [`Scan::open`] walks over the bytes once, which is enough to decide whether the object is new to the
+//! store; [`Scan::finish`] reads the metadata found by the walk and copies the body. `managedFields`, a third
+//! of an ordinary Pod, is left out. `apiVersion` and `kind` are always written, and written first: lists omit
+//! them and watches do not, and the same object must have the same bytes either way.
+
+mod metadata;
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use memchr::memmem;
 use serde::Deserialize;
 
-use super::home::Home;
+use self::metadata::{Metadata, labels, present, read, strings, text};
+use super::Projection;
 use super::json::{Cursor, Malformed, Value};
-use super::meta::pool::LabelText;
 use super::meta::{Labels, Meta, ResourceVersion, Uid};
 use super::raw::Raw;
-use super::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
+use super::store_context::StoreContext;
 use crate::client::Extent;
 use crate::key::{KindId, NamespacedName};
 
-/// Stands in the name of every annotation that is read here.
-const DOMAIN: &[u8] = b"mainstay.dev";
-
-/// The kind under which a server answers metadata-only requests.
+/// The kind of the objects in a response to a metadata-only request.
 const PARTIAL: &str = "PartialObjectMetadata";
 
-/// Members up to which looking through all earlier ones for a namesake is the faster way.
+/// Up to this many members a linear search for a repeated name is faster than sorting.
 const FEW: usize = 16;
 
-/// Bytes up to which labels, owners and finalizers are kept of an object whose metadata is too large.
+/// If the metadata of an object is too large, its labels, its owners and its finalizers are each kept only up
+/// to this length, in bytes of JSON.
 const SHORT: usize = 4096;
 
-/// Why bytes could not be taken for an object. A retry does not help; the next version of the object may.
+/// The reason why bytes were not accepted as an object. A retry does not help; the next version of the object
+/// may.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cache) enum ScanError {
-    /// Cut short, or never JSON.
+    /// The text is cut short or is not JSON.
     #[error("it is not JSON")]
     Json(#[from] Malformed),
-    /// JSON of another shape.
-    #[error("it is not an object as Kubernetes writes them")]
+    /// The text is JSON, but its structure is different.
+    #[error("it does not have the structure of a Kubernetes object")]
     Shape(#[from] serde_json::Error),
-    /// A field that is read holds something else.
+    /// A field of the metadata has another type.
     #[error("metadata.{0} is of the wrong type")]
     Type(&'static str),
-    /// Readers of JSON differ in which of two they take.
+    /// JSON parsers differ in the one of two equal keys that they use.
     #[error("it has two members named {0}")]
     Twice(String),
-    /// A field that every stored object has.
+    /// A field is missing that every stored object has.
     #[error("metadata.{0} is missing")]
     Missing(&'static str),
-    /// The body says it is something else.
-    #[error("it says it is a {found}, not a {expected}")]
+    /// The object is of another kind than the store.
+    #[error("it is a {found}, not a {expected}")]
     Kind { found: String, expected: String },
     /// The transform of its kind failed.
-    #[error("the transform of its kind has not taken it: {0}")]
+    #[error("the transform of its kind failed: {0}")]
     Transform(String),
-    /// Longer than is read at all.
-    #[error("it has {size} bytes or more, and no object longer than {limit} is read; shrink it")]
+    /// The object is longer than `cache.maxFrameBytes`.
+    #[error("it has at least {size} bytes, more than the limit of {limit}; shrink it")]
     TooLarge { size: usize, limit: usize },
 }
 
-/// An object opened for reading: enough to find it in a store, and to go on to [`Scan::finish`] where it is new.
+/// The result of a walk over an object: its identity, and the positions of its fields for [`Scan::finish`].
 pub(in crate::cache) struct Scan<'a> {
     pub(in crate::cache) request: NamespacedName,
     pub(in crate::cache) uid: Uid,
     pub(in crate::cache) resource_version: ResourceVersion,
-    /// Bytes of the object, without what may follow it.
+    /// Length of the object in bytes, without the event around it.
     pub(in crate::cache) size: usize,
     members: Vec<Member<'a>>,
     metadata: Metadata<'a>,
 }
 
-/// One member of the object itself.
+/// A top-level member of the object.
 struct Member<'a> {
     name: Cow<'a, str>,
     key: Value<'a>,
     value: Value<'a>,
 }
 
-/// The members of `metadata` that are read, as they are written.
-#[derive(Default)]
-struct Metadata<'a> {
-    name: Option<&'a str>,
-    namespace: Option<&'a str>,
-    uid: Option<&'a str>,
-    resource_version: Option<&'a str>,
-    generation: Option<&'a str>,
-    labels: Option<&'a str>,
-    annotations: Option<&'a str>,
-    owners: Option<&'a str>,
-    finalizers: Option<&'a str>,
-    deleted_at: Option<&'a str>,
-    grace: Option<&'a str>,
-    managed_fields: Option<&'a str>,
-    /// Where `managedFields` stands, with the comma that goes with it; empty without any.
-    cut: Range<usize>,
-}
-
-/// What can be read of an object that is otherwise unreadable, as far as it goes.
+/// The identity of an object that cannot be read otherwise, as far as its fields are readable.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Glimpse {
+pub(in crate::cache) struct PartialIdentity {
     pub(in crate::cache) request: Option<NamespacedName>,
     pub(in crate::cache) uid: Option<Uid>,
     pub(in crate::cache) version: Option<ResourceVersion>,
@@ -114,7 +94,7 @@ pub(in crate::cache) struct Glimpse {
 // === impl ScanError ===
 
 impl ScanError {
-    /// Returns whether it is of a kind that was not asked for: such a one says nothing about ours of its name.
+    /// Returns whether the object is of another kind, so that it is not the stored object of its name.
     pub(in crate::cache) fn is_of_another_kind(&self) -> bool {
         matches!(self, Self::Kind { .. })
     }
@@ -123,7 +103,7 @@ impl ScanError {
 // === impl Scan ===
 
 impl<'a> Scan<'a> {
-    /// Walks over the object and reads where it belongs. Borrows from the bytes, copies nothing but the names.
+    /// Walks over the object and reads its identity. Borrows from the bytes and copies only the identity.
     pub(in crate::cache) fn open(raw: impl Into<Raw<'a>>) -> Result<Self, ScanError> {
         let raw = raw.into();
         let mut cursor = Cursor::new(raw.bytes)?;
@@ -147,35 +127,35 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Reads the slim metadata and writes the body to keep.
+    /// Reads the slim metadata and copies the body to keep.
     pub(in crate::cache) fn finish(
         self,
-        home: &Home,
+        context: &StoreContext,
         projection: Projection,
     ) -> Result<(Meta, Bytes), ScanError> {
-        self.check_kind(&home.kind, projection)?;
+        self.check_kind(&context.kind, projection)?;
         let full = projection == Projection::Full;
-        let whole = self.size_of_body(&home.head, projection);
-        let fits = home.affords(whole);
+        let whole = self.size_of_body(&context.head, projection);
+        let fits = context.affords(whole);
         let kept = if fits { projection } else { Projection::Metadata };
-        let size = if kept == projection { whole } else { self.size_of_body(&home.head, kept) };
-        // Metadata may be too large by itself. Long lists would then take several times their bytes.
-        let bare = !home.affords(size);
+        let size = if kept == projection { whole } else { self.size_of_body(&context.head, kept) };
+        // The metadata alone may be too large. Its lists, once parsed, would take several times their length.
+        let bare = !context.affords(size);
         let extent = match projection {
             _ if !fits => Extent::TooLarge { size: u32::try_from(whole).unwrap_or(u32::MAX), bare },
             Projection::Full => Extent::Whole,
             Projection::Metadata => Extent::Metadata,
         };
         let list = |raw: Option<&'a str>| raw.filter(|raw| !bare || raw.len() <= SHORT);
-        let body = if bare { self.identity(&home.head) } else { self.body(&home.head, kept, size) };
+        let body = if bare { self.identity(&context.head) } else { self.body(&context.head, kept, size) };
         let (paused, reconcile_at_hash) = self.metadata.steering()?;
         let meta = Meta {
             generation: read(self.metadata.generation)?,
-            labels: home.pool.labels(&labels(list(self.metadata.labels))?),
-            owners: home.pool.owners(&read::<Vec<_>>(list(self.metadata.owners))?.unwrap_or_default()),
+            labels: context.pool.labels(&labels(list(self.metadata.labels))?),
+            owners: context.pool.owners(&read::<Vec<_>>(list(self.metadata.owners))?.unwrap_or_default()),
             extent,
             deleting: self.is_deleting(),
-            finalizers: home
+            finalizers: context
                 .pool
                 .finalizers(&read::<Vec<_>>(list(self.metadata.finalizers))?.unwrap_or_default()),
             annotations_hash: present(self.metadata.annotations).map_or(0, hash_of),
@@ -183,36 +163,37 @@ impl<'a> Scan<'a> {
             reconcile_at_hash,
             content_hash: if full { self.content_hash() } else { 0 },
             status_hash: if full { self.status_hash() } else { 0 },
-            request: self.request.map_namespace(|namespace| home.pool.text(namespace)),
+            request: self.request.map_namespace(|namespace| context.pool.text(namespace)),
             uid: self.uid,
             resource_version: self.resource_version,
         };
         Ok((meta, body))
     }
 
-    /// Returns all labels and the whole body where they are too large to be kept.
+    /// Returns all labels and the whole body, if the object is too large to be kept.
     pub(in crate::cache) fn too_large(
         &self,
-        home: &Home,
+        context: &StoreContext,
         projection: Projection,
     ) -> Result<Option<(Labels, Bytes)>, ScanError> {
-        let size = self.size_of_body(&home.head, projection);
-        let refused = projection == Projection::Full && !home.affords(size);
-        refused.then(|| Ok((self.labels()?, self.body(&home.head, projection, size)))).transpose()
+        let size = self.size_of_body(&context.head, projection);
+        let refused = projection == Projection::Full && !context.affords(size);
+        refused.then(|| Ok((self.labels()?, self.body(&context.head, projection, size)))).transpose()
     }
 
-    /// Returns all labels, shared with no other object.
+    /// Returns all labels, in strings of their own.
     pub(in crate::cache) fn labels(&self) -> Result<Labels, ScanError> {
         let labels = labels(self.metadata.labels)?;
         Ok(Labels(labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value))).collect()))
     }
 
-    /// Returns whether its deletion was asked for.
+    /// Returns whether a deletion was requested.
     pub(in crate::cache) fn is_deleting(&self) -> bool {
         present(self.metadata.deleted_at).is_some()
     }
 
-    /// Returns whether a DELETE that answered with this object has removed it: nothing is left to wait for.
+    /// Returns whether the DELETE whose response is this object has removed it at once: neither finalizers
+    /// nor a grace period delay the removal.
     pub(in crate::cache) fn is_gone(&self) -> Result<bool, ScanError> {
         let finalizers: Option<Vec<Cow<'_, str>>> = read(self.metadata.finalizers)?;
         let grace: Option<i64> = read(self.metadata.grace)?;
@@ -220,8 +201,8 @@ impl<'a> Scan<'a> {
         Ok(free && !self.is_held_namespace()?)
     }
 
-    /// Returns whether it is a Namespace whose contents are still to go. It alone has finalizers of a second sort,
-    /// which let it stay for as long as it terminates.
+    /// Returns whether it is a Namespace that still has finalizers in its `spec`, which only Namespaces have.
+    /// A terminating Namespace exists until they are removed.
     fn is_held_namespace(&self) -> Result<bool, ScanError> {
         #[derive(Deserialize)]
         struct Spec {
@@ -243,7 +224,7 @@ impl<'a> Scan<'a> {
     ) -> Result<(), ScanError> {
         let Some(member) = self.members.iter().find(|member| member.name == "kind") else { return Ok(()) };
         let Some(found) = member.value.string() else {
-            // As absent, where it is null: nothing else is a kind.
+            // `null` counts as absent; another type is an error.
             return if member.value.is_null() { Ok(()) } else { Err(ScanError::Type("kind")) };
         };
         if found == kind.kind() || (projection == Projection::Metadata && found == PARTIAL) {
@@ -282,7 +263,7 @@ impl<'a> Scan<'a> {
         head.len() + size - self.metadata.cut.len() + 1
     }
 
-    /// Returns a body that says which object and version it is, and no more.
+    /// Returns a body with the object's identity and version only.
     fn identity(&self, head: &str) -> Bytes {
         let fields = [
             ("name", self.metadata.name),
@@ -294,7 +275,7 @@ impl<'a> Scan<'a> {
         format!(r#"{head},"metadata":{{{}}}}}"#, fields.collect::<Vec<_>>().join(",")).into()
     }
 
-    /// Copies what is kept into a buffer of the size that it fills.
+    /// Copies the members to keep into a buffer of exactly their size.
     fn body(&self, head: &str, projection: Projection, size: usize) -> Bytes {
         let mut out = Vec::with_capacity(size);
         out.extend_from_slice(head.as_bytes());
@@ -313,12 +294,12 @@ impl<'a> Scan<'a> {
             }
         }
         out.push(b'}');
-        // White space between a key and its value is not kept; nobody sends any.
+        // White space between a key and its value is dropped; API servers send none.
         out.into_boxed_slice().into()
     }
 }
 
-/// Goes through the object's members and those of its metadata.
+/// Walks over the members of the object and of its metadata.
 fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<Member<'a>>, ScanError> {
     let mut found: Vec<Member<'a>> = Vec::with_capacity(8);
     let mut members = cursor.open()?;
@@ -344,7 +325,7 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
     Ok(found)
 }
 
-/// Reads one annotation out of a stored body.
+/// Reads one annotation from a stored body.
 pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
     let mut metadata = Metadata::default();
     walk(&mut Cursor::new(body).ok()?, &mut metadata).ok()?;
@@ -358,18 +339,18 @@ pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
     found
 }
 
-// === impl Glimpse ===
+// === impl PartialIdentity ===
 
-impl Glimpse {
+impl PartialIdentity {
     pub(in crate::cache) fn of(raw: &[u8]) -> Self {
         let mut metadata = Metadata::default();
         if let Some(readable) = raw.utf8_chunks().next() {
-            // How the walk ends does not matter, only how far it came.
+            // An error of the walk is ignored: the fields before it are usable.
             walk(&mut Cursor::over(readable.valid()), &mut metadata).ok();
         }
         let read = |field, value| text(field, value).ok().flatten();
         let name = read("name", metadata.name);
-        // Without a namespace that should be there and is not text it would be the name of another object.
+        // If the namespace is present but unreadable, the name alone would identify another object.
         let namespace = text("namespace", metadata.namespace).ok();
         Self {
             request: namespace
@@ -381,121 +362,10 @@ impl Glimpse {
     }
 }
 
-// === impl Metadata ===
-
-impl<'a> Metadata<'a> {
-    fn walk(&mut self, cursor: &mut Cursor<'a>) -> Result<Value<'a>, ScanError> {
-        let start = cursor.at();
-        let mut members = cursor.open()?;
-        let mut before = members.cursor.at();
-        // The comma behind goes with what is cut out, or the one before it if nothing follows.
-        let mut cut_before = None;
-        while let Some(key) = members.next()? {
-            if cut_before.take().is_some() {
-                self.cut.end = key.start;
-            }
-            let value = members.cursor.value()?;
-            let name = key.string().ok_or(ScanError::Type("key"))?;
-            if let Some(field) = self.field(&name)
-                && field.replace(value.text).is_some()
-            {
-                return Err(ScanError::Twice(format!("metadata.{name}")));
-            }
-            if name == "managedFields" {
-                self.cut = key.start..value.end();
-                cut_before = Some(before);
-            }
-            before = value.end();
-        }
-        if let Some(before) = cut_before {
-            self.cut.start = before;
-        }
-        Ok(cursor.since(start))
-    }
-
-    fn field(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
-        Some(match name {
-            "name" => &mut self.name,
-            "namespace" => &mut self.namespace,
-            "uid" => &mut self.uid,
-            "resourceVersion" => &mut self.resource_version,
-            "generation" => &mut self.generation,
-            "labels" => &mut self.labels,
-            "annotations" => &mut self.annotations,
-            "ownerReferences" => &mut self.owners,
-            "finalizers" => &mut self.finalizers,
-            "deletionTimestamp" => &mut self.deleted_at,
-            "deletionGracePeriodSeconds" => &mut self.grace,
-            "managedFields" => &mut self.managed_fields,
-            _ => return None,
-        })
-    }
-
-    /// Returns what the annotations of this project say: [`Meta::paused`] and [`Meta::reconcile_at_hash`].
-    fn steering(&self) -> Result<(bool, u64), ScanError> {
-        let (mut paused, mut reconcile_at_hash) = (false, 0);
-        // Few objects carry one of ours, and a search is a small part of what reading them all would cost.
-        let ours = present(self.annotations).filter(|raw| memmem::find(raw.as_bytes(), DOMAIN).is_some());
-        strings("annotations", ours, |key, value| match &*key {
-            PAUSED_ANNOTATION => paused = value == "true",
-            RECONCILE_AT_ANNOTATION => reconcile_at_hash = hash_of(&value),
-            _ => {}
-        })?;
-        Ok((paused, reconcile_at_hash))
-    }
-}
-
-/// Returns what is there; `null` counts as absent, as it does for the server.
-fn present(field: Option<&str>) -> Option<&str> {
-    field.filter(|raw| *raw != "null")
-}
-
-fn read<'a, T: Deserialize<'a>>(field: Option<&'a str>) -> Result<Option<T>, ScanError> {
-    Ok(present(field).map(serde_json::from_str).transpose()?)
-}
-
-fn text<'a>(name: &'static str, field: Option<&'a str>) -> Result<Option<Cow<'a, str>>, ScanError> {
-    let Some(raw) = present(field) else { return Ok(None) };
-    Value { start: 0, text: raw }.string().map(Some).ok_or(ScanError::Type(name))
-}
-
-/// Returns labels sorted by key.
-fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError> {
-    let mut pairs = Vec::with_capacity(if raw.is_some() { 8 } else { 0 });
-    strings("labels", raw, |key, value| pairs.push((key, value)))?;
-    pairs.sort_unstable();
-    match pairs.array_windows().find(|[(one, _), (next, _)]| one == next) {
-        Some([(key, _), _]) => Err(ScanError::Twice(format!("metadata.labels.{key}"))),
-        None => Ok(pairs),
-    }
-}
-
-/// Goes through an object whose values are strings.
-fn strings<'a>(
-    name: &'static str,
-    field: Option<&'a str>,
-    mut each: impl FnMut(Cow<'a, str>, Cow<'a, str>),
-) -> Result<(), ScanError> {
-    let Some(raw) = present(field) else { return Ok(()) };
-    let mut cursor = Cursor::over(raw);
-    let mut members = cursor.open().map_err(|_| ScanError::Type(name))?;
-    while let Some(key) = members.next()? {
-        let value = members.cursor.value()?;
-        match (key.string(), value.string()) {
-            (Some(key), Some(value)) => each(key, value),
-            // The API server reads a null among strings as the empty one.
-            (Some(key), None) if value.is_null() => each(key, Cow::Borrowed("")),
-            _ => return Err(ScanError::Type(name)),
-        }
-    }
-    Ok(())
-}
-
-/// Equal text has equal hashes for the life of the process.
+/// Returns the hasher for change detection. Equal texts have equal hashes for the life of the process.
 ///
-/// Fast and seeded, not proof against one who can choose texts and learn their hashes: nobody learns them, and two
-/// texts that collide make a change of an object look like none to predicates, which harms the object of who wrote
-/// them and no other.
+/// Fast and seeded. It does not resist an attacker that can choose texts and observe their hashes, but hashes
+/// are never shown, and a collision only hides a change of the attacker's own object from predicates.
 fn hasher() -> impl Hasher {
     SeedableRandomState::with_seed(0, SharedSeed::global_random()).build_hasher()
 }

@@ -1,7 +1,9 @@
-//! The hook that changes objects on their way into the stores of a kind: what is left out costs no memory.
+//! Transforms: user functions that change the objects of a kind before they are stored, for example to drop
+//! large fields and so save memory.
 //!
-//! It sees what the cache would keep, without managedFields, once per version, before index functions, handlers and
-//! readers. A failure or a panic costs that version and nothing else: what was stored of the object stays.
+//! A transform is called once per version, before index functions, handlers and readers, with the object as
+//! the cache would store it (without `managedFields`). If it fails or panics, this version is skipped and the
+//! previously stored one stays.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,20 +13,20 @@ use serde_json::Value;
 use super::scan::{Scan, ScanError};
 use crate::key::{Chain, KindId, panic_text};
 
-/// Why an index function has no answer, or a transform no object.
+/// The error of an index function or of a transform.
 pub type HookFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A kind's objects cannot be changed on their way in. A retry does not help.
+/// A transform was not accepted. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformError {
-    /// Two would have to be ordered: let one do both.
+    /// The kind has a transform already. Two would need an order: combine both in one function.
     #[error("{kind} has a transform already; let one function do the work of both")]
     Taken {
         /// The kind.
         kind: KindId,
     },
-    /// Objects are stored that it has not seen.
+    /// The store has started and may hold objects that were not transformed.
     #[error("the cache of {kind} runs already; declare its transform before the manager runs")]
     TooLate {
         /// The kind.
@@ -34,7 +36,7 @@ pub enum TransformError {
 
 type Change = dyn Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync;
 
-/// One kind's hook.
+/// The transform of one kind.
 pub(in crate::cache) struct Transform(Box<Change>);
 
 // === impl Transform ===
@@ -46,12 +48,12 @@ impl Transform {
         Self(Box::new(change))
     }
 
-    /// Returns the body as the hook leaves it; `None` if it has changed nothing. Who an object is, and which version, is
-    /// not the hook's to change.
+    /// Returns the transformed body; `None` if the transform changed nothing. It must not change the object's
+    /// name, namespace, uid or resourceVersion.
     pub(in crate::cache) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
         let was: Value = serde_json::from_slice(body)?;
         let mut object = was.clone();
-        // The hook sees the effects of its panic on its own state alone; the object is left out.
+        // The transform may leave only its own state inconsistent after a panic; this object is skipped.
         match catch_unwind(AssertUnwindSafe(|| (self.0)(&mut object))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(ScanError::Transform(Chain(&*error).to_string())),

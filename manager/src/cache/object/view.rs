@@ -1,4 +1,4 @@
-//! One version of one object, shared by all who look at it.
+//! One version of one object, shared by all readers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,80 +9,81 @@ use serde::de::DeserializeOwned;
 
 use super::body::Body;
 use super::dictionary::Damage;
-use super::home::Home;
 use super::meta::Meta;
 use super::scan;
+use super::store_context::StoreContext;
 use crate::client::{Current, Extent};
 use crate::key::{KindId, NamespacedName, ObjectKey};
 
-/// One version of one object: slim metadata at hand, the body decoded when asked for. Cheap to clone.
+/// One version of one object. Its slim metadata is always available; its body is decoded on demand. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct View(Arc<Version>);
 
 pub(in crate::cache) struct Version {
-    home: Arc<Home>,
+    context: Arc<StoreContext>,
     meta: Meta,
     body: Body,
 }
 
-/// Why a read gave nothing.
+/// The reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The first list is not complete. A retry helps once it is; controllers are started after that.
+    /// The first list is not complete. A retry succeeds once it is; controllers start only after that.
     #[error("the cache of {kind} ({scope}) has not synced yet; wait for it before reading")]
     NotSynced {
         /// The kind.
         kind: KindId,
-        /// What the store holds of it.
+        /// The scope of the store.
         scope: String,
     },
-    /// The store does not hold what was asked for. A retry does not help; widen the scope.
+    /// The request is outside the scope of the store. A retry does not help; widen the scope.
     #[error("{asked} of {kind} is outside the cache's scope ({scope}); declare the store with a wider scope")]
     OutOfScope {
         /// The kind.
         kind: KindId,
-        /// What was asked for.
+        /// The namespace of the request.
         asked: String,
-        /// What the store holds.
+        /// The scope of the store.
         scope: String,
     },
-    /// The handle has no index of this name. A retry does not help; declare it first.
-    #[error(
-        "this handle of the cache of {kind} has no index {index:?}; declare it with index() before reading by it"
-    )]
+    /// The store handle has no index of this name. A retry does not help; declare the index first.
+    #[error("this handle of the cache of {kind} has no index {index:?}; declare it with index() first")]
     UnknownIndex {
         /// The kind.
         kind: KindId,
-        /// What was asked for.
+        /// The name of the index.
         index: String,
     },
-    /// The object is there but is not what the type expects. A retry helps once the object has changed.
+    /// The stored object is not a valid value of the requested type. A retry succeeds only once the object
+    /// has changed.
     #[error("{object} does not decode; correct the object or the type it is read as")]
     Decode {
         /// The object.
         object: ObjectKey,
-        /// Where it failed.
+        /// The position and reason of the failure.
         #[source]
         source: serde_json::Error,
     },
-    /// The object is there but longer than is kept, or than the handle reads: only its metadata can be read, and where
-    /// that is longer than `cache.maxObjectBytes` by itself, only its identity. A retry helps once the object has changed.
+    /// The stored object is longer than `cache.maxObjectBytes` or than the limit of the handle, so only its
+    /// metadata can be read; if the metadata alone is longer than `cache.maxObjectBytes`, only its identity.
+    /// A retry succeeds only once the object has changed.
     #[error("{object} has {size} bytes, more than {limit}; shrink it, or raise cache.maxObjectBytes")]
     TooLarge {
         /// The object.
         object: ObjectKey,
-        /// Bytes of the object as JSON, without managedFields.
+        /// The length of the object as JSON, without `managedFields`.
         size: usize,
-        /// Most bytes that are read of it.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The object is there but its kept form is not readable any more. A retry helps once the object has changed.
+    /// The body in memory is damaged. A retry succeeds only once the object has changed.
     #[error("{object} cannot be read from memory; restart the process")]
     Damaged {
         /// The object.
         object: ObjectKey,
-        /// What is wrong with it.
+        /// The decompression error.
         #[source]
         source: Damage,
     },
@@ -91,24 +92,24 @@ pub enum ReadError {
 // === impl View ===
 
 impl View {
-    pub(in crate::cache) fn new(home: Arc<Home>, meta: Meta, body: Bytes) -> Self {
-        Self(Arc::new(Version { home, meta, body: Body::plain(body) }))
+    pub(in crate::cache) fn new(context: Arc<StoreContext>, meta: Meta, body: Bytes) -> Self {
+        Self(Arc::new(Version { context, meta, body: Body::plain(body) }))
     }
 
-    /// Returns whether both are handles of one and the same version.
+    /// Returns whether both handles refer to the same version in memory.
     pub(in crate::cache) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns what is known without decoding.
+    /// Returns the metadata, without decoding.
     pub fn meta(&self) -> &Meta {
         &self.0.meta
     }
 
-    /// Returns the body: JSON without managedFields, and only `metadata` in a metadata-only store.
+    /// Returns the body: JSON without `managedFields`, and only `metadata` in a metadata-only store.
     ///
     /// # Errors
-    /// Fails when the object is too large to be kept, and when the kept form is damaged.
+    /// Fails if the object is too large to be kept, and if the body in memory is damaged.
     pub fn bytes(&self) -> Result<Bytes, ReadError> {
         self.check_size(0)?;
         self.0.body.bytes().map_err(|source| self.damaged(source))
@@ -121,15 +122,16 @@ impl View {
 
     /// Returns the kind.
     pub fn kind(&self) -> &KindId {
-        &self.0.home.kind
+        &self.0.context.kind
     }
 
     /// Returns kind, namespace and name.
     pub fn object_key(&self) -> ObjectKey {
-        ObjectKey { kind: self.0.home.kind.clone(), request: self.0.meta.request.clone() }
+        ObjectKey { kind: self.0.context.kind.clone(), name: self.0.meta.request.clone() }
     }
 
-    /// Reads one annotation from the body. Costs a walk over it: look at [`Meta::annotations_hash`] first.
+    /// Reads one annotation from the body. Scans the metadata: compare [`Meta::annotations_hash`] first where
+    /// that is enough.
     pub fn annotation(&self, name: &str) -> Option<String> {
         if self.0.meta.annotations_hash == 0 {
             return None;
@@ -137,14 +139,15 @@ impl View {
         self.0.body.read(|json| scan::annotation(json, name)).ok().flatten()
     }
 
-    /// Decodes the body. Who reads one version at about the same time, as the same type, is given the same `Arc`.
+    /// Decodes the body. Calls for the same version and type share one `Arc` as long as it is in a small
+    /// cache of recently decoded objects.
     ///
     /// # Errors
-    /// Fails when the object is too large to be kept, when the body is not a `T`, and when its kept form is damaged; it
-    /// stays so until the object changes.
+    /// Fails if the object is too large to be kept, if the body is not a `T`, and if the body in memory is
+    /// damaged. The call keeps failing until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
         self.check_size(0)?;
-        let recent = &self.0.home.recent;
+        let recent = &self.0.context.recent;
         if let Some(known) = recent.find(&self.0) {
             return Ok(known);
         }
@@ -154,7 +157,7 @@ impl View {
         Ok(recent.share(&self.0, Arc::new(decoded), bytes))
     }
 
-    /// Fails for an object of which only metadata is kept, and for one longer than `limit`; 0 = no limit.
+    /// Fails for an object of which only the metadata is kept, and for one longer than `limit`; 0 = no limit.
     pub(in crate::cache) fn check_size(&self, limit: usize) -> Result<(), ReadError> {
         let (size, kept) = match self.0.meta.extent {
             Extent::TooLarge { size, .. } => (usize::try_from(size).unwrap_or(usize::MAX), false),
@@ -163,7 +166,7 @@ impl View {
         if kept && (limit == 0 || size <= limit) {
             return Ok(());
         }
-        let limit = if limit == 0 { self.0.home.max_object_bytes } else { limit };
+        let limit = if limit == 0 { self.0.context.max_object_bytes } else { limit };
         Err(ReadError::TooLarge { object: self.object_key(), size, limit })
     }
 
@@ -179,12 +182,12 @@ impl View {
         &self.0.body
     }
 
-    /// Returns whether anybody but the caller has a handle.
+    /// Returns whether there are other handles of this version.
     pub(in crate::cache) fn is_held_elsewhere(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Bytes this version keeps alive: the body and the fixed parts of the metadata.
+    /// Returns the bytes that this version keeps allocated: the body and the fixed part of the metadata.
     pub(in crate::cache) fn cost(&self) -> usize {
         self.0.body.len() + size_of::<Version>()
     }
@@ -200,7 +203,7 @@ impl Current for View {
     }
 
     fn json(&self) -> Bytes {
-        // Nothing is no object either: whoever reads it says which one it was.
+        // An empty text is not valid JSON: the caller that decodes it reports the object.
         self.0.body.bytes().unwrap_or_default()
     }
 
@@ -211,6 +214,6 @@ impl Current for View {
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}@{}", self.0.home.kind, self.0.meta.request, self.0.meta.resource_version)
+        write!(f, "{} {}@{}", self.0.context.kind, self.0.meta.request, self.0.meta.resource_version)
     }
 }

@@ -1,8 +1,8 @@
-//! Tells handlers what changed, in order, on the task of the store's reflector.
+//! Delivers changes to handlers, in order, on the task of the store's reflector.
 //!
-//! One lane per store: whoever changes the table queues the change in the same step, under the same lock, and only
-//! the [`Dispatcher`] takes from the queue. So every handler sees one order, the order of states, also for own writes
-//! that enter from other tasks; and no lock is held while a handler runs.
+//! Each store has one queue of deliveries. A change is enqueued in the same step, under the same lock, that
+//! changes the table, and only the [`Dispatcher`] takes entries out. So all handlers see the same order of
+//! states, including own writes that other tasks enter, and no lock is held while a handler runs.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,47 +15,50 @@ use tokio::time::Instant;
 
 use crate::cache::object::delta::{Delta, Origin};
 use crate::cache::object::view::View;
-use crate::cache::store::kind_store::KindStore;
-use crate::cache::store::lens::Lens;
 use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::sub_scope::SubScope;
 use crate::cache::store::table::Change;
+use crate::cache::store::untyped_store::UntypedStore;
 use crate::key::panic_text;
 
-/// A handler that takes longer holds up its store's watch; it is counted and named.
+/// A handler call that takes longer than this delays the store's watch; it is counted and logged with the
+/// handler's name.
 pub const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
-/// Calls between two chances for other work of the same thread.
+/// The dispatcher yields to the runtime after this many handler calls.
 const CALLS_PER_TURN: usize = 256;
 
-/// Is told every change of one store, one at a time and in order.
+/// Receives every change of one store, one at a time and in order.
 ///
-/// Called on the reflector's task, so it must not block. A panic is caught and counted and costs the one delta.
+/// Called on the reflector's task, so it must not block. A panic is caught and counted, and only this delta
+/// is lost.
 pub trait DeltaHandler: Send + Sync + 'static {
-    /// Takes one change.
+    /// Handles one change.
     fn handle(&self, delta: &Delta<'_>);
 
-    /// Returns what logs and metrics call this handler.
+    /// Returns the name of this handler in logs and metrics.
     fn name(&self) -> &str {
         std::any::type_name::<Self>()
     }
 }
 
-/// Keeps a handler subscribed; dropping it ends that, after a call that may be under way.
+/// Keeps a handler subscribed. Dropping the subscription unsubscribes the handler; a call in progress still
+/// completes.
 #[derive(Debug)]
 pub struct Subscription {
-    store: Arc<KindStore>,
-    gone: Arc<AtomicBool>,
+    store: Arc<UntypedStore>,
+    unsubscribed: Arc<AtomicBool>,
     synced: watch::Receiver<bool>,
 }
 
-/// Something to do in the lane.
+/// An entry of a store's delivery queue.
 pub(in crate::cache) enum Job {
     Change(Change),
-    /// A handler joins, with what was present at that point.
+    /// A new handler subscribes.
     Join {
-        member: Member,
+        subscriber: Subscriber,
         present: Vec<View>,
-        /// Whether the store had synced, so that `present` is the whole initial list.
+        /// Whether the store had synced, so that `present` is the complete initial list.
         synced: bool,
     },
     /// The store's initial list is complete.
@@ -64,45 +67,49 @@ pub(in crate::cache) enum Job {
 }
 
 /// One subscribed handler.
-pub(in crate::cache) struct Member {
+pub(in crate::cache) struct Subscriber {
     handler: Handler,
-    /// Asked for once, where the handler joins: a panic in it is the caller's.
+    /// Read once, when the handler subscribes: a panic of `DeltaHandler::name` then reaches the caller.
     name: Box<str>,
     /// Set when the [`Subscription`] is dropped.
-    gone: Arc<AtomicBool>,
+    unsubscribed: Arc<AtomicBool>,
     synced: watch::Sender<bool>,
-    /// The part of the store it is told of; `None` is all of it.
-    lens: Option<Arc<Lens>>,
+    /// The part of the store whose changes the handler receives; `None` = all of it.
+    sub_scope: Option<Arc<SubScope>>,
 }
 
-/// A handler that may panic when it is dropped: that would end the task of its store.
+/// Drops the handler inside `catch_unwind`: a panic there would end the store's task.
 struct Handler(Option<Box<dyn DeltaHandler>>);
 
-/// Owns the handlers of one store and the only reading end of its lane.
+/// Owns the handlers of one store and is the only reader of its delivery queue.
 pub(in crate::cache) struct Dispatcher {
     store: Arc<ObjectStore>,
-    members: Vec<Member>,
-    /// Calls since the last turn given away.
+    subscribers: Vec<Subscriber>,
+    /// Handler calls since the last yield.
     calls: usize,
 }
 
 // === impl Subscription ===
 
 impl Subscription {
-    pub(in crate::cache) fn new(store: Arc<KindStore>, handler: Box<dyn DeltaHandler>) -> (Self, Member) {
-        let gone = Arc::new(AtomicBool::new(false));
+    pub(in crate::cache) fn new(
+        store: Arc<UntypedStore>,
+        handler: Box<dyn DeltaHandler>,
+    ) -> (Self, Subscriber) {
+        let unsubscribed = Arc::new(AtomicBool::new(false));
         let (sender, synced) = watch::channel(false);
         let name = handler.name().into();
         let handler = Handler(Some(handler));
-        let member = Member { handler, name, gone: gone.clone(), synced: sender, lens: None };
-        (Self { store, gone, synced }, member)
+        let subscriber =
+            Subscriber { handler, name, unsubscribed: unsubscribed.clone(), synced: sender, sub_scope: None };
+        (Self { store, unsubscribed, synced }, subscriber)
     }
 
-    /// Waits until this handler has handled the whole initial list. Never returns if the cache stops before: race it
-    /// with the stop.
+    /// Waits until this handler has handled the whole initial list. Never returns if the cache stops before
+    /// that: race it with the shutdown.
     ///
     /// # Cancel safety
-    /// Nothing is lost; call it again.
+    /// No event is lost; call it again.
     pub async fn synced(&mut self) {
         if self.synced.wait_for(|synced| *synced).await.is_err() {
             std::future::pending::<()>().await;
@@ -114,16 +121,17 @@ impl Subscription {
         *self.synced.borrow()
     }
 
-    /// Returns the store it belongs to.
-    pub fn store(&self) -> &Arc<KindStore> {
+    /// Returns the store whose changes the handler receives.
+    pub fn store(&self) -> &Arc<UntypedStore> {
         &self.store
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // Pairs with the load in `Member::present`; the lane is woken so that the handler is dropped soon.
-        self.gone.store(true, Ordering::Release);
+        // Pairs with the load in `Subscriber::handler`. The dispatcher is woken, so that it drops the
+        // handler soon.
+        self.unsubscribed.store(true, Ordering::Release);
         self.store.source().wake();
     }
 }
@@ -132,24 +140,24 @@ impl Drop for Subscription {
 
 impl Dispatcher {
     pub(in crate::cache) fn new(store: Arc<ObjectStore>) -> Self {
-        Self { store, members: Vec::new(), calls: 0 }
+        Self { store, subscribers: Vec::new(), calls: 0 }
     }
 
-    /// Delivers for ever.
+    /// Delivers until it is cancelled.
     ///
     /// # Cancel safety
-    /// What was taken from the lane and not delivered is lost: cancel it only for good.
+    /// Deliveries that were taken from the queue and not completed are lost: cancel it only at shutdown.
     pub(in crate::cache) async fn run(mut self) {
         loop {
-            self.store.woken().await;
+            self.store.deliveries_queued.notified().await;
             self.deliver().await;
         }
     }
 
-    /// Delivers what is queued now, and what comes in meanwhile.
+    /// Delivers until the queue is empty.
     pub(in crate::cache) async fn deliver(&mut self) {
         loop {
-            self.dismiss_leavers();
+            self.drop_unsubscribed();
             let jobs: VecDeque<Job> = self.store.take_jobs();
             if jobs.is_empty() {
                 return;
@@ -161,11 +169,13 @@ impl Dispatcher {
         }
     }
 
-    fn dismiss_leavers(&mut self) {
-        for gone in self.members.extract_if(.., |member| member.present().is_none()).collect::<Vec<_>>() {
-            // Those of one controller may share a name.
-            if !self.members.iter().any(|member| member.name() == gone.name()) {
-                self.store.forget_handler(gone.name());
+    fn drop_unsubscribed(&mut self) {
+        for gone in
+            self.subscribers.extract_if(.., |subscriber| subscriber.handler().is_none()).collect::<Vec<_>>()
+        {
+            // The handlers of one controller may share a name.
+            if !self.subscribers.iter().any(|subscriber| subscriber.name() == gone.name()) {
+                self.store.counts.forget_handler(gone.name());
             }
         }
     }
@@ -173,43 +183,43 @@ impl Dispatcher {
     async fn perform(&mut self, job: Job) {
         match job {
             Job::Change(Change { old, new, origin }) => {
-                self.tell_all(&Delta::new(old.as_ref(), new.as_ref(), origin)).await;
+                self.deliver_to_all(&Delta::new(old.as_ref(), new.as_ref(), origin)).await;
             }
-            Job::Join { member, present, synced } => {
+            Job::Join { subscriber, present, synced } => {
                 for view in &present {
-                    self.store.tell(&member, &Delta::new(None, Some(view), Origin::Initial));
-                    self.turn(1).await;
+                    self.store.deliver_to(&subscriber, &Delta::new(None, Some(view), Origin::Initial));
+                    self.count_calls(1).await;
                 }
                 if synced {
-                    member.synced.send_replace(true);
+                    subscriber.synced.send_replace(true);
                 }
-                self.members.push(member);
+                self.subscribers.push(subscriber);
             }
             Job::Synced => {
-                for member in &self.members {
-                    member.synced.send_replace(true);
+                for subscriber in &self.subscribers {
+                    subscriber.synced.send_replace(true);
                 }
             }
             Job::Resync(present) => {
                 for view in present {
-                    // What has changed since is told by its change, before or after this.
+                    // A later change of the object has its own entry in the queue, before or behind this one.
                     if self.store.holds(&view) {
-                        self.tell_all(&Delta::new(Some(&view), Some(&view), Origin::Resync)).await;
+                        self.deliver_to_all(&Delta::new(Some(&view), Some(&view), Origin::Resync)).await;
                     }
                 }
             }
         }
     }
 
-    async fn tell_all(&mut self, delta: &Delta<'_>) {
-        for member in &self.members {
-            self.store.tell(member, delta);
+    async fn deliver_to_all(&mut self, delta: &Delta<'_>) {
+        for subscriber in &self.subscribers {
+            self.store.deliver_to(subscriber, delta);
         }
-        self.turn(self.members.len()).await;
+        self.count_calls(self.subscribers.len()).await;
     }
 
-    /// Lets others run once in a while: a long list must not hold the thread.
-    async fn turn(&mut self, calls: usize) {
+    /// Yields now and then, so that a long list does not block the thread for other tasks.
+    async fn count_calls(&mut self, calls: usize) {
         self.calls += calls;
         if self.calls >= CALLS_PER_TURN {
             self.calls = 0;
@@ -218,22 +228,22 @@ impl Dispatcher {
     }
 }
 
-// === impl Member ===
+// === impl Subscriber ===
 
-impl Member {
-    /// Is told of a part only.
-    pub(in crate::cache) fn through(self, lens: Arc<Lens>) -> Self {
-        Self { lens: Some(lens), ..self }
+impl Subscriber {
+    /// Limits the subscription to a part of the store.
+    pub(in crate::cache) fn within(self, sub_scope: Arc<SubScope>) -> Self {
+        Self { sub_scope: Some(sub_scope), ..self }
     }
 
-    /// Returns a delta as this handler sees it.
-    pub(in crate::cache) fn sees<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
-        self.lens.as_ref().map_or(Some(*delta), |lens| lens.sees(delta))
+    /// Returns the delta restricted to this handler's part of the store; `None` if the part is not affected.
+    pub(in crate::cache) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+        self.sub_scope.as_ref().map_or(Some(*delta), |sub_scope| sub_scope.restrict(delta))
     }
 
-    /// Returns the handler; `None` if it has left.
-    pub(in crate::cache) fn present(&self) -> Option<&dyn DeltaHandler> {
-        self.handler.0.as_deref().filter(|_| !self.gone.load(Ordering::Acquire))
+    /// Returns the handler; `None` if it has unsubscribed.
+    pub(in crate::cache) fn handler(&self) -> Option<&dyn DeltaHandler> {
+        self.handler.0.as_deref().filter(|_| !self.unsubscribed.load(Ordering::Acquire))
     }
 
     pub(in crate::cache) fn name(&self) -> &str {
@@ -243,38 +253,30 @@ impl Member {
 
 // === impl ObjectStore ===
 
-/// The queue of changes, as the dispatcher sees it.
+/// The delivery queue, as the dispatcher uses it.
 impl ObjectStore {
     pub(in crate::cache) fn wake(&self) {
-        self.queued.notify_one();
-    }
-
-    pub(in crate::cache) async fn woken(&self) {
-        self.queued.notified().await;
+        self.deliveries_queued.notify_one();
     }
 
     pub(in crate::cache) fn take_jobs(&self) -> VecDeque<Job> {
         let mut table = self.table.write();
         let jobs = std::mem::take(&mut table.jobs);
-        // Set under the lock: `room` must not see them in neither place.
+        // Set under the lock: otherwise `room` could count these entries neither in the queue nor here.
         self.in_delivery.store(jobs.len(), Ordering::Relaxed);
         drop(table);
         jobs
     }
 
     pub(in crate::cache) fn job_done(&self) {
-        // At the end of a batch only: what came in meanwhile is taken next, and ends in another wake-up.
+        // Notify only at the end of a batch: entries that arrive meanwhile form the next batch, which ends in
+        // another wake-up.
         if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.freed.notify_waiters();
         }
     }
 
-    /// Counts no longer what this handler did: it has left.
-    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
-        self.counts.forget(handler);
-    }
-
-    /// Queues one look at everything, as it is found little by little.
+    /// Enqueues a resync: one delta for each stored object.
     pub(in crate::cache) fn queue_resync(&self) {
         if self.is_synced() {
             let present = self.everything();
@@ -282,37 +284,44 @@ impl ObjectStore {
         }
     }
 
-    /// Returns whether a version is the one stored.
+    /// Returns whether this version is the stored one.
     pub(in crate::cache) fn holds(&self, view: &View) -> bool {
         self.table.read().holds(view)
     }
 
-    pub(in crate::cache) fn tell(&self, member: &Member, delta: &Delta<'_>) {
-        if let Some(handler) = member.present()
-            && let Some(delta) = member.sees(delta)
+    pub(in crate::cache) fn deliver_to(&self, subscriber: &Subscriber, delta: &Delta<'_>) {
+        if let Some(handler) = subscriber.handler()
+            && let Some(delta) = subscriber.restrict(delta)
         {
-            self.call(member.name(), handler, &delta);
+            self.call(subscriber.name(), handler, &delta);
         }
     }
 
-    /// Calls a handler with a delta of this store. A panic costs the one delta and is counted and named, as is a call
-    /// that takes too long.
+    /// Calls a handler with one delta. A panic loses this delta only. Panics and slow calls are counted and
+    /// logged.
     pub(in crate::cache) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let began = Instant::now();
-        // The handler sees the panic's effects on its own state alone; the store's is not reachable from it.
+        // The handler may leave only its own state inconsistent after a panic; it has no access to the
+        // store's state.
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));
         let took = began.elapsed();
         let (kind, object) = (&self.kind, || delta.latest().map(|view| view.request().to_string()));
         if let Err(payload) = outcome
-            && let Some(panics) = self.counts.panicked(name)
+            && let Some(panics) = self.counts.count_panic(name)
         {
             let panic = panic_text(&*payload);
-            tracing::error!(%kind, handler = name, object = object(), panics, panic, "handler panicked; deltas are lost to it");
+            tracing::error!(
+                %kind, handler = name, object = object(), panics, panic,
+                "handler panicked; the delta was dropped"
+            );
         }
         if took > SLOW_HANDLER
-            && let Some(calls) = self.counts.slow(name)
+            && let Some(calls) = self.counts.count_slow_call(name)
         {
-            tracing::warn!(%kind, handler = name, object = object(), calls, ?took, "handler holds up the watch");
+            tracing::warn!(
+                %kind, handler = name, object = object(), calls, ?took,
+                "handler is slow and delays the watch"
+            );
         }
     }
 }
@@ -322,9 +331,9 @@ impl ObjectStore {
 impl Drop for Handler {
     fn drop(&mut self) {
         let handler = self.0.take();
-        // Nothing of the store is reachable from it.
+        // The handler has no access to the store's state.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
-            tracing::error!(panic = panic_text(&*payload), "handler panicked when it was dropped");
+            tracing::error!(panic = panic_text(&*payload), "handler panicked while it was dropped");
         }
     }
 }

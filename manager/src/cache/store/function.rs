@@ -1,7 +1,7 @@
-//! Index functions: code of users that says under which values an object is to be found.
+//! Index functions: user functions that return the index values of an object.
 //!
-//! Asked once per version, on its way into the store, by whoever brings it. What goes wrong in one stays with the one
-//! object: it is not found by this index until its next version.
+//! Each is called once per version, before the version is stored, by the task that stores it. A failure
+//! affects only this object: the index does not contain it until its next version.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use crate::cache::object::transform::HookFailure;
 use crate::cache::object::view::View;
-use crate::cache::store::lens::Lens;
+use crate::cache::store::sub_scope::SubScope;
 use crate::key::{Chain, KindId, panic_text};
 
-/// The handle has an index of this name, by other code. A retry does not help; choose another name.
+/// The store handle has an index of this name with another function. A retry does not help; choose another
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this handle of the cache of {kind} has another index {name:?} already; give one of them another name"
@@ -22,42 +23,44 @@ pub struct IndexError {
     pub(in crate::cache) name: String,
 }
 
-type Ask = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
+type Evaluate = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 
-/// One named function.
-pub(in crate::cache) struct Function {
+/// One named index function.
+pub(in crate::cache) struct IndexFunction {
     name: Box<str>,
-    ask: Box<Ask>,
-    /// The part of a wider store it is asked about. Written at most once, before it is asked there; empty means all.
-    part: OnceLock<Arc<Lens>>,
+    evaluate: Box<Evaluate>,
+    /// If the index is built in a wider store: the part of it that the function is called for. Written at
+    /// most once, before the first call there; empty = all objects.
+    part: OnceLock<Arc<SubScope>>,
 }
 
-// === impl Function ===
+// === impl IndexFunction ===
 
-impl Function {
+impl IndexFunction {
     pub(in crate::cache) fn new(
         name: &str,
-        ask: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
+        evaluate: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), ask: Box::new(ask), part: OnceLock::new() }
+        Self { name: name.into(), evaluate: Box::new(evaluate), part: OnceLock::new() }
     }
 
     pub(in crate::cache) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Is not asked about what is outside this part from now on.
-    pub(in crate::cache) fn limit(&self, part: &Arc<Lens>) {
+    /// Limits the function to a part of a wider store from now on.
+    pub(in crate::cache) fn limit(&self, part: &Arc<SubScope>) {
         self.part.get_or_init(|| Arc::clone(part));
     }
 
-    /// Returns the values, each once, or what went wrong as a phrase.
-    pub(in crate::cache) fn ask(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
+    /// Returns the values without duplicates, or the failure as a phrase.
+    pub(in crate::cache) fn evaluate(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
         if self.part.get().is_some_and(|part| !part.admits(view.meta())) {
             return Ok(Box::default());
         }
-        // The function sees the effects of its panic on its own state alone; nothing of the store is reachable from it.
-        match catch_unwind(AssertUnwindSafe(|| (self.ask)(view))) {
+        // The function may leave only its own state inconsistent after a panic; it has no access to the
+        // store's state.
+        match catch_unwind(AssertUnwindSafe(|| (self.evaluate)(view))) {
             Ok(Ok(mut values)) => {
                 values.sort_unstable();
                 values.dedup();
@@ -69,8 +72,8 @@ impl Function {
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for IndexFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("IndexFunction").field("name", &self.name).finish_non_exhaustive()
     }
 }

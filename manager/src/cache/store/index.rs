@@ -1,11 +1,14 @@
-//! Which slots a selection can be found in, so that a list costs its result and not the store.
+//! Indexes from values to slots, so that the cost of a list depends on its result and not on the size of the
+//! store.
 //!
-//! Namespace and owner uid are always there; labels and functions are added when somebody asks, at any time, and functions
-//! go again. Plain data under the lock of the store: what a function answers for a version is computed before, outside.
+//! The indexes by namespace and by owner uid always exist. Indexes by label and by function are added on
+//! request, at any time; those by function can be removed again. This is plain data under the lock of the
+//! store; index functions are called earlier, outside the lock.
 //!
 //! # Invariants
-//! 1. A complete index has exactly the slots whose version has the value; an empty bucket is removed.
-//! 2. An incomplete index is kept up like the others and not read.
+//! 1. A complete index contains exactly the slots with the value in their stored version; empty buckets are
+//!    removed.
+//! 2. An incomplete index is updated like a complete one, but not used for reads.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -15,27 +18,28 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::cache::object::meta::{Meta, Uid};
-use crate::cache::store::function::Function;
+use crate::cache::store::function::IndexFunction;
 use crate::cache::store::select::{LabelSelector, Select};
 use crate::cache::store::slots::Number;
 
-/// What index functions answered for one version: one row of values per function, in the order of declaration.
+/// The values of one version: one list per index function, in the order of declaration.
 pub(in crate::cache) type Values = Box<[Box<[Arc<str>]>]>;
 
 /// All indexes of one store.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Indexes {
-    /// The empty name is for cluster-scoped objects.
+    /// The key of cluster-scoped objects is the empty string.
     namespaces: Buckets<Arc<str>>,
     owners: Buckets<Uid>,
     labels: Vec<LabelIndex>,
     functions: Vec<FunctionIndex>,
 }
 
-/// Slots by value. Empty ones are removed.
+/// Slots by value. Empty buckets are removed.
 type Buckets<V> = HashMap<V, Bucket>;
 
-/// A set of slots. Most owners have one child and many labels one bearer, so one slot needs no allocation.
+/// A set of slots. Most owners have one child and many labels occur once, so a single slot needs no
+/// allocation.
 #[derive(Debug)]
 pub(in crate::cache) enum Bucket {
     One(Number),
@@ -45,32 +49,32 @@ pub(in crate::cache) enum Bucket {
 #[derive(Debug)]
 struct LabelIndex {
     key: Box<str>,
-    /// Whether the objects that were there before the index are in it.
+    /// Whether it contains the objects that were stored before the index was added.
     complete: bool,
-    /// Who has the label at all.
-    bearers: Bucket,
+    /// All objects that have the label, with any value.
+    with_key: Bucket,
     values: Buckets<Arc<str>>,
 }
 
 #[derive(Debug)]
 pub(in crate::cache) struct FunctionIndex {
-    /// Told apart by its address: different handles may use one name.
-    function: Arc<Function>,
-    /// As in [`LabelIndex`].
+    /// Identified by its address: several store handles may use the same name.
+    function: Arc<IndexFunction>,
+    /// See [`LabelIndex::complete`].
     complete: bool,
     buckets: Buckets<Arc<str>>,
-    /// What the function answered, so that a slot can be taken out again without asking it.
-    answers: HashMap<Number, Box<[Arc<str>]>>,
+    /// The values of each slot, so that a slot can be removed without another call of the function.
+    by_slot: HashMap<Number, Box<[Arc<str>]>>,
 }
 
-/// Where to look for what a selection picks.
+/// The slots that a list has to visit.
 #[derive(Debug)]
 pub(in crate::cache) enum Plan<'t> {
-    /// In every slot.
+    /// All slots.
     Everything,
-    /// Among those of one value, or of one label.
+    /// The slots of one value or of one label key.
     Bucket(&'t Bucket),
-    /// Among those of any of several values, or of none.
+    /// The slots of any of several values; of none if the list is empty.
     Buckets(Vec<&'t Bucket>),
 }
 
@@ -85,7 +89,7 @@ impl Indexes {
         for index in &mut self.labels {
             index.insert(number, meta);
         }
-        self.answer(number, values);
+        self.set_values(number, values);
     }
 
     pub(in crate::cache) fn remove(&mut self, number: Number, meta: &Meta) {
@@ -101,7 +105,7 @@ impl Indexes {
         }
     }
 
-    /// Another version of what lies in the slot. Most changes touch no index, and cost none.
+    /// Replaces the version in a slot. Most changes affect no index and cost no update.
     pub(in crate::cache) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
         if old.owners != new.owners {
             for owner in old.owners.iter() {
@@ -117,57 +121,61 @@ impl Indexes {
                 index.insert(number, new);
             }
         }
-        self.answer(number, values);
+        self.set_values(number, values);
     }
 
-    fn answer(&mut self, number: Number, values: Values) {
+    fn set_values(&mut self, number: Number, values: Values) {
         for (index, values) in self.functions.iter_mut().zip(values) {
             index.put(number, values);
         }
     }
 
-    /// Starts an index, behind those there are; false if there is one by this very function.
-    pub(in crate::cache) fn add_function(&mut self, function: &Arc<Function>) -> bool {
+    /// Adds an empty index behind the existing ones; returns false if this function has one.
+    pub(in crate::cache) fn add_function(&mut self, function: &Arc<IndexFunction>) -> bool {
         let fresh = self.of(function).is_none();
         if fresh {
-            let (function, buckets, answers) = (Arc::clone(function), HashMap::new(), HashMap::new());
-            self.functions.push(FunctionIndex { function, complete: false, buckets, answers });
+            let (function, buckets, by_slot) = (Arc::clone(function), HashMap::new(), HashMap::new());
+            self.functions.push(FunctionIndex { function, complete: false, buckets, by_slot });
         }
         fresh
     }
 
-    /// Takes an index out, for the caller to drop: it may be large, and its function is of a user.
-    pub(in crate::cache) fn remove_function(&mut self, function: &Arc<Function>) -> Option<FunctionIndex> {
+    /// Removes an index and returns it: the caller drops it outside the lock, because it may be large and
+    /// contains user code.
+    pub(in crate::cache) fn remove_function(
+        &mut self,
+        function: &Arc<IndexFunction>,
+    ) -> Option<FunctionIndex> {
         let at = self.functions.iter().position(|index| Arc::ptr_eq(&index.function, function))?;
         Some(self.functions.remove(at))
     }
 
-    /// Puts in an object that was there before the index, unless a later version has come by itself.
+    /// Adds an object that was stored before the index, unless a later version of it has been added already.
     pub(in crate::cache) fn fill_function(
         &mut self,
-        function: &Arc<Function>,
+        function: &Arc<IndexFunction>,
         number: Number,
         values: Box<[Arc<str>]>,
     ) {
-        if let Some(index) = self.of_mut(function).filter(|index| !index.answers.contains_key(&number)) {
+        if let Some(index) = self.of_mut(function).filter(|index| !index.by_slot.contains_key(&number)) {
             index.put(number, values);
         }
     }
 
-    fn of(&self, function: &Arc<Function>) -> Option<&FunctionIndex> {
+    fn of(&self, function: &Arc<IndexFunction>) -> Option<&FunctionIndex> {
         self.functions.iter().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
-    fn of_mut(&mut self, function: &Arc<Function>) -> Option<&mut FunctionIndex> {
+    fn of_mut(&mut self, function: &Arc<IndexFunction>) -> Option<&mut FunctionIndex> {
         self.functions.iter_mut().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
-    /// Starts an index; false if there is one of the label.
+    /// Adds an empty index; returns false if the label has one.
     pub(in crate::cache) fn add_label(&mut self, key: &str) -> bool {
         let fresh = !self.labels.iter().any(|index| *index.key == *key);
         if fresh {
-            let (bearers, values) = (Bucket::Many(BTreeSet::new()), HashMap::new());
-            self.labels.push(LabelIndex { key: key.into(), complete: false, bearers, values });
+            let (with_key, values) = (Bucket::Many(BTreeSet::new()), HashMap::new());
+            self.labels.push(LabelIndex { key: key.into(), complete: false, with_key, values });
         }
         fresh
     }
@@ -188,20 +196,20 @@ impl Indexes {
         }
     }
 
-    pub(in crate::cache) fn complete_function(&mut self, function: &Arc<Function>) {
+    pub(in crate::cache) fn complete_function(&mut self, function: &Arc<IndexFunction>) {
         if let Some(index) = self.of_mut(function) {
             index.complete = true;
         }
     }
 
-    /// Returns whether a function index can be read.
-    pub(in crate::cache) fn answers(&self, function: &Arc<Function>) -> bool {
+    /// Returns whether the index of a function is complete.
+    pub(in crate::cache) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
         self.of(function).is_some_and(|index| index.complete)
     }
 
-    /// Returns whether a function has this value for what lies in a slot.
-    pub(in crate::cache) fn has(&self, function: &Arc<Function>, value: &str, number: Number) -> bool {
-        let answer = self.of(function).and_then(|index| index.answers.get(&number));
+    /// Returns whether the values of a slot for this function include `value`.
+    pub(in crate::cache) fn has(&self, function: &Arc<IndexFunction>, value: &str, number: Number) -> bool {
+        let answer = self.of(function).and_then(|index| index.by_slot.get(&number));
         answer.is_some_and(|values| values.iter().any(|one| **one == *value))
     }
 
@@ -209,7 +217,7 @@ impl Indexes {
         self.namespaces.get(namespace)
     }
 
-    /// Picks the narrowest of what can answer a selection.
+    /// Returns the narrowest index for a selection.
     pub(in crate::cache) fn plan(&self, select: &Select) -> Plan<'_> {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
         let owner = select.owner.as_ref().map(|uid| Plan::of(self.owners.get(uid)));
@@ -232,19 +240,19 @@ impl LabelIndex {
             let buckets = values.iter().filter_map(|value| self.values.get(value.as_str()));
             return Some(Plan::several(buckets.collect()));
         }
-        selector.needed().any(|key| *key == *self.key).then_some(Plan::Bucket(&self.bearers))
+        selector.needed().any(|key| *key == *self.key).then_some(Plan::Bucket(&self.with_key))
     }
 
     fn insert(&mut self, number: Number, meta: &Meta) {
         if let Some(value) = meta.labels.get(&self.key) {
-            self.bearers.insert(number);
+            self.with_key.insert(number);
             add(&mut self.values, value, number);
         }
     }
 
     fn remove(&mut self, number: Number, meta: &Meta) {
         if let Some(value) = meta.labels.get(&self.key) {
-            self.bearers.remove(number);
+            self.with_key.remove(number);
             take(&mut self.values, value, number);
         }
     }
@@ -254,19 +262,19 @@ impl LabelIndex {
 
 impl FunctionIndex {
     fn put(&mut self, number: Number, values: Box<[Arc<str>]>) {
-        if self.answers.get(&number).is_some_and(|old| *old == values) {
+        if self.by_slot.get(&number).is_some_and(|old| *old == values) {
             return;
         }
         self.remove(number);
         for value in &values {
             add(&mut self.buckets, value, number);
         }
-        // Also without values: it says that the version has been asked about.
-        self.answers.insert(number, values);
+        // Also without values: the entry marks the slot as evaluated.
+        self.by_slot.insert(number, values);
     }
 
     fn remove(&mut self, number: Number) {
-        for value in self.answers.remove(&number).unwrap_or_default() {
+        for value in self.by_slot.remove(&number).unwrap_or_default() {
             take(&mut self.buckets, &value, number);
         }
     }
@@ -283,7 +291,7 @@ impl<'t> Plan<'t> {
         if let [bucket] = buckets.as_slice() { Self::Bucket(bucket) } else { Self::Buckets(buckets) }
     }
 
-    /// Returns how many slots it looks at.
+    /// Returns the number of slots to visit.
     pub(in crate::cache) fn len(&self) -> usize {
         match self {
             Self::Everything => usize::MAX,
@@ -293,10 +301,10 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Returns the first `count` numbers from `first` on in any of the buckets, rising and each once.
+/// Returns the first `count` numbers from `first` on in any of the buckets, ascending and without duplicates.
 pub(in crate::cache) fn merged(buckets: &[&Bucket], first: Number, count: usize) -> Vec<Number> {
     let mut numbers: Vec<Number> = buckets.iter().flat_map(|bucket| bucket.from(first).take(count)).collect();
-    // A selector may name a value twice.
+    // A selector may list a value twice.
     numbers.sort_unstable();
     numbers.dedup();
     numbers.truncate(count);
@@ -313,7 +321,7 @@ impl Bucket {
         }
     }
 
-    /// Goes through the numbers from `first` on, rising.
+    /// Iterates over the numbers from `first` on, ascending.
     pub(in crate::cache) fn from(&self, first: Number) -> impl Iterator<Item = Number> {
         let (one, many) = match self {
             Self::One(number) => (Some(*number).filter(|number| *number >= first), None),
@@ -332,7 +340,7 @@ impl Bucket {
         }
     }
 
-    /// Returns whether nothing is left.
+    /// Removes a number; returns whether the bucket is empty then.
     fn remove(&mut self, number: Number) -> bool {
         match self {
             Self::One(one) => *one == number,

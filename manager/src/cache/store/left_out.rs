@@ -1,7 +1,7 @@
-//! Which objects a store does not have as they are now, because they could not be taken.
+//! The objects whose latest version could not be stored.
 //!
-//! What is stored of such an object is an older version, or nothing; reads cannot tell. So each is named: once in the
-//! log, and here for as long as it lasts.
+//! Reads then return an older version or no object, without an error. So each such object is logged once, and
+//! listed in the status until the problem is resolved.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,33 +10,33 @@ use parking_lot::Mutex;
 
 use crate::key::{Key as _, NamespacedName};
 
-/// Objects that are named in the log; the others are only counted.
+/// Most objects named in the log; further ones are only counted.
 const LOGGED: usize = 1000;
-/// Objects that are named on request; the others are only counted.
+/// Most objects named in the status; further ones are only counted.
 const NAMED: usize = 100;
 
-/// The objects that one store could not take.
+/// The objects whose latest version one store could not accept.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct LeftOut {
-    /// Hashes of what was said; no more than [`LOGGED`].
+    /// Hashes of the logged combinations of object and reason; at most [`LOGGED`].
     said: Mutex<HashSet<u64>>,
-    /// No more than [`NAMED`]. The last lock that is taken: nothing is locked under it.
+    /// The objects to list in the status; at most [`NAMED`]. No other lock is taken under this one.
     now: Mutex<BTreeMap<NamespacedName, Reason>>,
 }
 
-/// Why an object could not be taken.
+/// The reason why an object was not accepted.
 #[derive(Debug)]
 struct Reason {
     text: String,
-    /// The list that had it; 0 if it came with an event, before the next list.
+    /// The epoch of the list that contained the object; 0 for a watch event since the last list.
     epoch: u64,
 }
 
 // === impl LeftOut ===
 
 impl LeftOut {
-    /// Returns whether this has not been said of this object yet, or nothing more is to be said: an object that cannot
-    /// be read comes again with every list.
+    /// Returns whether to log this object with this reason: not twice, because an unreadable object returns
+    /// with every list, and not beyond the limit.
     pub(in crate::cache) fn is_news(&self, object: &str, reason: impl Hash) -> bool {
         let mut hasher = DefaultHasher::new();
         (object, reason).hash(&mut hasher);
@@ -44,7 +44,7 @@ impl LeftOut {
         said.len() < LOGGED && said.insert(hasher.finish())
     }
 
-    /// Notes that an object could not be taken.
+    /// Adds an object that was not accepted.
     pub(in crate::cache) fn add(&self, request: NamespacedName, epoch: u64, text: String) {
         let mut now = self.now.lock();
         if now.len() < NAMED || now.contains_key(&request) {
@@ -52,7 +52,7 @@ impl LeftOut {
         }
     }
 
-    /// Notes that it was taken, or is gone.
+    /// Removes an object that was accepted or deleted.
     pub(in crate::cache) fn remove(&self, request: &NamespacedName) {
         let mut now = self.now.lock();
         if !now.is_empty() {
@@ -60,13 +60,14 @@ impl LeftOut {
         }
     }
 
-    /// Notes the end of a list: what it did not have is gone. `None` is a list of all namespaces.
+    /// Removes the objects that a complete list did not contain. `namespace` is `None` for a list of all
+    /// namespaces.
     pub(in crate::cache) fn listed(&self, namespace: Option<&str>, epoch: u64) {
         let elsewhere = |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace;
         self.now.lock().retain(|request, reason| reason.epoch == epoch || elsewhere(request));
     }
 
-    /// Returns the objects by name, with the reasons.
+    /// Returns the listed objects with their reasons.
     pub(in crate::cache) fn named(&self) -> BTreeMap<String, String> {
         let now = self.now.lock();
         now.iter().map(|(request, reason)| (request.to_string(), reason.text.clone())).collect()

@@ -1,92 +1,93 @@
-//! The objects of one kind and scope: fed by reflectors and own writes, read through [`crate::cache::KindStore`].
+//! The objects of one kind and scope: filled by reflectors and own writes, read through
+//! [`crate::cache::UntypedStore`].
 //!
-//! Not generic: it holds bytes and slim metadata; [`crate::cache::Store`] puts a type on top. One lock guards the
-//! [`Table`] with its queue of changes. It is held for the step itself: objects are scanned, and index functions asked,
-//! before it is taken; objects are decoded and handed to handlers after it is released. A list of many takes it again
-//! and again, so that no writer waits for more than a dozen objects or two; so does a resync. Two things hold it for as
-//! long as it takes to look at each object once, some tens of nanoseconds each: a handler that joins, which must miss
-//! nothing, and the end of a list, which finds what is gone.
+//! Not generic: it holds bytes and slim metadata; [`crate::cache::Store`] adds the type. One lock guards the
+//! [`Table`] and its delivery queue, and is held only to change or read them: objects are scanned and index
+//! functions called before it is taken; objects are decoded and handlers called after it is released. Long
+//! lists and resyncs take it anew for every few objects, so that a writer hardly waits. Two operations hold
+//! it while they visit every object, some tens of nanoseconds each: the subscription of a handler, which must
+//! not miss a change, and the end of a list, which finds the deleted objects.
 //!
 //! Lock order: the table, then the functions.
 
 mod feed;
 mod indexing;
 mod packing;
+mod read;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::object::Projection;
-use crate::cache::object::home::Home;
-use crate::cache::object::meta::ResourceVersion;
+use crate::cache::object::store_context::StoreContext;
 use crate::cache::object::transform::Transform;
-use crate::cache::object::view::{ReadError, View};
-use crate::cache::store::dispatcher::{Job, Member};
-use crate::cache::store::function::Function;
-use crate::cache::store::packer::Shelf;
-use crate::cache::store::required::{Required, Words};
-use crate::cache::store::select::{Indexed, LabelSelector, Scope, Select};
-use crate::cache::store::status::{Counts, KindStatus};
+use crate::cache::store::counts::Counts;
+use crate::cache::store::dispatcher::{Job, Subscriber};
+use crate::cache::store::function::IndexFunction;
+use crate::cache::store::packer::Dictionaries;
+use crate::cache::store::required::{Required, RequiredKinds};
+use crate::cache::store::select::{LabelSelector, Scope};
 use crate::cache::store::table::Table;
-use crate::key::{KindId, NamespacedName};
+use crate::key::KindId;
 
 pub(in crate::cache) use self::feed::EventKind;
 
 /// The longest object in bytes; 0 = no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cache) struct Limits {
-    /// As the server sends it: a longer one is left out.
+    /// As the server sends it: a longer object is not stored.
     pub(in crate::cache) frame: usize,
-    /// As it is kept: of a longer one only metadata is.
+    /// As it is kept: of a longer object only the metadata is stored.
     pub(in crate::cache) object: usize,
 }
 
-/// All cached objects of one kind and scope, undecoded: what one list and watch keeps true.
+/// The cached objects of one kind and scope, undecoded, with the state of their list and watch.
 pub(in crate::cache) struct ObjectStore {
-    /// `None` for the manager's own.
+    /// `None` for the manager's own cluster.
     pub(in crate::cache) cluster: Option<Arc<str>>,
-    required: Words,
+    required: RequiredKinds,
     pub(in crate::cache) kind: KindId,
     pub(in crate::cache) scope: Scope,
-    /// Full wins over metadata-only until the reflector starts; it never changes afterwards.
+    /// Whether whole objects are stored. May change from false to true until the reflector starts.
     full: AtomicBool,
-    /// Shared with every version.
-    home: Arc<Home>,
-    /// Namespaces it lists and watches, one reflector each; a single `None` is all of them.
+    /// Shared by all versions.
+    context: Arc<StoreContext>,
+    /// The namespaces to list and watch, each with its own reflector; a single `None` stands for all
+    /// namespaces.
     pub(in crate::cache) parts: Vec<Option<Arc<str>>>,
     own_writes: Coverage,
     pub(in crate::cache) limits: Limits,
     pub(super) table: RwLock<Table>,
-    /// Those the table has indexes by, in its order; another slice after each change. Written under the table's lock.
-    functions: RwLock<Arc<[Arc<Function>]>>,
-    /// Changes taken from the table's queue and not yet delivered. Written by the dispatcher alone.
+    /// The functions of the table's indexes, in the same order; replaced as a whole by each change. Written
+    /// under the table's lock.
+    functions: RwLock<Arc<[Arc<IndexFunction>]>>,
+    /// Deliveries taken from the queue and not completed. Written by the dispatcher only.
     pub(super) in_delivery: AtomicUsize,
     /// Wakes the dispatcher.
-    pub(super) queued: Notify,
-    /// Wakes reflectors that wait for room.
+    pub(super) deliveries_queued: Notify,
+    /// Wakes reflectors that wait for room in the queues.
     pub(super) freed: Notify,
-    /// Wakes who waits for a version.
-    moved: Notify,
+    /// Wakes callers that wait for a version.
+    progressed: Notify,
     /// Written at most once, before the start.
     transform: OnceLock<Arc<Transform>>,
     /// Wakes the packer.
-    unpacked: Notify,
-    pub(in crate::cache) shelf: Shelf,
+    packer_wake: Notify,
+    pub(in crate::cache) dictionaries: Dictionaries,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
-    /// Nobody uses it any more.
+    /// Cancelled when the last user is gone.
     retired: CancellationToken,
-    /// Nobody delivers any more: its task has ended. Set for good, by [`Ended`].
+    /// Set when the store's task has ended, by [`DeliveryGuard`]: deliveries are then dropped.
     ended: AtomicBool,
     pub(in crate::cache) counts: Counts,
 }
 
-/// Which own writes can be judged without the server.
+/// The own writes that can be matched with the store's scope in this process.
 #[derive(Debug)]
 enum Coverage {
     All,
@@ -94,8 +95,8 @@ enum Coverage {
     Nothing,
 }
 
-/// Held by the task of a store. Own writes are read for as long as the store is, also after its end.
-pub(in crate::cache) struct Ended(pub(in crate::cache) Arc<ObjectStore>);
+/// Held by the task of a store; sets `ended` when dropped. Own writes may enter the store after that.
+pub(in crate::cache) struct DeliveryGuard(pub(in crate::cache) Arc<ObjectStore>);
 
 // === impl ObjectStore ===
 
@@ -114,24 +115,24 @@ impl ObjectStore {
         };
         Self {
             cluster: None,
-            required: Words::default(),
+            required: RequiredKinds::default(),
             counts: Counts::new(&parts),
             table: RwLock::new(Table::new(parts.iter().cloned())),
             functions: RwLock::default(),
             full: AtomicBool::new(projection == Projection::Full),
-            home: Arc::new(Home::new(kind.clone(), limits.object)),
+            context: Arc::new(StoreContext::new(kind.clone(), limits.object)),
             kind,
             scope,
             parts,
             own_writes,
             limits,
             in_delivery: AtomicUsize::new(0),
-            queued: Notify::new(),
+            deliveries_queued: Notify::new(),
             freed: Notify::new(),
-            moved: Notify::new(),
+            progressed: Notify::new(),
             transform: OnceLock::new(),
-            unpacked: Notify::new(),
-            shelf: Shelf::default(),
+            packer_wake: Notify::new(),
+            dictionaries: Dictionaries::default(),
             started: AtomicBool::new(false),
             retired: CancellationToken::new(),
             ended: AtomicBool::new(false),
@@ -139,20 +140,20 @@ impl ObjectStore {
     }
 
     #[must_use]
-    pub(in crate::cache) fn of(self, cluster: Option<Arc<str>>, required: Words) -> Self {
+    pub(in crate::cache) fn in_cluster(self, cluster: Option<Arc<str>>, required: RequiredKinds) -> Self {
         Self { cluster, required, ..self }
     }
 
     pub(in crate::cache) fn required(&self) -> Required {
-        self.required.about(&self.kind)
+        self.required.of(&self.kind)
     }
 
     pub(in crate::cache) fn projection(&self) -> Projection {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
 
-    /// As [`ObjectStore::describe_scope`], with the cluster if it is another than the manager's own.
-    fn describe_place(&self) -> String {
+    /// Returns [`ObjectStore::describe_scope`], followed by the cluster if it is not the manager's own.
+    fn describe_with_cluster(&self) -> String {
         match &self.cluster {
             Some(cluster) => format!("{} of cluster {cluster}", self.describe_scope()),
             None => self.describe_scope(),
@@ -167,150 +168,55 @@ impl ObjectStore {
     }
 }
 
-/// Reading. `declared` is what the reader asked for, and what errors name.
+/// Start, widening and end, controlled by the cache.
 impl ObjectStore {
-    pub(in crate::cache) fn get(
-        &self,
-        request: &NamespacedName,
-        declared: &Self,
-    ) -> Result<Option<View>, ReadError> {
-        let table = self.table.read();
-        declared.synced(&table)?;
-        Ok(table.get(request).cloned())
+    /// Enqueues a subscriber: it receives the stored objects and then every change.
+    pub(in crate::cache) fn join(&self, subscriber: Subscriber) {
+        self.join_in(self.table.write(), subscriber);
     }
 
-    pub(in crate::cache) fn list(&self, select: &Select, declared: &Self) -> Result<Vec<View>, ReadError> {
-        let (mut walk, estimate) = {
-            let table = self.table.read();
-            declared.synced(&table)?;
-            declared.indexed(&table, select)?;
-            (table.walk(), table.estimate(select))
-        };
-        let mut views = Vec::with_capacity(estimate);
-        // The lock anew for each stride.
-        while self.table.read().stride(&mut walk, select, &mut views) {}
-        Ok(views)
-    }
-
-    pub(in crate::cache) fn is_synced(&self) -> bool {
-        self.table.read().is_synced()
-    }
-
-    /// As [`crate::cache::KindStore::settled`]; ends also if nobody uses it any more.
-    pub(in crate::cache) async fn settled(&self) {
-        // Whoever is polled first: both say that there is nothing to wait for.
-        tokio::select! {
-            () = self.counts.settled() => {}
-            () = self.retired.cancelled() => {}
-        }
-    }
-
-    /// Waits until it has settled, has failed to, or was asked for in vain for so long; ends also if nobody uses it any
-    /// more.
-    pub(in crate::cache) async fn tried(&self, patience: Duration) {
-        // As above.
-        tokio::select! {
-            () = self.counts.tried(patience) => {}
-            () = self.retired.cancelled() => {}
-        }
-    }
-
-    /// Waits until reads of an object are no older than a version of it.
-    pub(in crate::cache) async fn caught_up(&self, request: &NamespacedName, version: &ResourceVersion) {
-        loop {
-            // Made before the look: a step in between is not missed.
-            let moved = self.moved.notified();
-            if self.table.read().has_come_to(request, version) {
-                return;
-            }
-            moved.await;
-        }
-    }
-
-    pub(in crate::cache) fn status(&self) -> KindStatus {
-        self.counts.status(self, &self.table.read())
-    }
-
-    /// Fails for a namespace that is outside; of a namespaced kind `None` is outside too.
-    pub(in crate::cache) fn in_scope(&self, namespace: Option<&str>) -> Result<(), ReadError> {
-        let inside = |part: &Option<Arc<str>>| match part {
-            None => true,
-            Some(part) => namespace == Some(part.as_ref()),
-        };
-        if !self.kind.is_namespaced() || self.parts.iter().any(inside) {
-            return Ok(());
-        }
-        let asked = namespace.map_or_else(|| "no namespace".to_owned(), |name| format!("namespace {name}"));
-        Err(ReadError::OutOfScope { kind: self.kind.clone(), asked, scope: self.describe_place() })
-    }
-
-    fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
-        let answers = |wanted: &Indexed| {
-            wanted.function.as_ref().is_some_and(|function| table.indexes().answers(function))
-        };
-        match select.functions.iter().find(|wanted| !answers(wanted)) {
-            None => Ok(()),
-            Some(wanted) => {
-                Err(ReadError::UnknownIndex { kind: self.kind.clone(), index: wanted.name.to_string() })
-            }
-        }
-    }
-
-    fn synced(&self, table: &Table) -> Result<(), ReadError> {
-        if table.is_synced() {
-            return Ok(());
-        }
-        Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_place() })
-    }
-}
-
-/// Start, widening and end, driven by the cache.
-impl ObjectStore {
-    /// Has a handler told everything present, and then every change.
-    pub(in crate::cache) fn join(&self, member: Member) {
-        self.join_in(self.table.write(), member);
-    }
-
-    /// As [`Self::join`], unless the handlers have been given up; then the handler is given back.
+    /// As [`Self::join`], unless the subscribers have moved to another store; then returns the subscriber.
     pub(in crate::cache) fn join_unless(
         &self,
-        member: Member,
+        subscriber: Subscriber,
         given_up: impl FnOnce() -> bool,
-    ) -> Result<(), Member> {
+    ) -> Result<(), Subscriber> {
         let table = self.table.write();
         if given_up() {
-            return Err(member);
+            return Err(subscriber);
         }
-        self.join_in(table, member);
+        self.join_in(table, subscriber);
         Ok(())
     }
 
-    fn join_in(&self, mut table: RwLockWriteGuard<'_, Table>, member: Member) {
+    fn join_in(&self, mut table: RwLockWriteGuard<'_, Table>, subscriber: Subscriber) {
         let (present, synced) = (table.all(), table.is_synced());
-        table.jobs.push_back(Job::Join { member, present, synced });
+        table.jobs.push_back(Job::Join { subscriber, present, synced });
         self.release(table);
     }
 
-    /// Gives up its handlers for another store to tell, if it has not been started and `commit` agrees.
-    pub(in crate::cache) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Member>> {
+    /// Returns the subscribers, to be moved to another store, if this store has not started and `commit`
+    /// returns true.
+    pub(in crate::cache) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Subscriber>> {
         let mut table = self.table.write();
         if self.started.load(Ordering::Acquire) || !commit() {
             return None;
         }
         let jobs = std::mem::take(&mut table.jobs);
-        // Nothing will ever feed it. Under the lock: `widen` comes before `commit` or sees this.
+        // This store will never be filled. Under the lock: a concurrent `widen` either precedes `commit` or
+        // is refused.
         self.retired.cancel();
         drop(table);
-        let member = |job| if let Job::Join { member, .. } = job { Some(member) } else { None };
-        Some(jobs.into_iter().filter_map(member).collect())
+        let subscriber = |job| if let Job::Join { subscriber, .. } = job { Some(subscriber) } else { None };
+        Some(jobs.into_iter().filter_map(subscriber).collect())
     }
 
-    /// Has every object changed on its way in. Without effect once there is a transform.
+    /// Sets the transform of all objects that are stored from now on. No effect if there is one.
     pub(in crate::cache) fn set_transform(&self, transform: Arc<Transform>) {
         self.transform.get_or_init(|| transform);
     }
 
-    /// Notes that nobody uses it any more.
+    /// Marks the store as unused.
     pub(in crate::cache) fn retire(&self) {
         self.retired.cancel();
     }
@@ -319,10 +225,10 @@ impl ObjectStore {
         self.retired.cancelled().await;
     }
 
-    /// Frees what it holds, once nobody uses it and nothing feeds it.
+    /// Frees the objects of a store that is neither used nor filled any more.
     pub(in crate::cache) fn clear(&self) {
         let freed = std::mem::take(&mut *self.table.write());
-        // Objects may be many and handlers are of users: neither is dropped under the lock.
+        // There may be many objects, and handlers are user code: both are dropped outside the lock.
         let functions = std::mem::take(&mut *self.functions.write());
         drop((freed, functions));
     }
@@ -331,18 +237,19 @@ impl ObjectStore {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Returns the longest watch line worth keeping; 0 = no limit.
+    /// Returns the longest watch line that can contain an acceptable object; 0 = no limit.
     pub(in crate::cache) fn line_limit(&self) -> usize {
-        // The event around the object is a few dozen bytes.
+        // The event around the object has a few dozen bytes.
         if self.limits.frame == 0 { 0 } else { self.limits.frame.saturating_add(64) }
     }
 
-    /// Makes a metadata-only store hold whole objects; refused once its reflector has started, or never will.
+    /// Makes a metadata-only store hold whole objects; returns false if its reflector has started or will
+    /// never start.
     pub(in crate::cache) fn widen(&self) -> bool {
         if self.projection() == Projection::Full {
             return true;
         }
-        // Under the table's lock so that `start` falls before or after as a whole.
+        // Under the table's lock, so that it does not overlap with `start`.
         let _table = self.table.write();
         let free = !self.started.load(Ordering::Acquire) && !self.retired.is_cancelled();
         if free {
@@ -351,42 +258,43 @@ impl ObjectStore {
         free
     }
 
-    /// Returns whether this call started it.
+    /// Marks the store as started; returns whether this call did so.
     pub(in crate::cache) fn start(&self) -> bool {
         let first = {
             let _table = self.table.write();
             !self.started.swap(true, Ordering::AcqRel)
         };
         if first {
-            self.counts.begin();
+            self.counts.start();
         }
         first
     }
 }
 
-/// Writing.
+/// Writes.
 impl ObjectStore {
-    /// Makes one step under the lock and wakes the lane, or the packer, if it has something for them.
+    /// Changes the table under its lock, then wakes the dispatcher and the packer as needed.
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         self.step_in(self.table.write(), change)
     }
 
     fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
         let outcome = change(&mut table);
-        let called = table.intake.calls();
+        let wake = table.pack_queue.take_wake();
         self.release(table);
-        self.moved.notify_waiters();
-        if called {
-            self.unpacked.notify_one();
+        self.progressed.notify_waiters();
+        if wake {
+            self.packer_wake.notify_one();
         }
         outcome
     }
 
-    /// Gives up the lock and has what is queued delivered; dropped, if nobody delivers any more.
+    /// Releases the lock and wakes the dispatcher if deliveries are queued; drops them if the store's task
+    /// has ended.
     fn release(&self, mut table: RwLockWriteGuard<'_, Table>) {
         if self.ended.load(Ordering::Acquire) {
             let undelivered = std::mem::take(&mut table.jobs);
-            // Handlers among them are of users, and not dropped under the lock.
+            // They may contain handlers, which are user code and not dropped under the lock.
             drop(table);
             drop(undelivered);
             return;
@@ -399,11 +307,11 @@ impl ObjectStore {
     }
 }
 
-// === impl Ended ===
+// === impl DeliveryGuard ===
 
-impl Drop for Ended {
+impl Drop for DeliveryGuard {
     fn drop(&mut self) {
-        // Under the lock that queues: what is queued later sees it, and what was queued before goes with this step.
+        // Under the lock: deliveries queued before are dropped in this step, and later ones by `release`.
         self.0.step(|_| self.0.ended.store(true, Ordering::Release));
     }
 }

@@ -1,4 +1,4 @@
-//! Which kinds a replica cannot be ready without.
+//! The kinds that the readiness of a replica depends on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,33 +7,35 @@ use parking_lot::RwLock;
 
 use crate::key::KindId;
 
-/// How much a replica's readiness requires a kind. Each says whether the replica is ready without it. Whatever holds, `/readyz/cache-KIND` tells how the kind is doing.
+/// How the readiness of a replica depends on a kind. In all cases `/readyz/cache-KIND` reports the kind's own
+/// status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Required {
-    /// It is not while the kind is there and does not work: the default. One that is not served or not readable holds up its own controllers and
-    /// leaves the replica ready; of one that is there the watch must not be down for long. Kinds of another cluster than
-    /// the manager's own are as with [`Required::Never`], once the replica has started.
+    /// The default: the replica is not ready while the kind is served but its list or watch does not work for
+    /// some time. A kind that is not served or not readable only delays its own controllers. Once the replica
+    /// has started, kinds of other clusters than the manager's own are treated as [`Required::Never`].
     #[default]
     WhileServed,
-    /// It never is: not before the first list of the kind, and not from when the kind is gone, or may not be read any
-    /// more, until it is back.
+    /// The replica is not ready before the first list of the kind, and not while the kind is not served or
+    /// not readable.
     Always,
-    /// It always is: whatever becomes of the kind concerns its own controllers only.
+    /// The kind never affects the readiness, only its own controllers.
     Never,
 }
 
-/// What was said of single kinds. Shared by the stores of a cache, so that the last word holds for all of a kind.
+/// The requirements that were set for single kinds. Shared by the stores of a cache; the last setting of a
+/// kind applies to all of its stores.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cache) struct Words(Arc<RwLock<HashMap<KindId, Required>>>);
+pub(in crate::cache) struct RequiredKinds(Arc<RwLock<HashMap<KindId, Required>>>);
 
-// === impl Words ===
+// === impl RequiredKinds ===
 
-impl Words {
+impl RequiredKinds {
     pub(in crate::cache) fn set(&self, kind: KindId, required: Required) {
         self.0.write().insert(kind, required);
     }
 
-    pub(in crate::cache) fn about(&self, kind: &KindId) -> Required {
+    pub(in crate::cache) fn of(&self, kind: &KindId) -> Required {
         self.0.read().get(kind).copied().unwrap_or_default()
     }
 }

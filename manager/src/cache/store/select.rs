@@ -1,4 +1,5 @@
-//! Which objects are meant: what a store holds ([`Scope`]) and what a read picks from it ([`Select`]).
+//! Selections of objects: the part of a kind that a store holds ([`Scope`]) and the part of a store that a
+//! read returns ([`Select`]).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,24 +9,25 @@ use kube::Resource;
 use kube::core::DynamicObject;
 
 use crate::cache::object::meta::{Labels, Meta, Uid};
-use crate::cache::store::function::Function;
+use crate::cache::store::function::IndexFunction;
 use crate::key::{Key, KindId, KindScope};
 
-/// What one store holds of a kind.
+/// The part of a kind that one store holds.
 ///
-/// `Scope::all()` is all that the configuration allows: every namespace, or those of `cache.namespaces`.
+/// `Scope::all()` is everything the configuration allows: all namespaces, or those of `cache.namespaces`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// `None` means all that the configuration allows.
+    /// `None` = all namespaces that the configuration allows.
     pub(in crate::cache) namespace: Option<Arc<str>>,
-    /// `None` means any; never a selector that matches all.
+    /// `None` = all objects; never a selector without requirements.
     pub(in crate::cache) labels: Option<LabelSelector>,
-    /// In the server's syntax. Own writes do not enter such a store at once: a field cannot be judged here.
+    /// In the server's syntax. Own writes do not enter such a store directly: fields cannot be evaluated in
+    /// this process.
     pub(in crate::cache) fields: Option<Arc<str>>,
 }
 
-/// A kind and the part of it that a store holds. A [`Scope`] becomes one where a type names the kind; [`Scope::of`] makes
-/// one of a kind that is known only at run time.
+/// A kind and the part of it that a store holds. If the kind has a Rust type, a [`Scope`] converts into one;
+/// [`Scope::of`] creates one for a kind that is known only at run time.
 #[derive(Clone, Debug)]
 pub struct ScopedKind<K = DynamicObject> {
     pub(in crate::cache) kind: KindId,
@@ -33,28 +35,31 @@ pub struct ScopedKind<K = DynamicObject> {
     read_as: PhantomData<fn() -> K>,
 }
 
-/// What a read picks. `Default` picks everything.
+/// The objects that a read returns. `Default` selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
     pub(in crate::cache) namespace: Option<Arc<str>>,
     pub(in crate::cache) owner: Option<Uid>,
     pub(in crate::cache) labels: LabelSelector,
-    pub(in crate::cache) functions: Vec<Indexed>,
+    pub(in crate::cache) functions: Vec<IndexValue>,
 }
 
 /// One value of one index by function.
 #[derive(Clone, Debug)]
-pub(in crate::cache) struct Indexed {
-    /// Means something to the handle that declared it.
+pub(in crate::cache) struct IndexValue {
+    /// The name under which the store handle has declared the index.
     pub(in crate::cache) name: Arc<str>,
     pub(in crate::cache) value: Arc<str>,
-    /// What that handle means by the name; `None` before it was asked, and if it knows no such name.
-    pub(in crate::cache) function: Option<Arc<Function>>,
+    /// The function that the handle has declared under the name; `None` before the handle has resolved it,
+    /// and if there is none.
+    pub(in crate::cache) function: Option<Arc<IndexFunction>>,
 }
 
-/// A label selector as kubectl writes it: `app=web,tier!=cache,zone in (a, b),!legacy,cores>4`. The empty one matches all.
+/// A label selector as in kubectl: `app=web,tier!=cache,zone in (a, b),!legacy,cores>4`. The empty one
+/// matches all objects.
 ///
-/// Displays as the server takes it, in an order of its own: two that ask for the same in another order are equal.
+/// `Display` writes the server's syntax in a fixed order; selectors that differ only in the order of their
+/// requirements are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -69,18 +74,18 @@ enum Test {
     Exists,
     Absent,
     In(Vec<String>),
-    /// Also true where the label is missing, as on the server.
+    /// Also true without the label, as on the server.
     NotIn(Vec<String>),
-    /// False where the value is no integer.
+    /// False without the label, and for a value that is not an integer.
     Above(i64),
-    /// As [`Test::Above`].
+    /// See [`Test::Above`].
     Below(i64),
 }
 
-/// The text is not a label selector; it must be changed.
+/// The text is not a label selector. A retry does not help; correct the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "label selector {selector:?} cannot be read at {part:?}; write it like app=web,tier!=cache,zone in (a, b),!legacy"
+    "label selector {selector:?} is invalid at {part:?}; an example: app=web,tier!=cache,zone in (a, b),!legacy"
 )]
 pub struct SelectorError {
     selector: String,
@@ -90,22 +95,22 @@ pub struct SelectorError {
 // === impl Scope ===
 
 impl Scope {
-    /// All that the configuration allows.
+    /// Returns the scope of everything the configuration allows.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Objects of a kind that is known only at run time: named in a configuration, or found by discovery.
+    /// Adds a kind that is known only at run time, from a configuration or from discovery.
     pub fn of(self, kind: KindId) -> ScopedKind {
         ScopedKind { kind, scope: self, read_as: PhantomData }
     }
 
-    /// One namespace. For a cluster-scoped kind the namespace means nothing.
+    /// Returns the scope of one namespace. For a cluster-scoped kind the namespace has no effect.
     pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// Holds only what a label selector picks; the server does the picking.
+    /// Limits the scope to the objects that match a label selector, which the server evaluates.
     ///
     /// ```
     /// use mainstay::cache::{Scope, SelectorError};
@@ -120,8 +125,9 @@ impl Scope {
         self
     }
 
-    /// Holds only what a field selector picks, such as `metadata.name=web`. The server alone knows which fields a kind can
-    /// be selected by: a store with one that it does not know never syncs, and its status says why.
+    /// Limits the scope to the objects that match a field selector, such as `metadata.name=web`. Only the
+    /// server knows the selectable fields of a kind: with an unknown field the store never syncs, and its
+    /// status shows the error.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
         self.fields = Some(selector.into());
@@ -141,7 +147,7 @@ where
     }
 }
 
-/// Displays as a phrase for status lines: `all`, or `namespace shop, labels app=web`.
+/// Writes a phrase for status lines: `all`, or `namespace shop, labels app=web`.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
@@ -158,52 +164,56 @@ impl fmt::Display for Scope {
 // === impl Select ===
 
 impl Select {
-    /// Everything the store holds.
+    /// Selects all objects of the store.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// The objects of one namespace; costs the result, not the store.
+    /// Selects the objects of one namespace. The cost depends on the result, not on the size of the store.
     pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// The objects with an owner reference to this uid; costs the result, not the store.
+    /// Selects the objects with an owner reference to this uid. The cost depends on the result, not on the
+    /// size of the store.
     pub fn owned_by(uid: impl Into<Uid>) -> Self {
         Self { owner: Some(uid.into()), ..Self::default() }
     }
 
-    /// The objects for which the function of an index answered this value; costs the result, not the store.
+    /// Selects the objects for which an index function has returned this value. The cost depends on the
+    /// result, not on the size of the store.
     ///
     /// The index is declared with [`Store::index`](crate::cache::Store::index) or
-    /// [`Store::index_view`](crate::cache::Store::index_view), on the handle that is read or a clone or view of it.
+    /// [`Store::index_view`](crate::cache::Store::index_view), on the handle that is read or on a clone or
+    /// view of it.
     pub fn index(name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         Self::default().indexed(name, value)
     }
 
-    /// Of those, the ones of one namespace.
+    /// Restricts the selection to one namespace.
     #[must_use]
     pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Of those, the ones for which the function of an index answered this value.
+    /// Restricts the selection to objects for which an index function has returned this value.
     #[must_use]
     pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
-        self.functions.push(Indexed { name: name.into(), value: value.into(), function: None });
+        self.functions.push(IndexValue { name: name.into(), value: value.into(), function: None });
         self
     }
 
-    /// Of those, the ones a label selector picks. Costs the result where one of its labels is indexed
-    /// ([`KindStore::index_label`](crate::cache::KindStore::index_label)), else everything the rest picks.
+    /// Restricts the selection to objects that match a label selector. If one of its labels is indexed
+    /// ([`UntypedStore::index_label`](crate::cache::UntypedStore::index_label)), the cost depends on the
+    /// result; otherwise on the number of objects that match the rest of the selection.
     #[must_use]
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.labels = selector;
         self
     }
 
-    /// Of those, the ones with this label.
+    /// Restricts the selection to objects with this label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.0.push(Requirement { key: key.to_owned(), test: Test::In(vec![value.to_owned()]) });
@@ -220,10 +230,10 @@ impl Select {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// Fails on text that is not one, naming the part.
+    /// Fails if a part of the text is not a requirement; the error quotes that part.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
         let refuse =
             |part: &str| SelectorError { selector: selector.to_owned(), part: part.trim().to_owned() };
@@ -239,7 +249,7 @@ impl LabelSelector {
         Ok(Self(requirements))
     }
 
-    /// Returns the values that a label must have one of, if the selector names them.
+    /// Returns the values of an `=` or `in` requirement for this label.
     pub(in crate::cache) fn values_of(&self, key: &str) -> Option<&[String]> {
         self.0.iter().find_map(|requirement| match &requirement.test {
             Test::In(values) if requirement.key == key => Some(values.as_slice()),
@@ -247,19 +257,19 @@ impl LabelSelector {
         })
     }
 
-    /// Returns the labels that all picked objects have.
+    /// Returns the label keys that all matching objects have.
     pub(in crate::cache) fn needed(&self) -> impl Iterator<Item = &str> {
         let needs = |test: &Test| !matches!(test, Test::Absent | Test::NotIn(_));
         self.0.iter().filter(move |requirement| needs(&requirement.test)).map(|requirement| &*requirement.key)
     }
 
-    /// Returns the selector that picks what both do.
+    /// Returns the selector of the objects that match both.
     pub(in crate::cache) fn and(mut self, other: &Self) -> Self {
         self.0.extend(other.0.iter().cloned());
         self
     }
 
-    /// Returns whether the labels satisfy every requirement.
+    /// Returns whether the labels match every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
@@ -351,14 +361,14 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// A label key, or `None` for what cannot be one.
+/// Returns a label key; `None` for an invalid one.
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     (!text.is_empty() && text.chars().all(fits)).then(|| text.to_owned())
 }
 
-/// A label value; the empty one is allowed.
+/// Returns a label value, which may be empty.
 fn value_of(text: &str) -> Option<String> {
     if text.trim().is_empty() { Some(String::new()) } else { name(text) }
 }

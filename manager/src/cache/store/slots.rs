@@ -1,11 +1,12 @@
-//! Where the versions of one store lie: numbered slots, found by key.
+//! Storage of the versions of one store: numbered slots, found by key.
 //!
-//! A number is what indexes hold instead of a key, and what makes a long list possible without holding the lock for
-//! long: the walk goes by number and lets writers in between any two.
+//! Indexes contain slot numbers instead of keys. A long list visits the slots in the order of their numbers
+//! and can release the lock between any two of them.
 //!
 //! # Invariants
-//! 1. A key keeps its number for as long as it is stored, whatever its versions.
-//! 2. A slot born after a walk began holds a key that was not stored, or was stored elsewhere, when the walk began.
+//! 1. A key keeps its number as long as it is stored, through all versions.
+//! 2. If a slot was born after a walk began, its key was not stored at that time, or was stored in another
+//!    slot.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +17,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::cache::object::view::View;
 use crate::key::NamespacedName;
 
-/// Slots that are allocated together: few enough that one burst of objects wastes little.
+/// Slots that are allocated together: few enough that a short burst of objects wastes little memory.
 const PAGE: usize = 256;
 
 /// The number of a slot.
@@ -25,14 +26,15 @@ pub(in crate::cache) type Number = u32;
 /// All slots of one store.
 #[derive(Default)]
 pub(in crate::cache) struct Slots {
-    /// Full, but for the last ones and where objects have gone. An empty one is given back and keeps its place.
+    /// All pages are full, except for the last one and where objects were removed. An empty page frees its
+    /// memory and keeps its position.
     pages: Vec<Page>,
-    /// Numbers by key; the key itself stands in the version.
+    /// Numbers by key; the key itself is in the version.
     by_key: HashTable<Number>,
     hasher: DefaultHashBuilder,
-    /// Numbers below the end that are free, lowest first, so that a store that shrinks empties its last pages.
+    /// Free numbers, lowest first, so that a shrinking store empties its last pages.
     free: BinaryHeap<Reverse<Number>>,
-    /// Slots ever taken.
+    /// The number of insertions so far.
     births: u64,
 }
 
@@ -44,9 +46,9 @@ struct Page {
 
 pub(in crate::cache) struct Slot {
     pub(in crate::cache) view: View,
-    /// The last list that had the key.
+    /// The epoch of the last list that contained the key.
     pub(in crate::cache) seen: u64,
-    /// Which birth it was.
+    /// The value of `births` at the insertion.
     pub(in crate::cache) born: u64,
 }
 
@@ -58,26 +60,26 @@ impl Slots {
         self.by_key.find(self.hasher.hash_one(request), same).copied()
     }
 
-    /// Returns the slot of a key, with its number.
+    /// Returns the slot of a key and its number.
     pub(in crate::cache) fn lookup(&self, request: &NamespacedName) -> Option<(Number, &Slot)> {
         let number = self.find(request)?;
         Some((number, self.get(number)?))
     }
 
     pub(in crate::cache) fn get(&self, number: Number) -> Option<&Slot> {
-        let (page, place) = place(number);
-        self.pages.get(page)?.slots.get(place)?.as_ref()
+        let (page, offset) = locate(number);
+        self.pages.get(page)?.slots.get(offset)?.as_ref()
     }
 
     pub(in crate::cache) fn get_mut(&mut self, number: Number) -> Option<&mut Slot> {
-        let (page, place) = place(number);
-        self.pages.get_mut(page)?.slots.get_mut(place)?.as_mut()
+        let (page, offset) = locate(number);
+        self.pages.get_mut(page)?.slots.get_mut(offset)?.as_mut()
     }
 
-    /// Gives a slot to a key that has none.
+    /// Inserts a version of a key that has no slot.
     pub(in crate::cache) fn insert(&mut self, view: View) -> Number {
         let Reverse(number) = self.free.pop().unwrap_or(Reverse(self.end()));
-        let (page, place) = place(number);
+        let (page, offset) = locate(number);
         if page == self.pages.len() {
             self.pages.push(Page::default());
         }
@@ -85,7 +87,7 @@ impl Slots {
         self.births += 1;
         let slot = Slot { view, seen: 0, born: self.births };
         if let Some(page) = self.pages.get_mut(page) {
-            page.put(place, slot);
+            page.put(offset, slot);
         }
         let (pages, hasher) = (&self.pages, &self.hasher);
         self.by_key.insert_unique(hash, number, |number| hash_in(pages, hasher, *number));
@@ -93,9 +95,9 @@ impl Slots {
     }
 
     pub(in crate::cache) fn remove(&mut self, number: Number) -> Option<Slot> {
-        let (page, place) = place(number);
+        let (page, offset) = locate(number);
         let page = self.pages.get_mut(page)?;
-        let slot = page.slots.get_mut(place)?.take()?;
+        let slot = page.slots.get_mut(offset)?.take()?;
         page.taken -= 1;
         if page.taken == 0 {
             page.slots = Vec::new();
@@ -108,14 +110,14 @@ impl Slots {
         Some(slot)
     }
 
-    /// Goes through the slots that are taken, from a number on.
+    /// Iterates over the occupied slots from a number on.
     pub(in crate::cache) fn from(&self, first: Number) -> impl Iterator<Item = (Number, &Slot)> {
-        let (first_page, first_place) = place(first);
+        let (first_page, first_offset) = locate(first);
         let pages = self.pages.iter().enumerate().skip(first_page).filter(|(_, page)| page.taken > 0);
         pages.flat_map(move |(at, page)| {
-            let skipped = if at == first_page { first_place } else { 0 };
+            let skipped = if at == first_page { first_offset } else { 0 };
             let slots = page.slots.iter().enumerate().skip(skipped);
-            slots.filter_map(move |(place, slot)| Some((number(at, place), slot.as_ref()?)))
+            slots.filter_map(move |(offset, slot)| Some((number(at, offset), slot.as_ref()?)))
         })
     }
 
@@ -127,45 +129,45 @@ impl Slots {
         self.by_key.len()
     }
 
-    /// Returns how many slots were ever taken: those of later birth are news to who asked.
+    /// Returns the number of insertions so far; slots inserted later have a higher `born`.
     pub(in crate::cache) fn births(&self) -> u64 {
         self.births
     }
 
-    /// The first number that was never given.
+    /// Returns the first number that was never used.
     fn end(&self) -> Number {
         Number::try_from(self.by_key.len() + self.free.len()).unwrap_or(Number::MAX)
     }
 }
 
 impl Page {
-    fn put(&mut self, place: usize, slot: Slot) {
+    fn put(&mut self, offset: usize, slot: Slot) {
         if self.slots.is_empty() {
             self.slots.reserve_exact(PAGE);
         }
-        if self.slots.len() <= place {
-            self.slots.resize_with(place + 1, || None);
+        if self.slots.len() <= offset {
+            self.slots.resize_with(offset + 1, || None);
         }
-        if let Some(free) = self.slots.get_mut(place) {
+        if let Some(free) = self.slots.get_mut(offset) {
             *free = Some(slot);
             self.taken += 1;
         }
     }
 }
 
-fn place(number: Number) -> (usize, usize) {
+fn locate(number: Number) -> (usize, usize) {
     let number = number as usize;
     (number / PAGE, number % PAGE)
 }
 
-fn number(page: usize, place: usize) -> Number {
-    Number::try_from(page * PAGE + place).unwrap_or(Number::MAX)
+fn number(page: usize, offset: usize) -> Number {
+    Number::try_from(page * PAGE + offset).unwrap_or(Number::MAX)
 }
 
 fn hash_in(pages: &[Page], hasher: &DefaultHashBuilder, number: Number) -> u64 {
-    let (page, place) = place(number);
-    let slot = pages.get(page).and_then(|page| page.slots.get(place)?.as_ref());
-    // Every number in the map has its slot; without one the entry could only be lost.
+    let (page, offset) = locate(number);
+    let slot = pages.get(page).and_then(|page| page.slots.get(offset)?.as_ref());
+    // Every number in the table has a slot. Without one, its entry could not be found any more.
     slot.map_or(0, |slot| hasher.hash_one(slot.view.request()))
 }
 

@@ -1,4 +1,4 @@
-//! Objects, a handler and a server for the tests of this room.
+//! Objects, handlers, stores and a scripted server for the tests of the cache.
 
 pub(in crate::cache) mod server;
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::object::home::Home;
 use crate::cache::object::meta::{Labels, ResourceVersion};
 use crate::cache::object::scan::Scan;
+use crate::cache::object::store_context::StoreContext;
 use crate::cache::store::dispatcher::Dispatcher;
 use crate::cache::store::object_store::{EventKind, ObjectStore};
-use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, KindStore, Projection, Scope, View};
+use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, Projection, Scope, UntypedStore, View};
 use crate::client::Writer;
 use crate::key::{KindId, NamespacedName};
 use crate::metrics::Registry;
@@ -52,9 +52,9 @@ pub(in crate::cache) fn object_in(namespace: &str, name: &str, uid: &str, versio
 
 pub(crate) fn view_of(object: &Value) -> View {
     let raw = object.to_string();
-    let home = Arc::new(Home::new(config_map(), 0));
-    let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&home, Projection::Full).unwrap();
-    View::new(home, meta, body)
+    let context = Arc::new(StoreContext::new(config_map(), 0));
+    let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&context, Projection::Full).unwrap();
+    View::new(context, meta, body)
 }
 
 pub(in crate::cache) fn view(name: &str, uid: &str, version: u64) -> View {
@@ -67,18 +67,18 @@ pub(in crate::cache) fn labels(pairs: &[(&str, &str)]) -> Labels {
     view_of(&object).meta().labels.clone()
 }
 
-/// A handler that tells the test what it was told, as lines such as `+ a@5 initial` or `a@5 -> a@6 own`.
-pub(in crate::cache) struct Teller(tokio::sync::mpsc::UnboundedSender<String>);
+/// A handler that records each delta as a line such as `+ a@5 initial` or `a@5 -> a@6 own`.
+pub(in crate::cache) struct DeltaRecorder(tokio::sync::mpsc::UnboundedSender<String>);
 
-/// The test's end of a [`Teller`].
-pub(in crate::cache) struct Told(tokio::sync::mpsc::UnboundedReceiver<String>);
+/// Receives the lines of a [`DeltaRecorder`].
+pub(in crate::cache) struct RecordedDeltas(tokio::sync::mpsc::UnboundedReceiver<String>);
 
-pub(in crate::cache) fn teller() -> (Box<Teller>, Told) {
+pub(in crate::cache) fn recorder() -> (Box<DeltaRecorder>, RecordedDeltas) {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-    (Box::new(Teller(sender)), Told(receiver))
+    (Box::new(DeltaRecorder(sender)), RecordedDeltas(receiver))
 }
 
-impl DeltaHandler for Teller {
+impl DeltaHandler for DeltaRecorder {
     fn handle(&self, delta: &Delta<'_>) {
         let side = |view: &View| format!("{}@{}", view.meta().name(), view.meta().resource_version);
         let mut line = match (delta.old, delta.new) {
@@ -96,11 +96,11 @@ impl DeltaHandler for Teller {
     }
 
     fn name(&self) -> &'static str {
-        "teller"
+        "recorder"
     }
 }
 
-impl Told {
+impl RecordedDeltas {
     pub(in crate::cache) async fn next(&mut self) -> String {
         self.0.recv().await.unwrap()
     }
@@ -113,38 +113,38 @@ impl Told {
         lines
     }
 
-    /// Nothing was told that the test has not taken.
+    /// Returns whether the test has taken all lines.
     pub(in crate::cache) fn is_empty(&mut self) -> bool {
         self.0.try_recv().is_err()
     }
 }
 
-/// A synced store that is changed by hand and tells its handlers. Dropping it stops the telling.
+/// A store without a server that the test fills and changes by hand. Dropping it stops its dispatcher.
 pub(crate) struct ByHand {
-    pub(crate) store: Arc<KindStore>,
+    pub(crate) store: Arc<UntypedStore>,
     _dispatcher: JoinSet<()>,
 }
 
 impl ByHand {
-    /// Holds these objects, listed at version 10.
+    /// Makes a store of these objects, listed at version 10.
     pub(crate) fn listed(objects: &[Value]) -> Self {
         let by_hand = Self::unlisted();
         by_hand.relisted(objects, 10);
         by_hand
     }
 
-    /// Has not synced yet.
+    /// Makes a store that has not synced yet.
     pub(crate) fn unlisted() -> Self {
         let limits = CacheSettings::default().limits();
         let core = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], limits);
-        let store = Arc::new(KindStore::new(core));
+        let store = Arc::new(UntypedStore::new(core));
         store.core().start();
         let mut dispatcher = JoinSet::new();
         dispatcher.spawn(Dispatcher::new(Arc::clone(store.core())).run());
         Self { store, _dispatcher: dispatcher }
     }
 
-    /// As if the server had listed these objects and no others.
+    /// Applies a complete list of these objects.
     pub(crate) fn relisted(&self, objects: &[Value], version: u64) {
         let epoch = self.store.core().begin_list();
         for object in objects {
@@ -165,9 +165,9 @@ impl ByHand {
         self.store.core().queue_resync();
     }
 
-    /// As if this process had written it.
+    /// Applies an own write.
     pub(crate) fn written(&self, object: &Value, writer: Writer) {
-        assert!(self.store.core().written(object.to_string().as_bytes(), writer), "the store takes it");
+        assert!(self.store.core().written(object.to_string().as_bytes(), writer), "the store applies it");
     }
 }
 
@@ -190,12 +190,12 @@ impl Rig {
         Self { cache, server, tasks, stop }
     }
 
-    pub(in crate::cache) fn config_maps(&self) -> Arc<KindStore> {
+    pub(in crate::cache) fn config_maps(&self) -> Arc<UntypedStore> {
         self.cache.kind(config_map(), Scope::all(), Projection::Full)
     }
 
-    /// Starts with `objects` listed by stream at version 10; the stream goes on as the watch.
-    pub(in crate::cache) async fn synced(objects: &[Value]) -> (Self, Arc<KindStore>, server::Stream) {
+    /// Starts with `objects` in a streamed list at version 10; the watch continues on the returned stream.
+    pub(in crate::cache) async fn synced(objects: &[Value]) -> (Self, Arc<UntypedStore>, server::Stream) {
         let settings = CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() };
         Self::synced_with(settings, objects).await
     }
@@ -203,7 +203,7 @@ impl Rig {
     pub(in crate::cache) async fn synced_with(
         settings: CacheSettings,
         objects: &[Value],
-    ) -> (Self, Arc<KindStore>, server::Stream) {
+    ) -> (Self, Arc<UntypedStore>, server::Stream) {
         let mut rig = Self::start(settings);
         let store = rig.config_maps();
         let stream = rig.server.next().await.stream();

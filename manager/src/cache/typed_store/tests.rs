@@ -3,7 +3,7 @@
 use super::*;
 
 impl<K> Store<K> {
-    pub(in crate::cache) fn declared(&self) -> &Declared {
+    pub(in crate::cache) fn declared(&self) -> &DeclaredIndexes {
         &self.declared
     }
 }

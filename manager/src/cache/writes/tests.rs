@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cache::tests::fixtures::server::scripted;
-use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, request, teller};
-use crate::cache::{CacheSettings, KindStore, Projection, Scope};
+use crate::cache::tests::fixtures::{Rig, config_map, object, object_in, recorder, request};
+use crate::cache::{CacheSettings, Projection, Scope, UntypedStore};
 use crate::key::KindId;
 use crate::metrics::Registry;
 
@@ -23,18 +23,18 @@ fn bytes(object: &Value) -> Bytes {
     Bytes::from(object.to_string())
 }
 
-/// What a DELETE is answered with that leaves nothing.
+/// The response to a DELETE that removes the object at once.
 fn status(uid: &str) -> Bytes {
     bytes(&json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": uid}}))
 }
 
-/// The uid that a read of `a` gives.
-fn shown(store: &KindStore) -> Option<String> {
+/// Returns the uid of the object read under the name `a`.
+fn cached_uid(store: &UntypedStore) -> Option<String> {
     store.get(&request("a")).unwrap().map(|view| view.meta().uid.to_string())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_or_any_other_own_write() {
+async fn a_terminating_namespace_is_read_after_own_writes_until_its_last_finalizer_is_gone() {
     let mut rig = Rig::start(CacheSettings::default());
     let store = rig.cache.kind(KindId::of::<Namespace>(), Scope::all(), Projection::Full);
     let stream = rig.server.next().await.stream();
@@ -52,7 +52,7 @@ async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_o
     stream.event("ADDED", &at(5, json!(["kubernetes"])));
     stream.end_of_initial_events(10);
     store.settled().await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     let of = ResourcePath { plural: "namespaces".into(), namespace: None, ..path("shop") };
     rig.cache.deleted(&of, &bytes(&terminating(12, json!(["kubernetes"]))), &[], Writer::default());
@@ -60,83 +60,85 @@ async fn a_namespace_is_shown_for_as_long_as_it_terminates_after_an_own_delete_o
     assert!(store.get(&NamespacedName::cluster("shop")).unwrap().unwrap().meta().deleting);
     stream.event("MODIFIED", &terminating(14, json!(["kubernetes"])));
     let lines = ["+ shop@5 initial", "shop@5 -> shop@12 own", "shop@12 -> shop@13 own", "shop@13 -> shop@14"];
-    assert_eq!(told.take(4).await, lines);
+    assert_eq!(deltas.take(4).await, lines);
     rig.cache.written(&of, &bytes(&terminating(14, json!([]))), Writer::default());
-    assert_eq!(told.next().await, "- shop@14 own", "nothing holds it any more");
+    assert_eq!(deltas.next().await, "- shop@14 own", "removed with the last finalizer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_delete_of_what_the_watch_has_not_shown_yet_stays_unseen_and_is_covered() {
+async fn an_object_deleted_by_this_process_before_its_first_event_stays_hidden() {
     let (rig, store, stream) = Rig::synced(&[]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
-    // Somebody creates it at 11 and changes it at 12, we delete it at 13, somebody creates another at 14.
+    // Another process creates it at 11 and changes it at 12, this one deletes it at 13, another creates `a`
+    // again at 14.
     rig.cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
     stream.event("ADDED", &object("a", "u1", 11));
     stream.event("MODIFIED", &object("a", "u1", 12));
     stream.event("DELETED", &object("a", "u1", 13));
     stream.event("ADDED", &object("a", "u2", 14));
-    assert_eq!(told.next().await, "+ a@14");
+    assert_eq!(deltas.next().await, "+ a@14");
     assert_eq!(rig.cache.0.uncovered(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_delete_while_the_first_list_comes_is_not_undone_by_it() {
+async fn the_first_list_does_not_restore_an_object_deleted_meanwhile_by_this_process() {
     let mut rig = Rig::start(CacheSettings::default());
     let store = rig.config_maps();
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     let stream = rig.server.next().await.stream();
     rig.cache.deleted(&path("a"), &status("u1"), &[], Writer::default());
     stream.event("ADDED", &object("a", "u1", 5));
     stream.end_of_initial_events(10);
     store.settled().await;
-    assert_eq!(shown(&store), None);
+    assert_eq!(cached_uid(&store), None);
     stream.event("DELETED", &object("a", "u1", 12));
     stream.event("ADDED", &object("a", "u2", 13));
-    assert_eq!(told.next().await, "+ a@13");
+    assert_eq!(deltas.next().await, "+ a@13");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_delete_of_a_successor_ends_what_was_read_under_the_name_before() {
+async fn an_own_delete_of_a_successor_also_removes_the_cached_predecessor() {
     let (rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
-    // Somebody deletes u1 at 11 and creates u2 at 12, we delete that at 13; all before the watch has shown any of it.
-    let before = rig.cache.shown(&path("a"));
+    // Another process deletes u1 at 11 and creates u2 at 12, this one deletes u2 at 13; then the events
+    // arrive.
+    let before = rig.cache.cached_uids(&path("a"));
     assert_eq!(before, ["u1"]);
     rig.cache.deleted(&path("a"), &status("u2"), &before, Writer::default());
-    assert_eq!(shown(&store), None);
+    assert_eq!(cached_uid(&store), None);
     stream.event("DELETED", &object("a", "u1", 11));
     stream.event("ADDED", &object("a", "u2", 12));
     stream.event("DELETED", &object("a", "u2", 13));
     stream.event("ADDED", &object("a", "u3", 14));
-    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@14"]);
+    assert_eq!(deltas.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@14"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_delete_answered_late_spares_who_took_the_name_since() {
+async fn a_late_response_to_an_own_delete_keeps_a_newer_object_of_the_name() {
     let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
-    let before = rig.cache.shown(&path("a"));
+    let before = rig.cache.cached_uids(&path("a"));
     stream.error(410, "Expired");
     let stream = rig.server.next().await.stream();
     stream.event("ADDED", &object("a", "u3", 14));
     stream.end_of_initial_events(20);
-    while shown(&store).as_deref() != Some("u3") {
+    while cached_uid(&store).as_deref() != Some("u3") {
         tokio::task::yield_now().await;
     }
-    // What it removed came and went between the two lists.
+    // The deleted u2 existed only between the two lists.
     rig.cache.deleted(&path("a"), &status("u2"), &before, Writer::default());
-    assert_eq!(shown(&store).as_deref(), Some("u3"));
-    assert_eq!(rig.cache.0.uncovered(), 1, "for all that is known u3 may have come before it");
+    assert_eq!(cached_uid(&store).as_deref(), Some("u3"));
+    assert_eq!(rig.cache.0.uncovered(), 1, "u3 may be older than the deleted u2");
     let mut removed = object("a", "u2", 12);
     removed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     rig.cache.deleted(&path("a"), &bytes(&removed), &before, Writer::default());
-    assert_eq!(shown(&store).as_deref(), Some("u3"));
+    assert_eq!(cached_uid(&store).as_deref(), Some("u3"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_write_that_leaves_a_label_selection_is_read_at_once_and_one_outside_it_concerns_nobody() {
+async fn an_own_write_that_leaves_a_label_selection_is_read_at_once_and_one_outside_it_is_ignored() {
     let mut rig = Rig::start(CacheSettings::default());
     let store =
         rig.cache.kind(config_map(), Scope::all().labels("app=web".parse().unwrap()), Projection::Full);
@@ -149,24 +151,24 @@ async fn an_own_write_that_leaves_a_label_selection_is_read_at_once_and_one_outs
     stream.event("ADDED", &labelled("a", "u1", 5, "web"));
     stream.end_of_initial_events(10);
     store.settled().await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
     rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 12, "api")), Writer::default());
-    assert_eq!(shown(&store), None);
+    assert_eq!(cached_uid(&store), None);
     rig.cache.written(&path("b"), &bytes(&labelled("b", "u2", 14, "api")), Writer::default());
     stream.event("MODIFIED", &labelled("a", "u1", 11, "web"));
     stream.event("DELETED", &labelled("a", "u1", 12, "web"));
     stream.event("ADDED", &labelled("b", "u2", 13, "web"));
     stream.event("DELETED", &labelled("b", "u2", 14, "web"));
     rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 15, "web")), Writer::default());
-    assert_eq!(told.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@15 own"]);
+    assert_eq!(deltas.take(3).await, ["+ a@5 initial", "- a@5 own", "+ a@15 own"]);
     rig.cache.written(&path("a"), &bytes(&labelled("a", "u1", 12, "api")), Writer::default());
-    assert_eq!(shown(&store).as_deref(), Some("u1"), "selected again since");
+    assert_eq!(cached_uid(&store).as_deref(), Some("u1"), "version 15 is selected again");
     assert_eq!(rig.cache.0.uncovered(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn own_writes_before_the_start_or_outside_the_scope_are_missed_by_no_read() {
+async fn own_writes_before_the_start_or_outside_the_scope_are_not_uncovered() {
     let (_server, client) = scripted();
     let settings = CacheSettings { namespaces: vec!["bank".into()], ..CacheSettings::default() };
     let cache = Cache::new(settings.clone(), client, &Registry::new());

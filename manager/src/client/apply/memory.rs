@@ -1,14 +1,14 @@
-//! What one applier last applied, so that it need not ask the server whether that still stands.
+//! The last applies of one applier, so that the same apply is not sent again without need.
 //!
-//! An apply of the same body does nothing as long as nobody touched the object: the server is asked again only if the
-//! body is another, or both the version and the content of the object are.
+//! An apply of the same body has no effect while no other writer changes the object. It is sent again only if
+//! the body differs, or if both the version and the content of the object do.
 //!
 //! # Invariants
-//! 1. What is remembered was answered: an entry is taken out before its request is sent, so an attempt whose outcome
-//!    is unknown is made again.
-//! 2. What was applied in one term of leadership is not known in the next: another replica may have applied more fields
-//!    in between, and what looks the same would not be.
-//! 3. At most [`REMEMBERED`] entries; an object that was forgotten is applied once more.
+//! 1. Each entry is an apply that succeeded: the entry is removed before its request is sent, so an apply
+//!    without a response is sent again.
+//! 2. An entry counts only in its own term of leadership: in between another replica may have applied more
+//!    fields, which equal content would hide.
+//! 3. There are at most [`REMEMBERED`] entries; an object whose entry was evicted is applied once more.
 
 use std::borrow::Cow;
 use std::hash::RandomState;
@@ -18,35 +18,35 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::client::body::{Body, hash_without};
+use crate::client::body::{Body, hash_without, metadata_text};
 use crate::client::call::Part;
 use crate::client::current::Current;
 use crate::key::NamespacedName;
 use crate::util::BoundedMap;
 
-/// Objects remembered, at 200 to 300 bytes each: the entry, its name, uid and version.
+/// Number of entries kept, at 200 to 300 bytes each: the entry, its name, uid and version.
 const REMEMBERED: usize = 65_536;
 
-/// What was applied, by object and part.
+/// The last apply of each object and part.
 pub(super) struct Memory {
-    /// Keys the hashes: nobody outside can make two bodies look the same.
+    /// Random seed of the hashes, so that the cluster's users cannot construct two bodies of equal hash.
     state: RandomState,
-    /// Locked for a look-up.
+    /// Locked for single look-ups only.
     applied: Mutex<BoundedMap<(NamespacedName, Part), Applied>>,
 }
 
-/// One apply that was answered.
+/// One apply that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Applied {
-    /// Of the body, without the uid and resourceVersion it may carry.
+    /// Hash of the body, without its uid and resourceVersion.
     body: u64,
-    /// In which it was applied.
+    /// Term of leadership of the apply.
     term: u64,
-    /// Of the object that answered.
+    /// The uid in the response.
     uid: Box<str>,
-    /// Of the answer, or of a later version with the same content.
+    /// The resourceVersion in the response, or of a later version with the same content.
     version: Box<str>,
-    /// Of the whole part in the answer.
+    /// Hash of the whole part in the response.
     content: u64,
 }
 
@@ -57,8 +57,8 @@ impl Memory {
         Self { state: RandomState::new(), applied: Mutex::new(BoundedMap::new(REMEMBERED)) }
     }
 
-    /// Returns whether applying this body would do nothing. What is known stays known.
-    pub(super) fn still_stands(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
+    /// Returns whether an apply of `body` would have no effect on `current`. The entry is kept either way.
+    pub(super) fn is_applied(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
         let Some(applied) = self.applied.lock().get(&key, Instant::now()).cloned() else { return false };
         let uid = current.uid();
@@ -76,28 +76,26 @@ impl Memory {
         if self.content_in(&current.json(), part, body) != Some(applied.content) {
             return false;
         }
-        // The hash was taken without the lock. Whoever has begun to write since has taken the entry out or put another
-        // in, and what stood then need not stand now.
-        let mut known = self.applied.lock();
-        let Some(known) = known.get(&key, Instant::now()).filter(|known| **known == applied) else {
+        // The hash was computed without the lock. A write that began since has removed or replaced the entry,
+        // and then `current` may be outdated.
+        let mut entries = self.applied.lock();
+        let Some(entry) = entries.get(&key, Instant::now()).filter(|entry| **entry == applied) else {
             return false;
         };
-        // The next look is spared the hash.
-        known.version = Box::from(&*version);
+        // The next call compares only the version and skips the hash.
+        entry.version = Box::from(&*version);
         true
     }
 
-    /// Forgets what is known of an object's part: it is about to be written.
+    /// Removes the entry of an object's part, which is about to be written.
     pub(super) fn forget(&self, name: &NamespacedName, part: Part) {
         self.applied.lock().remove(&(name.clone(), part), Instant::now());
     }
 
-    /// Remembers that `answer` came of applying `body`.
+    /// Stores that an apply of `body` had the response `answer`.
     pub(super) fn remember(&self, body: &Body, part: Part, answer: &Value, term: u64) {
-        let text = |field| answer.pointer(field).and_then(Value::as_str);
-        let (Some(uid), Some(version)) = (text("/metadata/uid"), text("/metadata/resourceVersion")) else {
-            return;
-        };
+        let text = |field| metadata_text(answer, field);
+        let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else { return };
         let applied = Applied {
             body: self.hash_of_body(body),
             term,
@@ -122,15 +120,15 @@ impl Memory {
         hash_without(&self.state, &body.value, &[], &["uid", "resourceVersion"])
     }
 
-    /// Everything that an apply of the part could touch. The generation is in it: it tells of a spec that was changed
-    /// and put back.
+    /// Hashes all fields of the part that an apply could change. The generation is one of them: it reveals a
+    /// spec that was changed and then restored.
     fn hash_of_content(&self, object: &Value, part: Part, body: &Body) -> u64 {
         use std::hash::BuildHasher as _;
         if part == Part::Status {
             return self.state.hash_one(object.get("status").map_or(Cow::Owned(Value::Null), Cow::Borrowed));
         }
         let mut outside = vec!["apiVersion", "kind"];
-        // Somebody else's, unless it is applied with the rest: for kinds without the subresource.
+        // Other writers own the status, unless `body` contains it: then the kind has no status subresource.
         if body.value.get("status").is_none() {
             outside.push("status");
         }

@@ -157,7 +157,7 @@ async fn malformed_objects_are_refused_before_they_are_sent() {
     let leader = Leader(server.client(Role::Writes(Fence::open())));
     for (object, expected) in [
         (json!(7), "apply of ConfigMap was not sent: it does not serialise to a JSON object"),
-        (json!({"kind": "Secret"}), "its kind is \"Secret\"; ConfigMap is written here"),
+        (json!({"kind": "Secret"}), "its kind is \"Secret\", expected ConfigMap"),
         (json!({"metadata": {"namespace": "shop"}}), "its metadata.name is \"\"; it must be set"),
         (json!({"metadata": {"name": "../x", "namespace": "shop"}}), "its metadata.name is \"../x\""),
         (json!({"metadata": {"name": "settings"}}), "settings has no metadata.namespace"),

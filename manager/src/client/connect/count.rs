@@ -1,4 +1,4 @@
-//! Counts, times and weighs the requests of every stack.
+//! Counts the requests of every stack, and measures their duration and size.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,28 +14,29 @@ use super::deadline::is_watch;
 use super::metrics::{Histograms, Labels, RequestMetrics};
 use super::{ResponseBody, Stack};
 
-/// The `code` of a request that got no answer, as client-go writes it.
-const NO_ANSWER: &str = "<error>";
+/// The `code` of a request without a response, as in client-go.
+const NO_RESPONSE: &str = "<error>";
 
-/// A request that is under way. A guard: one whose caller does not wait for the end has ended all the same.
-struct UnderWay {
+/// A request in flight. Records the duration when it is dropped: at the end of the response, or when its
+/// caller gives up.
+struct InFlight {
     metrics: RequestMetrics,
-    /// Its verb and host.
+    /// The request's verb and host.
     labels: Labels<2>,
-    since: Instant,
+    started_at: Instant,
 }
 
-/// An answer that is read by the caller.
-struct Weighed {
+/// A response body that counts its bytes while the caller reads it.
+struct MeasuredBody {
     inner: ResponseBody,
     bytes: u64,
-    /// `None` once it has been read to its end.
-    under_way: Option<UnderWay>,
+    /// `None` once the body was read to its end.
+    in_flight: Option<InFlight>,
 }
 
-/// Counts the requests of a stack when their answer begins, and times and weighs them when it ends.
+/// Counts the requests of a stack when the response begins, and records duration and size when it ends.
 pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) -> Stack {
-    // Without user information, which could be a password.
+    // The user information of the URI is left out, since it could contain a password.
     let host = match (server.host(), server.port_u16()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),
         (host, _) => host.unwrap_or_default().to_owned(),
@@ -43,47 +44,48 @@ pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) 
     let metrics = metrics.clone();
     Stack::new(service_fn(move |request: Request<Body>| {
         let (metrics, host, method) = (metrics.clone(), host.clone(), request.method().to_string());
-        let under_way = (!is_watch(request.uri())).then(|| UnderWay {
+        let in_flight = (!is_watch(request.uri())).then(|| InFlight {
             metrics: metrics.clone(),
             labels: [("verb", method.clone()), ("host", host.clone())],
-            since: Instant::now(),
+            started_at: Instant::now(),
         });
-        // A body that is streamed has no size yet, and none of ours is.
-        if let (Some(under_way), Some(bytes)) = (&under_way, request.body().size_hint().exact()) {
-            under_way.weigh(&metrics.sent, bytes);
+        // A streamed body has no size yet, but this process streams none.
+        if let (Some(in_flight), Some(bytes)) = (&in_flight, request.body().size_hint().exact()) {
+            in_flight.record_size(&metrics.sent, bytes);
         }
         let sending = inner.call(request);
         async move {
             let sent = sending.await;
             let status = sent.as_ref().ok().map(Response::status);
-            let code = status.as_ref().map_or(NO_ANSWER, StatusCode::as_str).to_owned();
+            let code = status.as_ref().map_or(NO_RESPONSE, StatusCode::as_str).to_owned();
             metrics.requests.get_or_create(&[("code", code), ("method", method), ("host", host)]).inc();
-            Ok(match under_way {
-                Some(_) => sent?.map(|body| Weighed { inner: body, bytes: 0, under_way }.boxed_unsync()),
+            Ok(match in_flight {
+                Some(_) => sent?.map(|inner| MeasuredBody { inner, bytes: 0, in_flight }.boxed_unsync()),
                 None => sent?,
             })
         }
     }))
 }
 
-// === impl UnderWay ===
+// === impl InFlight ===
 
-impl UnderWay {
-    fn weigh(&self, family: &Histograms<2>, bytes: u64) {
+impl InFlight {
+    fn record_size(&self, family: &Histograms<2>, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "no body is that long")]
         family.get_or_create(&self.labels).observe(bytes as f64);
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.metrics.seconds.get_or_create(&self.labels).observe(self.since.elapsed().as_secs_f64());
+        let seconds = self.started_at.elapsed().as_secs_f64();
+        self.metrics.seconds.get_or_create(&self.labels).observe(seconds);
     }
 }
 
-// === impl Weighed ===
+// === impl MeasuredBody ===
 
-impl http_body::Body for Weighed {
+impl http_body::Body for MeasuredBody {
     type Data = bytes::Bytes;
     type Error = BoxError;
 
@@ -95,10 +97,10 @@ impl http_body::Body for Weighed {
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
-        // Who knows the length reads no further than its last byte.
+        // A reader that knows the length stops after the last byte and never sees `None`.
         let ended = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
-        if let Some(under_way) = self.under_way.take_if(|_| ended) {
-            under_way.weigh(&under_way.metrics.received, self.bytes);
+        if let Some(in_flight) = self.in_flight.take_if(|_| ended) {
+            in_flight.record_size(&in_flight.metrics.received, self.bytes);
         }
         polled
     }

@@ -1,210 +1,158 @@
-//! The credentials that requests to an API server carry, renewed before they end.
+//! Adds credentials to the requests for an API server, and renews them before they expire.
 //!
-//! They are fetched on a thread of their own: a plug-in is a child process, and a file may be on a volume that hangs.
-//! Requests go on with the old ones meanwhile, and wait only while there are none that can be used. After a 401 the
-//! credentials are fetched at once, and requests wait for that for [`Pace::patience`]; if it fails they go on with the old
-//! ones, as in client-go. The request that was refused is not repeated.
+//! They are fetched on a separate thread: a plug-in is a child process, and a file may be on a volume that
+//! hangs. Meanwhile requests use the old credentials, and wait only if there are no usable ones. After a 401
+//! the credentials are fetched at once, and requests wait for that at most [`FetchLimits::max_wait`]; if the
+//! fetch fails, requests use the old credentials again, as in client-go. The refused request is not repeated.
 //!
 //! # Invariants
-//! 1. All roles of one [`Connections`](super::Connections) share one identity: a plug-in runs once for all, and a
-//!    refresh token that is good for one use is used by one.
-//! 2. At most one fetch is under way, and fetches begin at least [`Pace::pause`] apart.
-//! 3. No new request travels on a connection of an earlier certificate.
+//! 1. All roles of one [`Connections`](super::Connections) share one identity, so that a plug-in runs once
+//!    for all of them, and a refresh token that is valid for a single use is used once.
+//! 2. At most one fetch runs at a time, and fetches start at least [`FetchLimits::interval`] apart.
+//! 3. No new request uses a connection that was opened with an earlier certificate.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
-use futures_util::future::Shared;
 use http::{Request, StatusCode};
-use jiff::Timestamp;
-use kube::client::{Body, ConfigExt as _};
-use kube::config::{AuthInfo, ExecConfig};
+use kube::client::Body;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
-use tower::{BoxError, Layer as _, Service as _, service_fn};
-use tracing::warn;
+use tokio::time::timeout;
+use tower::{BoxError, Service as _, service_fn};
 
-use crate::key::{BootInstant, Chain};
-use crate::util::{LogEvery, read_regular};
+use crate::key::BootInstant;
 
-use super::{Stack, plugin};
+use super::Stack;
+use super::fetch::{CredentialError, FetchOutcome, Identity, Source, SourceKind, unusable};
 
-/// How long before their end credentials are fetched anew; a quarter of their life if that is shorter.
-const AHEAD: Duration = Duration::from_mins(1);
-/// How often files are read anew, as in client-go.
-const FILES_PERIOD: Duration = Duration::from_mins(1);
-
-/// Limits that a test sets otherwise.
+/// Limits of fetches; tests set other ones.
 #[derive(Clone, Copy)]
-pub(super) struct Pace {
-    /// Between the beginnings of two fetches, whatever the server or the plug-in says.
-    pub(super) pause: Duration,
-    /// How long a fetch may take before requests no longer wait for it, if the server refused credentials that have not
-    /// ended. Shorter than a renewal of the Lease may take, so that it can still use them.
-    pub(super) patience: Duration,
+pub(super) struct FetchLimits {
+    /// Minimum time between the starts of two fetches.
+    pub(super) interval: Duration,
+    /// How long requests wait for the fetch after a 401, if the old credentials have not expired. Shorter
+    /// than the limit of a Lease renewal, so that the renewal can still use the old ones.
+    pub(super) max_wait: Duration,
 }
 
-/// The credentials of one [`Connections`](super::Connections). All clones are the same.
+/// The credentials of one [`Connections`](super::Connections); clones share them.
 #[derive(Clone)]
 pub(super) struct Credentials {
     source: Arc<Source>,
     state: Arc<Mutex<State>>,
 }
 
-/// Where the credentials come from.
-struct Source {
-    given: kube::Config,
-    kind: Kind,
-    /// Fetches that failed, for the log.
-    failures: Mutex<LogEvery>,
-}
-
-enum Kind {
-    /// From the configuration itself: nothing is fetched twice. A provider that refreshes tokens does that in kube.
-    Fixed,
-    /// From files that somebody may replace: the token of a ServiceAccount, a client certificate.
-    Files,
-    /// From a credential plug-in.
-    Plugin(Box<ExecConfig>),
-}
-
-/// Credentials that were fetched.
-pub(super) struct Identity {
-    /// With the credentials in it, instead of where they come from.
-    pub(super) config: kube::Config,
-    /// Adds them to requests.
-    authorise: Box<dyn Fn(Stack) -> Stack + Send + Sync>,
-    fetched: BootInstant,
-    /// From when they are fetched anew.
-    due: BootInstant,
-    /// From when they are of no use.
-    end: BootInstant,
-}
-
 /// The credentials in use, and the latest fetch. Time is passed in.
 #[derive(Default)]
 struct State {
-    pace: Pace,
-    current: Option<Current>,
+    limits: FetchLimits,
+    current: Option<CurrentIdentity>,
     latest: Option<Fetch>,
 }
 
-struct Current {
+struct CurrentIdentity {
     identity: Arc<Identity>,
-    /// As in the identity, unless a 401 brought it forward.
-    due: BootInstant,
-    /// Whether the server refused it and no fetch has failed since.
+    /// As in the identity, or the time of the 401 if that came earlier.
+    renew_at: BootInstant,
+    /// Whether the API server refused it, and no fetch has failed since.
     refused: bool,
 }
 
 struct Fetch {
-    began: BootInstant,
-    outcome: Outcome,
-    /// Whether the outcome has been taken in.
-    over: bool,
+    started_at: BootInstant,
+    outcome: FetchOutcome,
+    /// Whether [`State`] has processed the outcome.
+    done: bool,
 }
 
-/// What a request waits for.
-struct Awaited {
-    outcome: Outcome,
-    /// What it uses instead if the fetch fails or takes longer than this.
-    instead: Option<(Arc<Identity>, Duration)>,
+/// The fetch that a request waits for.
+struct PendingFetch {
+    outcome: FetchOutcome,
+    /// The identity to use if the fetch fails or takes longer than this.
+    fallback: Option<(Arc<Identity>, Duration)>,
 }
 
-type Outcome = Shared<oneshot::Receiver<Result<Arc<Identity>, Arc<CredentialError>>>>;
-
-/// The stack of one role, for the latest identity it has used.
-struct Slot {
+/// The stack of one role for the latest identity that the role has used.
+struct RoleStack {
     identity: Arc<Identity>,
-    /// The connections, which outlive a change of the token alone.
+    /// The connections. A new identity with the same certificate keeps them.
     transport: Stack,
     stack: Stack,
 }
 
-/// The credentials cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub(super) struct CredentialError {
-    what: String,
-    source: Option<BoxError>,
-}
-
-/// Adds the present credentials to each request of a role. `open` makes connections for an identity.
+/// Makes a stack that adds the current credentials to each request of a role. `open` makes the connections
+/// for an identity.
 ///
 /// # Errors
-/// Fails if credentials that need no plug-in, or certificates beside them, are of no use.
+/// Fails if credentials other than those of a plug-in cannot be fetched, or certificates cannot be used.
 pub(super) fn identified(
     credentials: &Credentials,
     open: impl Fn(&kube::Config) -> Result<Stack, BoxError> + Send + Sync + 'static,
 ) -> Result<Stack, BoxError> {
     let credentials = credentials.clone();
-    let first = credentials.first()?.map(|identity| Slot::new(identity, None, &open)).transpose()?;
+    let first = credentials.first()?.map(|identity| RoleStack::new(identity, None, &open)).transpose()?;
     let shared = Arc::new((Mutex::new(first), open));
     Ok(Stack::new(service_fn(move |request: Request<Body>| {
         let (credentials, shared) = (credentials.clone(), Arc::clone(&shared));
         async move {
-            let identity = credentials.now().await?;
+            let identity = credentials.current().await?;
             let (identity, mut stack) = {
-                let (slot, open) = &*shared;
-                let mut slot = slot.lock();
-                // A request that was slow to come here uses what others have moved on to.
-                let last = slot.take_if(|slot| slot.identity.fetched < identity.fetched);
-                let slot = match &mut *slot {
-                    Some(slot) => slot,
-                    none => none.insert(Slot::new(identity, last, open)?),
+                let (latest, open) = &*shared;
+                let mut latest = latest.lock();
+                // A slow request may hold an older identity than the stack, and then uses that of the stack.
+                let last = latest.take_if(|latest| latest.identity.fetched_at < identity.fetched_at);
+                let latest = match &mut *latest {
+                    Some(latest) => latest,
+                    none => none.insert(RoleStack::new(identity, last, open)?),
                 };
-                (Arc::clone(&slot.identity), slot.stack.clone())
+                (Arc::clone(&latest.identity), latest.stack.clone())
             };
             let response = stack.call(request).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
-                credentials.refused(&identity);
+                credentials.mark_refused(&identity);
             }
             Ok(response)
         }
     })))
 }
 
-// === impl Pace ===
+// === impl FetchLimits ===
 
-impl Default for Pace {
+impl Default for FetchLimits {
     fn default() -> Self {
-        Self { pause: Duration::from_secs(5), patience: Duration::from_secs(2) }
+        Self { interval: Duration::from_secs(5), max_wait: Duration::from_secs(2) }
     }
 }
 
 // === impl Credentials ===
 
 impl Credentials {
-    pub(super) fn new(given: kube::Config, pace: Pace) -> Self {
-        let kind = Kind::of(&given.auth_info);
-        let source = Arc::new(Source { given, kind, failures: Mutex::default() });
-        Self { source, state: Arc::new(Mutex::new(State { pace, ..State::default() })) }
+    pub(super) fn new(config: kube::Config, limits: FetchLimits) -> Self {
+        let state = State { limits, ..State::default() };
+        Self { source: Arc::new(Source::new(config)), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Fetches what needs no plug-in, unless it is there already, so that an error comes before the first request.
+    /// Returns the first identity, fetched here unless it needs a plug-in, so that errors come before the
+    /// first request.
     fn first(&self) -> Result<Option<Arc<Identity>>, CredentialError> {
         let mut state = self.state.lock();
-        if state.current.is_none() && !matches!(self.source.kind, Kind::Plugin(_)) {
-            state.current = Some(Current::new(Arc::new(self.source.fetch()?)));
+        if state.current.is_none() && !matches!(self.source.kind, SourceKind::Plugin(_)) {
+            state.current = Some(CurrentIdentity::new(Arc::new(self.source.fetch()?)));
         }
         Ok(state.current.as_ref().map(|current| Arc::clone(&current.identity)))
     }
 
-    /// Returns the present credentials. Waits while there are none that can be used, and for the fetch after a 401.
-    async fn now(&self) -> Result<Arc<Identity>, Arc<CredentialError>> {
-        let known = self.state.lock().at(BootInstant::now(), || fetch_beside(&self.source));
-        let Awaited { outcome, instead } = match known {
+    /// Returns the current identity. Waits for a fetch if there is no usable identity, or after a 401.
+    async fn current(&self) -> Result<Arc<Identity>, Arc<CredentialError>> {
+        let known = self.state.lock().identity_at(BootInstant::now(), || self.source.start_fetch());
+        let PendingFetch { outcome, fallback } = match known {
             Ok(identity) => return Ok(identity),
-            Err(awaited) => awaited,
+            Err(pending) => pending,
         };
         let lost = |_| Err(Arc::new(CredentialError::new("credentials were not fetched")));
         let fetched = outcome.map(|sent| sent.unwrap_or_else(lost));
-        match instead {
+        match fallback {
             None => fetched.await,
             Some((identity, wait)) => {
                 Ok(timeout(wait, fetched).await.ok().and_then(Result::ok).unwrap_or(identity))
@@ -212,175 +160,81 @@ impl Credentials {
         }
     }
 
-    /// Makes credentials that the server refused due for another fetch.
-    fn refused(&self, identity: &Arc<Identity>) {
-        if !matches!(self.source.kind, Kind::Fixed) {
-            self.state.lock().refused(identity, BootInstant::now());
+    /// Makes credentials that the API server refused due for renewal.
+    fn mark_refused(&self, identity: &Arc<Identity>) {
+        if !matches!(self.source.kind, SourceKind::Fixed) {
+            self.state.lock().mark_refused(identity, BootInstant::now());
         }
     }
-}
-
-// === impl Kind ===
-
-impl Kind {
-    /// The order is kube's.
-    fn of(auth: &AuthInfo) -> Self {
-        let inline = auth.token.is_some() || (auth.username.is_some() && auth.password.is_some());
-        let in_files = auth.client_certificate.is_some() || auth.client_key.is_some();
-        match &auth.exec {
-            // A provider keeps its latest tokens in the identity, which therefore is made once.
-            _ if auth.auth_provider.is_some() => Self::Fixed,
-            Some(exec) if !inline && auth.token_file.is_none() => Self::Plugin(Box::new(exec.clone())),
-            _ if in_files || (!inline && auth.token_file.is_some()) => Self::Files,
-            _ => Self::Fixed,
-        }
-    }
-}
-
-// === impl Source ===
-
-impl Source {
-    fn fetch(&self) -> Result<Identity, CredentialError> {
-        let mut config = self.given.clone();
-        let auth = &mut config.auth_info;
-        let until = match &self.kind {
-            Kind::Fixed => None,
-            Kind::Files => read_files(auth).map(|()| None)?,
-            Kind::Plugin(exec) => {
-                auth.exec = None;
-                read_files(auth)?;
-                plugin::run(exec, auth, plugin::LIMIT)?
-            }
-        };
-        // Of two files that are replaced one after the other, the second may be missing.
-        config.rustls_client_config().map_err(useless)?;
-        let never = BootInstant::from_boot(Duration::MAX);
-        let fetched = BootInstant::now();
-        let (due, end) = match (&self.kind, until) {
-            (Kind::Files, _) => (fetched + FILES_PERIOD, never),
-            // An expiry in the past counts as a lifetime of zero.
-            (_, Some(until)) => {
-                renewal(fetched, until.duration_since(Timestamp::now()).try_into().unwrap_or_default())
-            }
-            _ => (never, never),
-        };
-        let authorise: Box<dyn Fn(Stack) -> Stack + Send + Sync> =
-            match config.auth_layer().map_err(useless)? {
-                Some(layer) => Box::new(move |inner| Stack::new(layer.layer(inner))),
-                None => Box::new(|inner| inner),
-            };
-        Ok(Identity { config, authorise, fetched, due, end })
-    }
-}
-
-/// Returns when credentials that live this long are fetched anew, and when they end.
-fn renewal(now: BootInstant, life: Duration) -> (BootInstant, BootInstant) {
-    (now + life.saturating_sub(AHEAD.min(life / 4)), now + life)
-}
-
-/// Fetches on a thread of its own, not on one of a runtime, which would wait for it when it is shut down.
-fn fetch_beside(source: &Arc<Source>) -> Outcome {
-    let (fetched, outcome) = oneshot::channel();
-    let source = Arc::clone(source);
-    let thread = std::thread::Builder::new().name("credentials".to_owned()).spawn(move || {
-        let identity = source.fetch().map(Arc::new).map_err(Arc::new);
-        if let Err(error) = &identity
-            && let Some(failures) = source.failures.lock().add(1, Instant::now())
-        {
-            warn!(server = %source.given.cluster_url, failures, error = %Chain(error), "no new credentials");
-        }
-        // The receiver is gone if no request waited.
-        drop(fetched.send(identity));
-    });
-    if let Err(error) = thread {
-        warn!(%error, "no thread to fetch credentials on");
-    }
-    outcome.shared()
-}
-
-/// Puts what files hold in the places of their names.
-fn read_files(auth: &mut AuthInfo) -> Result<(), CredentialError> {
-    let read = |path: &str| {
-        read_regular(Path::new(path))
-            .map_err(|error| CredentialError::new(format!("{path} cannot be read")).on(error))
-    };
-    if let (None, Some(path)) = (&auth.token, auth.token_file.take()) {
-        let token = String::from_utf8_lossy(&read(&path)?).trim().to_owned();
-        if token.is_empty() {
-            return Err(CredentialError::new(format!("{path} holds no token")));
-        }
-        auth.token = Some(token.into());
-    }
-    if let (None, Some(path)) = (&auth.client_certificate_data, auth.client_certificate.take()) {
-        auth.client_certificate_data = Some(STANDARD.encode(read(&path)?));
-    }
-    if let (None, Some(path)) = (&auth.client_key_data, auth.client_key.take()) {
-        auth.client_key_data = Some(STANDARD.encode(read(&path)?).into());
-    }
-    Ok(())
 }
 
 // === impl State ===
 
 impl State {
-    /// Returns the identity to use now, or else what to wait for. Starts a fetch if the identity is due.
-    fn at(&mut self, now: BootInstant, start: impl FnOnce() -> Outcome) -> Result<Arc<Identity>, Awaited> {
-        self.settle();
-        if let Some(current) = self.current.as_ref().filter(|current| now < current.due) {
+    /// Returns the identity to use now, or else the fetch to wait for. Starts a fetch if the identity is due
+    /// for renewal.
+    fn identity_at(
+        &mut self,
+        now: BootInstant,
+        start: impl FnOnce() -> FetchOutcome,
+    ) -> Result<Arc<Identity>, PendingFetch> {
+        self.process_outcome();
+        if let Some(current) = self.current.as_ref().filter(|current| now < current.renew_at) {
             return Ok(Arc::clone(&current.identity));
         }
         let latest = match self.latest.take() {
-            Some(latest) if !latest.over || now < latest.began + self.pace.pause => latest,
-            _ => Fetch { began: now, outcome: start(), over: false },
+            Some(latest) if !latest.done || now < latest.started_at + self.limits.interval => latest,
+            _ => Fetch { started_at: now, outcome: start(), done: false },
         };
         let latest = self.latest.insert(latest);
-        let left = (latest.began + self.pace.patience).saturating_since(now);
-        match self.current.as_ref().filter(|current| now < current.identity.end) {
-            Some(current) if !current.refused || latest.over || left.is_zero() => {
+        let left = (latest.started_at + self.limits.max_wait).saturating_since(now);
+        match self.current.as_ref().filter(|current| now < current.identity.expires_at) {
+            Some(current) if !current.refused || latest.done || left.is_zero() => {
                 Ok(Arc::clone(&current.identity))
             }
             usable => {
-                let instead = usable.map(|current| (Arc::clone(&current.identity), left));
-                Err(Awaited { outcome: latest.outcome.clone(), instead })
+                let fallback = usable.map(|current| (Arc::clone(&current.identity), left));
+                Err(PendingFetch { outcome: latest.outcome.clone(), fallback })
             }
         }
     }
 
-    /// Makes an identity due and has requests wait for the next, unless there is a later one.
-    fn refused(&mut self, identity: &Arc<Identity>, now: BootInstant) {
-        self.settle();
+    /// Makes an identity due for renewal, so that requests wait for the next one. Has no effect if a later
+    /// identity is current.
+    fn mark_refused(&mut self, identity: &Arc<Identity>, now: BootInstant) {
+        self.process_outcome();
         if let Some(current) =
             self.current.as_mut().filter(|current| Arc::ptr_eq(&current.identity, identity))
         {
-            (current.due, current.refused) = (now, true);
+            (current.renew_at, current.refused) = (now, true);
         }
     }
 
-    /// Takes in the outcome of a fetch that has ended. One that failed leaves what is there.
-    fn settle(&mut self) {
-        let Some(latest) = self.latest.as_mut().filter(|latest| !latest.over) else { return };
+    /// Makes the result of a finished fetch current. After a failed fetch the old identity stays.
+    fn process_outcome(&mut self) {
+        let Some(latest) = self.latest.as_mut().filter(|latest| !latest.done) else { return };
         let Some(outcome) = latest.outcome.clone().now_or_never() else { return };
-        latest.over = true;
+        latest.done = true;
         if let Ok(Ok(identity)) = outcome {
-            self.current = Some(Current::new(identity));
+            self.current = Some(CurrentIdentity::new(identity));
         } else if let Some(current) = &mut self.current {
             current.refused = false;
         }
     }
 }
 
-// === impl Current ===
+// === impl CurrentIdentity ===
 
-impl Current {
+impl CurrentIdentity {
     fn new(identity: Arc<Identity>) -> Self {
-        Self { due: identity.due, identity, refused: false }
+        Self { renew_at: identity.renew_at, identity, refused: false }
     }
 }
 
-// === impl Slot ===
+// === impl RoleStack ===
 
-impl Slot {
-    /// Keeps the connections of the last identity if they show the same certificate.
+impl RoleStack {
+    /// Keeps the connections of the last stack if its identity has the same certificate.
     fn new(
         identity: Arc<Identity>,
         last: Option<Self>,
@@ -389,27 +243,10 @@ impl Slot {
         let certificate = |identity: &Identity| identity.config.auth_info.client_certificate_data.clone();
         let transport = match last {
             Some(last) if certificate(&last.identity) == certificate(&identity) => last.transport,
-            _ => open(&identity.config).map_err(useless)?,
+            _ => open(&identity.config).map_err(unusable)?,
         };
         Ok(Self { stack: (identity.authorise)(transport.clone()), identity, transport })
     }
-}
-
-// === impl CredentialError ===
-
-impl CredentialError {
-    pub(super) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None }
-    }
-
-    /// Adds what it stands on.
-    pub(super) fn on(self, source: impl Into<BoxError>) -> Self {
-        Self { source: Some(source.into()), ..self }
-    }
-}
-
-fn useless(error: impl Into<BoxError>) -> CredentialError {
-    CredentialError::new("credentials or certificates are of no use").on(error)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Ends what takes too long: opening a connection, and any request that has a deadline.
+//! Deadlines for opening a connection and for the requests of a stack.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tower::{BoxError, Service, service_fn};
 
 use super::{ResponseBody, Stack};
 
-/// No end was reached in time. Whether a request took effect is unknown.
+/// A connection or a request took too long. Whether the request took effect is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} took longer than {limit:?}")]
 pub struct DeadlineExceeded {
@@ -18,7 +18,7 @@ pub struct DeadlineExceeded {
     limit: Duration,
 }
 
-/// Limits the time in which a connector, which is always ready, opens a connection: TCP and TLS together.
+/// Limits the time that an always-ready connector takes to open a connection: TCP and TLS together.
 pub(super) fn connect_deadline<C>(
     mut inner: C,
     limit: Duration,
@@ -40,7 +40,8 @@ where
     })
 }
 
-/// Makes each answer of a stack complete, or an error in time. The body of a watch is left open.
+/// Limits the time of each request of a stack, and collects its whole response. The body of a watch is not
+/// collected and has no limit.
 pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
     Stack::new(service_fn(move |request: Request<Body>| {
         let end = Instant::now() + limit;
@@ -52,7 +53,8 @@ pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
                 let response = sending.await?;
                 if watch { Ok(response) } else { collected(response).await }
             };
-            // Dropping a request that was sent closes its connection, so no late answer is taken for the next one's.
+            // Dropping a sent request closes its connection, so a late response cannot be read as that of the
+            // next request.
             timeout_at(end, whole).await.unwrap_or_else(|_| Err(DeadlineExceeded { what, limit }.into()))
         }
     }))

@@ -1,13 +1,14 @@
-//! Stops every byte of leader-only work once its term is over.
+//! Stops every byte of leader-only work once its term of leadership is over.
 //!
-//! Three guards, each for what the others cannot see. [`Socket`] checks its pass at each write, under TLS and under
-//! every buffer of hyper and rustls: nothing that waits there can leave late. [`transport`] gives each term a pool of
-//! its own, so that a request of the new term never picks up a connection of the old. [`guarded`] lets go of a
-//! request as soon as its term ends, so that it neither waits for an answer nor travels in the next term.
+//! There are three guards. [`FencedIo`] checks its pass at each write, under TLS and under every buffer of
+//! hyper and rustls, so that no buffered byte leaves late. [`transport`] gives each term its own pool, so
+//! that a request of the new term never uses a connection of the old one. [`guarded`] drops a request as soon
+//! as its term ends, so that it neither waits for a response nor is sent in the next term.
 //!
 //! # Invariants
-//! 1. No write passes a socket whose pass is void, by a close or by the clock alone.
-//! 2. A socket dropped with a void pass is reset: what the kernel still holds of it is thrown away.
+//! 1. No byte is written to a socket whose pass no longer admits writes, because the fence was closed or has
+//!    expired.
+//! 2. A socket dropped with such a pass is reset: the kernel discards the bytes that it has not sent yet.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -31,20 +32,20 @@ use crate::key::{Fence, FencePass};
 
 use super::{ResponseBody, Stack};
 
-/// The write was stopped because this replica's term has ended.
+/// The request was stopped because this replica's term of leadership has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this replica no longer holds the Lease, so nothing may leave it")]
 pub struct Fenced;
 
 /// A TCP connection of one term.
-pub(super) struct Socket {
+pub(super) struct FencedIo {
     stream: TokioIo<TcpStream>,
     pass: FencePass,
-    /// Wakes the connection's task when the term is closed. `None` once it has.
-    ended: Option<BoxFuture<'static, ()>>,
+    /// Wakes the connection's task when the fence is closed; `None` afterwards.
+    revoked: Option<BoxFuture<'static, ()>>,
 }
 
-/// The pool of the latest term that sent anything.
+/// The pool of the latest term that sent a request.
 struct TermPool<C> {
     pass: FencePass,
     pool: Pool<C, Body>,
@@ -58,45 +59,46 @@ impl From<Fenced> for io::Error {
     }
 }
 
-// === impl Socket ===
+// === impl FencedIo ===
 
-impl Socket {
+impl FencedIo {
     pub(super) fn new(stream: TcpStream, pass: FencePass) -> Self {
-        let ended: BoxFuture<'static, ()> = Box::pin(pass.clone().revoked());
-        Self { stream: TokioIo::new(stream), pass, ended: Some(ended) }
+        let revoked: BoxFuture<'static, ()> = Box::pin(pass.clone().revoked());
+        Self { stream: TokioIo::new(stream), pass, revoked: Some(revoked) }
     }
 
-    /// Fails if the term was closed, and otherwise wakes this task when it is.
+    /// Fails if the fence was closed since the pass was taken; otherwise wakes this task when that happens.
     fn check_term(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(ended) = &mut self.ended else { return Err(Fenced.into()) };
-        if ended.as_mut().poll(cx).is_ready() {
-            self.ended = None;
+        let Some(revoked) = &mut self.revoked else { return Err(Fenced.into()) };
+        if revoked.as_mut().poll(cx).is_ready() {
+            self.revoked = None;
             return Err(Fenced.into());
         }
         Ok(())
     }
 
-    /// Fails if nothing may be written now. The clock is asked each time: an expired fence wakes nobody.
+    /// Fails if the pass admits no write now. Compares the time at each call, because an expiring fence wakes
+    /// no task.
     fn check_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         self.check_term(cx)?;
         if self.pass.admits() { Ok(()) } else { Err(Fenced.into()) }
     }
 }
 
-impl Read for Socket {
+impl Read for FencedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // hyper reads from idle connections too, so this is where a closed term reaches them. A term that has only
-        // expired may still read the answers to what it sent in time.
+        // hyper reads from idle connections too, so this check ends them when the fence is closed. After a
+        // mere expiry the responses to requests that were sent in time may still be read.
         self.check_term(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl Write for Socket {
+impl Write for FencedIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
@@ -108,7 +110,7 @@ impl Write for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // An orderly end would let the kernel deliver what it still holds.
+        // After an orderly shutdown the kernel would still send its buffered bytes.
         self.check_write(cx)?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
@@ -127,18 +129,18 @@ impl Write for Socket {
     }
 }
 
-impl Connection for Socket {
+impl Connection for FencedIo {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Drop for Socket {
+impl Drop for FencedIo {
     fn drop(&mut self) {
         if !self.pass.admits()
             && let Err(error) = self.stream.inner().set_zero_linger()
         {
-            tracing::warn!(%error, "a connection of an ended term could not be reset, only closed");
+            tracing::warn!(%error, "a connection of an ended term could not be reset and was closed instead");
         }
     }
 }
@@ -150,12 +152,12 @@ impl<C: Connect + Clone> TermPool<C> {
         Self { pass, pool: pool(connector.clone()) }
     }
 
-    /// Returns the pool of the term of a new pass.
-    fn at(&mut self, pass: FencePass, connector: &C) -> Result<Pool<C, Body>, Fenced> {
+    /// Returns the pool of the term of this pass, which was taken just now.
+    fn pool_for(&mut self, pass: FencePass, connector: &C) -> Result<Pool<C, Body>, Fenced> {
         if !pass.admits() {
             return Err(Fenced);
         }
-        // Two passes of one fence that both admit are of one term.
+        // Two passes of one fence that both admit writes are of the same term.
         if !self.pass.admits() {
             *self = Self::new(pass, connector);
         }
@@ -163,8 +165,8 @@ impl<C: Connect + Clone> TermPool<C> {
     }
 }
 
-/// Makes a service, which is always ready, that sends over connections of `connector`, which must take its passes from
-/// the same fence.
+/// Makes an always-ready service that sends requests over connections of `connector`. The connector must take
+/// its passes from the same fence.
 pub(super) fn transport<C>(
     connector: C,
     fence: Fence,
@@ -174,7 +176,7 @@ where
 {
     let latest = Arc::new(Mutex::new(TermPool::new(fence.pass(), &connector)));
     service_fn(move |request: Request<Body>| {
-        let pool = latest.lock().at(fence.pass(), &connector);
+        let pool = latest.lock().pool_for(fence.pass(), &connector);
         async move {
             let response = pool?.request(request).await?;
             Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
@@ -189,11 +191,11 @@ fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {
         .build(connector)
 }
 
-/// Gives up a request when the term it was made in ends.
+/// Drops a request when its term ends.
 ///
-/// A request is made in the term in which it leaves the buffer inside kube's client, a task switch after its caller
-/// sent it. That one of an old term is not sent in the next is therefore also the campaign's part: it begins only once
-/// the work of the old term has ended.
+/// The term of a request is the one in which it leaves the buffer inside kube's client, a task switch after
+/// its caller sent it. A request of an old term is therefore kept out of the next term also by the election,
+/// which campaigns again only after the work of the old term has ended.
 pub(super) fn guarded(mut inner: Stack, fence: Fence) -> Stack {
     Stack::new(service_fn(move |request| {
         let pass = fence.pass();
@@ -201,10 +203,10 @@ pub(super) fn guarded(mut inner: Stack, fence: Fence) -> Stack {
         async move {
             let Some(sending) = sending else { return Err(Fenced.into()) };
             tokio::select! {
-                // The end of the term first: the other branch could hand the request to a connection of the next.
+                // The end of the term comes first: the other branch could use a connection of the next term.
                 biased;
                 () = pass.clone().revoked() => Err(Fenced.into()),
-                // A proxy's tunnel may hide what stopped it, so the pass is asked as well.
+                // A proxy's tunnel may hide the cause of its error, so the pass is checked as well.
                 sent = sending => sent.map_err(|error| {
                     if is_fenced(&*error) || !pass.admits() { Fenced.into() } else { error }
                 }),

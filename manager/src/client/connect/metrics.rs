@@ -1,7 +1,8 @@
-//! What is told of requests to API servers: client-go's families, names, labels and buckets.
+//! Metrics of requests to API servers, with client-go's names, labels and buckets.
 //!
-//! client-go has the last four off unless asked for; here they are on, since a request costs thousands of times what
-//! it costs to count it. As there, a watch is counted and neither timed nor weighed: it has no end to wait for.
+//! client-go enables the last four only on demand; here they are always on, because a request costs thousands
+//! of times more than its measurement. As there, watches are counted, but their duration and size are not
+//! recorded, because a watch has no end to wait for.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -29,16 +30,18 @@ const BYTES: [f64; 11] = [
 pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 pub(super) type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// The families of one manager, for all its API servers.
+/// The metrics of one manager, for all its API servers.
 #[derive(Clone)]
 pub(super) struct RequestMetrics {
     /// By `code`, `method` and `host`.
     pub(super) requests: Family<Labels<3>, Counter>,
-    /// By `verb` and `host`, as the next two.
+    /// Durations, by `verb` and `host`.
     pub(super) seconds: Histograms<2>,
+    /// Bytes of requests, by `verb` and `host`.
     pub(super) sent: Histograms<2>,
+    /// Bytes of responses, by `verb` and `host`.
     pub(super) received: Histograms<2>,
-    /// By `host`.
+    /// Durations of DNS look-ups, by `host`.
     pub(super) lookups: Histograms<1>,
 }
 

@@ -1,8 +1,10 @@
-//! Runs a credential plug-in (`exec` of a kubeconfig) and reads what it wrote.
+//! Runs a credential plug-in (`exec` of a kubeconfig) and reads its output.
 //!
-//! Written here and not left to kube, which runs the plug-in on the caller's thread, once for each client and again for
-//! its certificate, and forgets when a certificate ends.
-//! Format: [client-go credential plugins](https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins).
+//! kube's own implementation is not used: it runs the plug-in on the caller's thread, once for each client
+//! and again for its certificate, and ignores the expiry of a certificate.
+//!
+//! The format is that of client-go credential plugins:
+//! <https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins>
 
 use std::io::IsTerminal as _;
 use std::process::Stdio;
@@ -15,9 +17,9 @@ use kube::config::{AuthInfo, ExecAuthCluster, ExecConfig, ExecInteractiveMode};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use super::credentials::CredentialError;
+use super::fetch::CredentialError;
 
-/// How long a plug-in may take; five times as long if a person may have to log in. client-go waits without a limit.
+/// Time limit of a plug-in; five times as long if the user may have to log in. client-go has no limit.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// The value of `KUBERNETES_EXEC_INFO`, which the plug-in reads.
@@ -39,7 +41,7 @@ struct Spec<'a> {
 /// The output of the plug-in, an `ExecCredential`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ExecCredential {
     api_version: String,
     status: Status,
 }
@@ -53,8 +55,8 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Runs the plug-in, stores its credentials in `auth` and returns when they end. Blocks its thread until the plug-in
-/// has ended, or kills it after `limit`.
+/// Runs the plug-in, stores its credentials in `auth` and returns their expiry. Blocks the thread until the
+/// plug-in exits; kills it after `limit`.
 pub(super) fn run(
     exec: &ExecConfig,
     auth: &mut AuthInfo,
@@ -65,27 +67,27 @@ pub(super) fn run(
     let interactive = match exec.interactive_mode {
         Some(ExecInteractiveMode::Never) => false,
         Some(ExecInteractiveMode::Always) if !std::io::stdin().is_terminal() => {
-            return Err(failed("wants a terminal, and standard input is none".to_owned()));
+            return Err(failed("needs a terminal, but standard input is not one".to_owned()));
         }
         _ => std::io::stdin().is_terminal(),
     };
-    let mut command =
-        command(exec, interactive).map_err(|error| failed("cannot be asked".to_owned()).on(error))?;
+    let mut command = command(exec, interactive)
+        .map_err(|error| failed("cannot be given its input".to_owned()).with_source(error))?;
     let limit = if interactive { 5 * limit } else { limit };
 
     let unstarted = |error| {
         let hint = exec.install_hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        failed(format!("cannot be started{hint}")).on(error)
+        failed(format!("cannot be started{hint}")).with_source(error)
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unstarted)?;
     let output = runtime.block_on(async {
         let child = command.spawn().map_err(unstarted)?;
         let output = tokio::time::timeout(limit, child.wait_with_output()).await;
         let output = output.map_err(|_| failed(format!("was killed: it took longer than {limit:?}")))?;
-        output.map_err(|error| failed("was lost".to_owned()).on(error))
+        output.map_err(|error| failed("could not be waited for".to_owned()).with_source(error))
     })?;
     if !output.status.success() {
-        return Err(failed(format!("failed, {}; standard error has its reason", output.status)));
+        return Err(failed(format!("failed, {}; see its messages on standard error", output.status)));
     }
     let status = read(&output.stdout, exec).map_err(failed)?;
     auth.token = status.token.map(Into::into);
@@ -95,7 +97,7 @@ pub(super) fn run(
 }
 
 fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::Error> {
-    let asked = serde_json::to_string(&ExecInfo {
+    let info = serde_json::to_string(&ExecInfo {
         kind: "ExecCredential",
         api_version: exec.api_version.as_deref().unwrap_or_default(),
         spec: Spec { interactive, cluster: exec.cluster.as_ref() },
@@ -107,29 +109,29 @@ fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::
             command.env(name, value);
         }
     }
-    command.env("KUBERNETES_EXEC_INFO", asked);
+    command.env("KUBERNETES_EXEC_INFO", info);
     for name in exec.drop_env.iter().flatten() {
         command.env_remove(name);
     }
-    // Standard error is inherited, so messages of the plug-in are in the log.
+    // Standard error is inherited, so the messages of the plug-in appear in the log.
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stdout(Stdio::piped());
     command.kill_on_drop(true);
     Ok(command)
 }
 
-/// Reads the output; an error does not quote it, since it may hold a secret.
+/// Reads the output of the plug-in. An error does not quote the output, which may contain a secret.
 fn read(output: &[u8], exec: &ExecConfig) -> Result<Status, String> {
-    let Ok(Answer { api_version, status }) = serde_saphyr::from_slice(output) else {
+    let Ok(ExecCredential { api_version, status }) = serde_saphyr::from_slice(output) else {
         return Err("wrote no ExecCredential with a status".to_owned());
     };
     if exec.api_version.as_ref() != Some(&api_version) {
         let expected = exec.api_version.as_deref().unwrap_or("none");
-        return Err(format!("answered in apiVersion {api_version:?}; the kubeconfig expects {expected}"));
+        return Err(format!("wrote apiVersion {api_version:?}; the kubeconfig expects {expected}"));
     }
     match (&status.token, &status.client_certificate_data, &status.client_key_data) {
-        (None, None, None) => Err("gave neither a token nor a certificate".to_owned()),
+        (None, None, None) => Err("wrote neither a token nor a certificate".to_owned()),
         (_, Some(_), None) | (_, None, Some(_)) => {
-            Err("gave a certificate without its key, or a key without its certificate".to_owned())
+            Err("wrote a certificate without its key, or a key without its certificate".to_owned())
         }
         _ => Ok(status),
     }

@@ -1,7 +1,7 @@
 //! Connections through a proxy: HTTP CONNECT, in TLS where its address is `https`, and SOCKS5.
 //!
-//! The tunnel is made inside the fenced socket and under the deadline for opening a connection, so both hold for it
-//! as for a direct connection. A name in the server's address is resolved by the proxy.
+//! The tunnel runs inside [`FencedIo`](super::fenced::FencedIo) and is opened within the connect timeout,
+//! like a direct connection. The proxy resolves the name in the server's address.
 
 use std::io;
 
@@ -18,22 +18,22 @@ use super::tcp::host_and_port;
 /// A proxy for the connections to one server.
 #[derive(Clone)]
 pub(super) struct Proxy {
-    /// Where it is: `https` if it wants TLS, otherwise `http`.
+    /// The URI of the proxy: `https` if the connection to the proxy uses TLS, otherwise `http`.
     address: Uri,
     protocol: Protocol,
 }
 
 #[derive(Clone)]
 enum Protocol {
-    /// With `Proxy-Authorization`.
+    /// HTTP CONNECT, with the value of `Proxy-Authorization`.
     Connect(Option<HeaderValue>),
-    /// With user and password.
+    /// SOCKS5, with user and password.
     Socks(Option<(String, String)>),
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("proxy {address} gave no connection")]
-struct ThroughProxy {
+#[error("no connection through proxy {address}")]
+struct ProxyError {
     address: Uri,
     source: BoxError,
 }
@@ -41,11 +41,12 @@ struct ThroughProxy {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Reads a `proxy-url`. The error does not quote it, since it may hold a password.
+    /// Reads a `proxy-url`. The error does not quote the URL, which may contain a password.
     pub(super) fn new(url: &Uri, server: &Uri) -> Result<Self, ConnectError> {
-        // Its parser also decodes user and password; without a list of exceptions it intercepts every host.
-        let anywhere = Uri::from_static("http://server");
-        let read = Matcher::builder().all(url.to_string()).build().intercept(&anywhere);
+        // The matcher's parser also decodes user and password. Without a list of exceptions it intercepts any
+        // host.
+        let any_host = Uri::from_static("http://server");
+        let read = Matcher::builder().all(url.to_string()).build().intercept(&any_host);
         let proxy = read.and_then(|read| {
             let (scheme, port, protocol) = match read.uri().scheme_str()? {
                 "http" => ("http", 80, Protocol::Connect(read.basic_auth().cloned())),
@@ -63,9 +64,9 @@ impl Proxy {
     }
 }
 
-/// Makes a service, which is always ready, that connects to a server, through the proxy if there is one.
+/// Makes an always-ready service that connects to a server, through the proxy if there is one.
 ///
-/// `hop` connects to a URI: with TLS if it is `https`, and without if it is `http`.
+/// `hop` connects to a URI: with TLS for `https`, without TLS for `http`.
 pub(super) fn proxied<C>(
     mut hop: C,
     proxy: Option<Proxy>,
@@ -77,7 +78,7 @@ where
 {
     service_fn(move |target: Uri| {
         let proxy = proxy.clone();
-        let opening = plain(&target).map(|server| {
+        let opening = without_tls(&target).map(|server| {
             let first = proxy.as_ref().map_or(&server, |proxy| &proxy.address).clone();
             (hop.call(first), server)
         });
@@ -85,12 +86,12 @@ where
             let (opening, server) = opening?;
             let Some(Proxy { address, protocol }) = proxy else { return opening.await };
             let tunnel = async { tunnel(opening.await?, server, protocol).await };
-            tunnel.await.map_err(|source| ThroughProxy { address, source }.into())
+            tunnel.await.map_err(|source| ProxyError { address, source }.into())
         }
     })
 }
 
-/// Asks the proxy at the other end of a stream for a connection to the server.
+/// Opens a tunnel to the server through the proxy at the other end of a stream.
 async fn tunnel<S>(stream: S, server: Uri, protocol: Protocol) -> Result<S, BoxError>
 where
     S: Read + Write + Send + Unpin + 'static,
@@ -111,8 +112,9 @@ where
     }
 }
 
-/// Returns the server of a URI with its port and without TLS, which is for the caller of the connector.
-fn plain(target: &Uri) -> io::Result<Uri> {
+/// Returns the server of a URI with its port and with scheme `http`: TLS to the server is added by the caller
+/// of the connector.
+fn without_tls(target: &Uri) -> io::Result<Uri> {
     let (_, port) = host_and_port(target)?;
     let host = target.host().unwrap_or_default();
     format!("http://{host}:{port}").parse().map_err(io::Error::other)

@@ -1,9 +1,9 @@
-//! Opens TCP connections that notice a dead peer.
+//! Opens TCP connections that detect a dead peer.
 //!
-//! Stands under TLS in every stack. A peer that vanished without a word (a node that lost power, a load balancer
-//! that forgot the flow) is found after 45 seconds on an idle connection by keepalive, and on Linux as fast on a
-//! busy one by `TCP_USER_TIMEOUT`, which keepalive does not cover: while data is unacknowledged the kernel would
-//! retransmit for a quarter of an hour.
+//! Used under TLS in every stack. Keepalive detects after 45 seconds that the peer of an idle connection is
+//! gone without closing it (a node that lost power, a load balancer that dropped the flow). Keepalive does
+//! not cover unacknowledged data, which the kernel would retransmit for a quarter of an hour; on Linux
+//! `TCP_USER_TIMEOUT` limits that to 45 seconds as well.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,41 +17,42 @@ use tower::{Service, service_fn};
 use crate::key::Fence;
 use crate::util::os::KeepAlive;
 
-use super::fenced::Socket;
+use super::fenced::FencedIo;
 use super::metrics::RequestMetrics;
 
-/// 45 seconds in all.
+/// 45 seconds in total.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(15), interval: Duration::from_secs(10), probes: 3 };
 
-/// Makes a service, which is always ready, that connects to host and port of a URI.
+/// Makes an always-ready service that connects to host and port of a URI.
 ///
-/// Each connection takes a pass of `fence` before it is opened. `timeout` is for all addresses of a name together; each
-/// gets an equal share of it.
+/// Each connection takes a pass of `fence` before it is opened. `timeout` is divided equally among the
+/// addresses of the host.
 pub(super) fn connector(
     fence: Fence,
     timeout: Duration,
     metrics: RequestMetrics,
-) -> impl Service<Uri, Response = Socket, Error = io::Error, Future: Send + Unpin> + Clone + Send + Sync {
+) -> impl Service<Uri, Response = FencedIo, Error = io::Error, Future: Send + Unpin> + Clone + Send + Sync {
     service_fn(move |target: Uri| {
-        // Taken before the first await: a connection that was being opened when a term ended never serves the next.
+        // Taken before the first await: a connection that is being opened when a term ends never serves the
+        // next term.
         let pass = fence.pass();
         let metrics = metrics.clone();
         Box::pin(async move {
             let stream = connect(&target, timeout, &metrics).await?;
-            Ok(Socket::new(stream, pass))
+            Ok(FencedIo::new(stream, pass))
         })
     })
 }
 
 async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> io::Result<TcpStream> {
     let (host, port) = host_and_port(target)?;
-    let asked = Instant::now();
+    let start = Instant::now();
     let found = lookup_host((host, port)).await;
-    // An address is not looked up.
+    // For an IP address no DNS request is sent.
     if host.parse::<IpAddr>().is_err() {
         let labels = [("host", host.to_owned())];
-        metrics.lookups.get_or_create(&labels).observe(asked.elapsed().as_secs_f64());
+        metrics.lookups.get_or_create(&labels).observe(start.elapsed().as_secs_f64());
     }
     let addresses: Vec<SocketAddr> = found?.collect();
     let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -63,10 +64,10 @@ async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> i
                 KEEP_ALIVE.set(&stream)?;
                 return Ok(stream);
             }
-            Ok(Err(error)) => last = named(address, &error),
+            Ok(Err(error)) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
             Err(_) => {
-                let silence = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {share:?}"));
-                last = named(address, &silence);
+                let text = format!("{address}: no answer within {share:?}");
+                last = io::Error::new(io::ErrorKind::TimedOut, text);
             }
         }
     }
@@ -77,13 +78,13 @@ pub(super) fn host_and_port(target: &Uri) -> io::Result<(&str, u16)> {
     let host = target.host().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{target} names no host to connect to"))
     })?;
-    let port = target.port_u16().unwrap_or(if target.scheme_str() == Some("http") { 80 } else { 443 });
-    // A URI writes an IPv6 address in brackets; the resolver wants it without.
-    Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+    // The resolver needs an IPv6 address without the brackets of a URI.
+    Ok((host.trim_start_matches('[').trim_end_matches(']'), port_of(target)))
 }
 
-fn named(address: SocketAddr, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{address}: {error}"))
+/// Returns the port of a URI: by default 80 for `http` and 443 for any other scheme.
+pub(in crate::client) fn port_of(target: &Uri) -> u16 {
+    target.port_u16().unwrap_or(if target.scheme_str() == Some("http") { 80 } else { 443 })
 }
 
 #[cfg(test)]

@@ -254,7 +254,8 @@ async fn a_lease_request_has_a_deadline_that_its_watch_only_has_at_the_start() {
 
 #[tokio::test]
 async fn thousands_of_requests_that_get_no_answer_hold_up_no_renewal() {
-    // A connection each, with both of its ends in this process, and half of what the system allows is left to other tests.
+    // A connection each, with both of its ends in this process, and half of what the system allows is left to
+    // other tests.
     let many_each = 1_000.min(usize::try_from(raise_file_limit()).unwrap() / 8);
     let never = Arc::new(Notify::new());
     let held = (0..2 * many_each).map(|_| Answer::Hold(Arc::clone(&never), 200, String::new()));
@@ -382,8 +383,8 @@ fn a_proxy_of_an_unknown_kind_is_refused_without_its_password() {
     let error = Connections::new(config, &Registry::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the proxy for https://10.0.0.1:6443/ is of no use; expected http://, https:// or socks5:// with HOST:PORT in \
-         proxy-url or HTTPS_PROXY"
+        "the proxy for https://10.0.0.1:6443/ cannot be used; expected http://, https:// or socks5:// with \
+         HOST:PORT in proxy-url or HTTPS_PROXY"
     );
 }
 
@@ -455,7 +456,7 @@ async fn a_proxy_that_refuses_is_named_without_its_user() {
     let error = refused.unwrap_err();
     let text = crate::key::Chain(&error).to_string();
     let expected = format!(
-        "proxy http://{}/ gave no connection: tunnel error: proxy authorization required",
+        "no connection through proxy http://{}/: tunnel error: proxy authorization required",
         listener.local_addr().unwrap()
     );
     assert!(text.contains(&expected), "{text}");
@@ -471,7 +472,8 @@ async fn read_to(stream: &mut tokio::net::TcpStream, end: &[u8]) -> Vec<u8> {
 
 /// Connections whose credentials are fetched as often as they are refused, however long that takes.
 fn eager(config: kube::Config) -> Connections {
-    let credentials = Credentials::new(config.clone(), Pace { pause: Duration::ZERO, patience: LONG });
+    let credentials =
+        Credentials::new(config.clone(), FetchLimits { interval: Duration::ZERO, max_wait: LONG });
     Connections { credentials, ..Connections::new(config, &Registry::new()).unwrap() }
 }
 
@@ -479,7 +481,9 @@ fn eager(config: kube::Config) -> Connections {
 fn counting_plugin(folder: &std::path::Path) -> kube::config::ExecConfig {
     let count = folder.join("count").display().to_string();
     let script = format!(
-        r#"echo >> {count}; echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "'$(($(wc -l < {count})))'"}}}}'"#
+        r#"echo >> {count}
+        token=$(($(wc -l < {count})))
+        echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "'$token'"}}}}'"#
     );
     kube::config::ExecConfig {
         api_version: Some("client.authentication.k8s.io/v1".to_owned()),
@@ -574,8 +578,8 @@ async fn unusable_credential_files_fail_before_the_first_request() {
     assert!(text.contains("/nowhere/token cannot be read: No such file"), "{text}");
 }
 
-/// A server for one connection and one request under TLS, in a thread of its own. The thread gives what its last read
-/// said, after the answer.
+/// A server for one connection and one request under TLS, in a thread of its own. The thread gives what its
+/// last read said, after the answer.
 fn tls_server() -> (SocketAddr, Vec<u8>, thread::JoinHandle<std::io::Result<()>>) {
     use std::io::{Read as _, Write as _};
     install_crypto_provider();
@@ -639,8 +643,8 @@ async fn each_warning_of_the_server_is_logged_once_for_every_role_but_the_lease(
     assert_eq!(
         lines,
         [
-            r#"WARN the API server warns method=GET path="/api/v1/pods" warning="v1beta1 is \"old\"""#,
-            r#"WARN the API server warns method=GET path="/api/v1/pods" warning="b""#,
+            r#"WARN warning from the API server method=GET path="/api/v1/pods" warning="v1beta1 is \"old\"""#,
+            r#"WARN warning from the API server method=GET path="/api/v1/pods" warning="b""#,
         ]
     );
 }

@@ -1,15 +1,16 @@
-//! Logs what the API server warns of, each text once.
+//! Logs the warnings of the API server, each text once.
 //!
-//! A `Warning` header of code 299 is how the server says that a version is deprecated, a field is unknown, or an
-//! admission policy would rather not. It rides on an answer that succeeded, so nobody sees it unless the client tells. The
-//! Lease's own stack is left out: nothing may stand between a renewal and its answer.
+//! A `Warning` header of code 299 reports a deprecated version, an unknown field, or an admission policy that
+//! would reject the object. It comes with a successful response, so it stays unseen unless the client logs
+//! it. The stack of the Lease has no such layer: as little code as possible is between a renewal and its
+//! response.
 //!
-//! Differs from client-go, which logs a warning each time unless it is told otherwise.
+//! Differs from client-go, which logs every occurrence of a warning by default.
 //! Format: [RFC 7234, 5.5](https://www.rfc-editor.org/rfc/rfc7234#section-5.5).
 //!
 //! # Invariants
-//! 1. A text is logged once while it is among the last [`REMEMBERED`] different ones.
-//! 2. What is logged is one line of at most [`MAX_TEXT`] characters, whatever the server sent.
+//! 1. A text is not logged again while it is among the last [`REMEMBERED`] different ones.
+//! 2. Each log entry is one line of at most [`MAX_TEXT`] characters of the text, also for hostile texts.
 
 use std::sync::Arc;
 
@@ -25,17 +26,17 @@ use crate::util::LogOnce;
 
 use super::Stack;
 
-/// Texts that are known to have been logged.
+/// Number of logged texts that are remembered.
 const REMEMBERED: usize = 512;
-/// Characters of a text that are logged; the server itself cuts those of webhooks at 256.
+/// Characters of a text that are logged; the API server cuts warnings of webhooks at 256.
 const MAX_TEXT: usize = 512;
-/// The code for a warning that says something about the request for good.
+/// The code of all warnings of the API server: "miscellaneous persistent warning".
 const PERSISTENT: &str = "299";
 
 /// The warnings already logged by one [`Connections`](super::Connections), all roles together.
 #[derive(Clone)]
 pub(super) struct Warnings {
-    /// Locked for a look-up.
+    /// Locked for single look-ups only.
     logged: Arc<Mutex<LogOnce<Arc<str>>>>,
 }
 
@@ -63,14 +64,15 @@ impl Warnings {
         for header in headers.get_all(WARNING) {
             for text in texts(&String::from_utf8_lossy(header.as_bytes())) {
                 if self.logged.lock().is_first(Arc::from(&*text), Instant::now()) {
-                    tracing::warn!(%method, path, warning = text, "the API server warns");
+                    tracing::warn!(%method, path, warning = text, "warning from the API server");
                 }
             }
         }
     }
 }
 
-/// Reads the texts of one header, ready to be logged. What cannot be read ends it: the rest would be guessing.
+/// Reads the texts of one header, made printable. Ends at the first syntax error and ignores the rest of the
+/// header.
 fn texts(header: &str) -> Vec<String> {
     let mut texts = Vec::new();
     let mut rest = header.trim_start();
@@ -83,7 +85,8 @@ fn texts(header: &str) -> Vec<String> {
     texts
 }
 
-/// Reads `code agent "text" ["date"]` and the comma after it; the text is there if the code is the one for warnings.
+/// Reads `code agent "text" ["date"]` and the comma after it. Returns the text, if the code is
+/// [`PERSISTENT`], and the rest of the header.
 fn warning(header: &str) -> Option<(Option<String>, &str)> {
     let (code, rest) = header.split_once(' ')?;
     let (agent, rest) = rest.trim_start().split_once(' ')?;
@@ -99,7 +102,8 @@ fn warning(header: &str) -> Option<(Option<String>, &str)> {
     Some(((code == PERSISTENT).then_some(text), rest))
 }
 
-/// Reads a string in quotes, in which a backslash takes the next character as it is.
+/// Reads a string in quotes, in which a backslash escapes the next character. Returns it with the rest of the
+/// header.
 fn quoted(header: &str) -> Option<(String, &str)> {
     let inner = header.strip_prefix('"')?;
     let mut text = String::new();
@@ -114,7 +118,7 @@ fn quoted(header: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Makes one line of it that no terminal takes for orders, and cuts it.
+/// Escapes the characters that could break the line or control a terminal, and cuts the text.
 fn printable(text: &str) -> String {
     let mut line = String::new();
     for (count, character) in text.chars().enumerate() {
@@ -122,7 +126,7 @@ fn printable(text: &str) -> String {
             line.push('…');
             break;
         }
-        if is_an_order(character) {
+        if is_control(character) {
             line.extend(character.escape_unicode());
         } else {
             line.push(character);
@@ -131,10 +135,14 @@ fn printable(text: &str) -> String {
     line
 }
 
-/// Control characters, line and paragraph ends, and what turns the direction of writing.
-fn is_an_order(character: char) -> bool {
+/// Returns whether a character is a control character, a line or paragraph separator, or a mark of text
+/// direction.
+fn is_control(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 #[cfg(test)]

@@ -16,23 +16,23 @@ use crate::util::LogEvery;
 #[derive(Clone, Debug)]
 pub(super) struct EventCounts {
     family: Family<[(&'static str, &'static str); 1], Counter>,
-    /// By outcome. Never locked while a line is logged.
+    /// Filters of the log lines, by outcome. Not locked while a line is written.
     logged: Arc<Mutex<HashMap<&'static str, LogEvery>>>,
 }
 
-/// Why an occurrence does not reach the API server: the label `outcome` of the metric.
+/// Values of the metric's label `outcome` for lost occurrences.
 pub(super) mod cause {
-    /// It has neither reason nor action, and the API requires both.
+    /// The occurrence has neither a reason nor an action, and the API requires both.
     pub(crate) const INVALID: &str = "invalid";
-    /// The table is full, and its namespace has its share of it or more.
+    /// The table is full, and the occurrence's namespace has its fair share of it or more.
     pub(crate) const FULL: &str = "full";
-    /// It was recorded after the writer had ended.
+    /// The occurrence was recorded after the writer had ended.
     pub(crate) const STOPPED: &str = "stopped";
-    /// The API server rejected it for good.
+    /// The API server refused the Event; a retry would not help.
     pub(crate) const REFUSED: &str = "refused";
-    /// Every attempt failed.
+    /// Every attempt to write the Event failed.
     pub(crate) const GAVE_UP: &str = "gave_up";
-    /// The flush at shutdown ran out of time.
+    /// The flush at shutdown ended before the Event was written.
     pub(crate) const LATE: &str = "late";
 }
 
@@ -40,17 +40,18 @@ pub(super) mod cause {
 
 impl EventCounts {
     pub(super) fn register(registry: &Registry) -> Self {
-        let help = "Occurrences recorded as Events, by outcome: new, repeated; lost: invalid, full, stopped, refused, \
-                    gave_up, late";
+        let help = "Occurrences recorded as Events, by outcome: new, repeated; lost: invalid, full, stopped, \
+                    refused, gave_up, late";
         Self { family: registry.family("mainstay_events", help, Family::default()), logged: Arc::default() }
     }
 
-    pub(super) fn taken(&self, outcome: &'static str) {
+    /// Counts an occurrence that was added to the table.
+    pub(super) fn count(&self, outcome: &'static str) {
         self.family.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Counts `lost` occurrences; `event` describes the first of them.
-    pub(super) fn lost(&self, cause: &'static str, lost: u64, event: &dyn fmt::Display) {
+    pub(super) fn count_lost(&self, cause: &'static str, lost: u64, event: &dyn fmt::Display) {
         if lost == 0 {
             return;
         }

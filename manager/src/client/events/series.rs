@@ -1,15 +1,15 @@
 //! The table of Event series: their counts, and the writes that are due.
 //!
-//! Recorders add occurrences under a lock that is held for a few look-ups. The writer takes writes that are due and
-//! enters their results; it scans the table, at most some hundred times a second. Nothing here waits or logs, and times
-//! are passed in.
+//! Recorders add occurrences under a lock that is held for a few look-ups. The writer takes writes that are
+//! due and enters their results; it scans the table at most some hundred times a second. No function here
+//! waits or logs, and times are passed in.
 //!
 //! # Invariants
 //! 1. At most one write per series is in flight; occurrences meanwhile are counted and written next.
-//! 2. Namespaces take turns: of those with a write that is due the one that is longest without a write is next. One
-//!    namespace has at most [`MAX_IN_FLIGHT_EACH`] writes in flight.
-//! 3. At most [`MAX_SERIES`] series are stored. In a full table a namespace that has its share or more gets no new series,
-//!    and one with less takes the place of a series of the namespace that has most.
+//! 2. Namespaces take turns: among those with a due write, the one without a write for the longest time is
+//!    next. One namespace has at most [`MAX_IN_FLIGHT_EACH`] writes in flight.
+//! 3. At most [`MAX_SERIES`] series are stored. In a full table a namespace with its fair share or more gets
+//!    no new series; a new series of another namespace evicts one of the namespace with the most series.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,133 +23,138 @@ use crate::util::{Limit, TokenBucket};
 
 use super::counts::cause;
 
-/// client-go's number. With notes of full length about 8 MB.
+/// Series in the table, as many as in client-go. With notes of full length they take about 8 MB.
 const MAX_SERIES: usize = 4096;
-/// From here on a namespace that has its share or more keeps no series that the server knows in full.
+/// From this number of series on, a namespace with its fair share or more keeps no series that is fully
+/// written.
 const CROWDED: usize = MAX_SERIES * 3 / 4;
-/// Half of the writer's, so that one slow namespace does not hold all of them.
+/// Writes in flight per namespace: half of the writer's, so that a slow namespace cannot use all of them.
 const MAX_IN_FLIGHT_EACH: usize = super::writer::MAX_IN_FLIGHT / 2;
-/// A series without occurrences for this long ends, and the next occurrence is a new Event; client-go's number.
+/// A series without occurrences for this long ends, and the next occurrence is a new Event; as in client-go.
 const SERIES_IDLE: Duration = Duration::from_mins(6);
-/// How soon a growing count is written the first time. Each later write waits twice as long, up to the maximum.
+/// Delay of the first write of a growing count. Each later delay is twice as long, up to [`MAX_UPDATE`].
 const FIRST_UPDATE: Duration = Duration::from_secs(1);
-/// The most a count lags behind, as far as [`WRITES`] allows: up to 500 series that grow all the time.
+/// Longest delay of a count. [`WRITES`] allows it for up to 500 series that grow all the time.
 const MAX_UPDATE: Duration = Duration::from_secs(10);
-/// Writes of all namespaces together, retries included.
+/// Rate of the writes of all namespaces together, retries included.
 const WRITES: Limit = Limit { interval: Duration::from_millis(20), burst: 100 };
 /// Wait after the first failed write; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// Longest wait between attempts unless the server asks for more.
+/// Longest wait between attempts, unless the server demands a longer one.
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// Longest wait that the server may ask for: one attempt per ten minutes is no load.
+/// Longest wait that the server can demand: one attempt per ten minutes is a negligible load.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// Attempts per write; client-go's number. About three and a half minutes unless the server asks for more.
+/// Attempts per write, as in client-go: about three and a half minutes, unless the server demands longer
+/// waits.
 const MAX_ATTEMPTS: u32 = 12;
 
 /// All series that may still change.
-pub(super) struct Ledger {
-    /// Those with a series.
+pub(super) struct SeriesTable {
+    /// Namespaces with at least one series.
     namespaces: HashMap<Arc<str>, Namespace>,
-    /// Series of all namespaces.
+    /// Number of series of all namespaces.
     stored: usize,
     pace: TokenBucket,
     /// Writes started so far.
     writes: u64,
-    /// Nothing new is added, and writes wait neither for more occurrences nor for the pace.
-    ending: bool,
+    /// Whether the table is closed: occurrences are refused, and writes wait neither for more occurrences nor
+    /// for `pace`.
+    closed: bool,
 }
 
 #[derive(Default)]
 struct Namespace {
     series: HashMap<Arc<str>, Series>,
     in_flight: usize,
-    /// The number of its last write.
-    served: u64,
+    /// The value of [`SeriesTable::writes`] at the namespace's last write.
+    last_write: u64,
 }
 
 /// One Event and its count.
 pub(super) struct Series {
-    /// As first recorded, without a count. Boxed, so that a scan of the table reads a fraction of its memory.
+    /// The Event as first recorded, without a count. Boxed, so that a scan of the table reads less memory.
     event: Box<Event>,
-    place: Place,
-    /// Whether the server has the Event.
+    state: WriteState,
+    /// Whether the API server has the Event.
     created: bool,
     count: i32,
-    /// The count that the server has.
+    /// The count that the API server has.
     sent: i32,
+    /// Wall clock time of the last occurrence.
     last_at: Option<MicroTime>,
     last_seen: Instant,
     /// Failed attempts since the last success.
     failures: u32,
+    /// Delay of the next write of a growing count.
     update_after: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// A write may start then.
+enum WriteState {
+    /// A write may start at this time.
     Due(Instant),
     InFlight,
-    /// The server knows it in full.
-    Settled,
+    /// The API server has the Event with its present count.
+    Written,
 }
 
-/// The effect of an occurrence.
+/// The effect of an occurrence on the table.
 #[derive(Debug, PartialEq)]
-pub(super) enum Taken {
-    /// It starts a series, in the place of this one.
-    New(Option<Box<Lost>>),
-    /// It raised the count of a settled series; the writer has to be woken.
-    Raised,
-    /// It raised a count that will be written anyway.
+pub(super) enum Observed {
+    /// The occurrence started a series, which may have evicted another one.
+    New(Option<Box<LostSeries>>),
+    /// The occurrence made a written series due again; the writer must be woken.
+    WriteDue,
+    /// The occurrence raised a count whose write is already due or in flight.
     Repeated,
 }
 
 /// A write to perform.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Write {
+pub(super) struct EventWrite {
     namespace: Arc<str>,
     key: Arc<str>,
-    /// Whether the Event has to be created; else its series is patched.
+    /// Whether the Event is created; otherwise its series is patched.
     pub(super) create: bool,
-    /// With a series if it occurred more than once.
+    /// The Event, with a series if it occurred more than once.
     pub(super) event: Event,
     pub(super) count: i32,
 }
 
-/// The result of a [`Write`].
+/// The result of a [`EventWrite`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// The server has the Event with this count.
-    Done(i32),
-    /// The server has no Event of this name, or no namespace for it.
-    Gone,
-    /// A failure that may pass, with the wait that the server asked for.
-    Again(Option<Duration>, String),
-    /// A failure that will not pass.
+pub(super) enum WriteResult {
+    /// The API server has the Event with this count.
+    Written(i32),
+    /// The API server has no Event of this name, or no namespace for it.
+    NotFound,
+    /// A temporary failure, with the wait that the server demands and the error text.
+    Retry(Option<Duration>, String),
+    /// A permanent failure, with the error text.
     Refused(String),
 }
 
-/// A series that is given up.
+/// A series that was dropped before it was fully written.
 #[derive(Debug, PartialEq)]
-pub(super) struct Lost {
+pub(super) struct LostSeries {
     pub(super) cause: &'static str,
-    /// Occurrences that the server does not know.
+    /// Occurrences that were not written.
     pub(super) count: u64,
     pub(super) event: Event,
     pub(super) why: String,
 }
 
-// === impl Ledger ===
+// === impl SeriesTable ===
 
-impl Ledger {
+impl SeriesTable {
     pub(super) fn new() -> Self {
         let (namespaces, pace) = (HashMap::new(), TokenBucket::new(WRITES));
-        Self { namespaces, stored: 0, pace, writes: 0, ending: false }
+        Self { namespaces, stored: 0, pace, writes: 0, closed: false }
     }
 
-    /// Adds an occurrence. Fails with the cause of its loss.
-    pub(super) fn observe(&mut self, event: Event, now: Instant) -> Result<Taken, &'static str> {
-        if self.ending {
+    /// Adds an occurrence. Fails with the [`cause`] if it is lost.
+    pub(super) fn observe(&mut self, event: Event, now: Instant) -> Result<Observed, &'static str> {
+        if self.closed {
             return Err(cause::STOPPED);
         }
         let (namespace, key) = (event.metadata.namespace.as_deref().unwrap_or_default(), key(&event));
@@ -159,43 +164,49 @@ impl Ledger {
         }
         let evicted = self.make_room(namespace)?;
         self.stored += 1;
-        // Behind those that wait already, as it may have been here before; ahead of the one that wrote last.
-        let new = || Namespace { served: self.writes.saturating_sub(1), ..Namespace::default() };
+        // Behind the namespaces that wait already, because it may have been in the table before; ahead of the
+        // one that wrote last.
+        let new = || Namespace { last_write: self.writes.saturating_sub(1), ..Namespace::default() };
         let namespace = self.namespaces.entry(namespace.into()).or_insert_with(new);
         namespace.series.insert(key.into(), Series::new(event, now));
-        Ok(Taken::New(evicted.map(Box::new)))
+        Ok(Observed::New(evicted.map(Box::new)))
     }
 
     /// Returns when the next write may start.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let at = self.namespaces.values().filter_map(Namespace::next_due).min()?;
-        Some(if self.ending { at } else { at.max(self.pace.ready_at(now)) })
+        Some(if self.closed { at } else { at.max(self.pace.ready_at(now)) })
     }
 
-    /// Takes a write that may start now; [`answered`](Self::answered) must follow.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Write> {
+    /// Takes a write that may start now; [`finish_write`](Self::finish_write) must follow.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<EventWrite> {
         let due = self.namespaces.iter_mut().filter(|(_, one)| one.next_due().is_some_and(|at| at <= now));
-        let (name, namespace) = due.min_by_key(|(_, one)| one.served)?;
+        let (name, namespace) = due.min_by_key(|(_, one)| one.last_write)?;
         let first = namespace.series.iter_mut().filter_map(|(key, one)| Some((one.due()?, key, one)));
         let (_, key, series) = first.min_by_key(|(at, ..)| *at)?;
-        if !self.ending && self.pace.take(now).is_err() {
+        if !self.closed && self.pace.take(now).is_err() {
             return None;
         }
         self.writes += 1;
-        (namespace.served, series.place) = (self.writes, Place::InFlight);
+        (namespace.last_write, series.state) = (self.writes, WriteState::InFlight);
         namespace.in_flight += 1;
         Some(series.write(Arc::clone(name), Arc::clone(key)))
     }
 
-    /// Enters the result of a write. Returns the series if it is given up.
-    pub(super) fn answered(&mut self, write: &Write, answer: Answer, now: Instant) -> Option<Lost> {
-        let crowded = self.stored >= CROWDED && self.has_its_share(&write.namespace);
+    /// Enters the result of a write. Returns the series if it is dropped.
+    pub(super) fn finish_write(
+        &mut self,
+        write: &EventWrite,
+        result: WriteResult,
+        now: Instant,
+    ) -> Option<LostSeries> {
+        let crowded = self.stored >= CROWDED && self.has_fair_share(&write.namespace);
         let namespace = self.namespaces.get_mut(&write.namespace)?;
         namespace.in_flight -= 1;
         let series = namespace.series.get_mut(&write.key)?;
-        match series.after(answer, self.ending, now) {
-            Ok(Place::Settled) if crowded => _ = self.remove(&write.namespace, &write.key),
-            Ok(place) => series.place = place,
+        match series.state_after(result, self.closed, now) {
+            Ok(WriteState::Written) if crowded => _ = self.remove(&write.namespace, &write.key),
+            Ok(state) => series.state = state,
             Err((cause, why)) => {
                 return self.remove(&write.namespace, &write.key).map(|series| series.lost(cause, why));
             }
@@ -203,13 +214,13 @@ impl Ledger {
         None
     }
 
-    /// Takes out the series that have ended, for the caller to drop them outside of the lock.
+    /// Removes the series that have ended and returns them, so that the caller drops them outside the lock.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<Series> {
         let ended = |series: &Series| now.saturating_duration_since(series.last_seen) >= SERIES_IDLE;
         let mut swept = Vec::new();
         for namespace in self.namespaces.values_mut() {
             let idle =
-                namespace.series.extract_if(|_, series| series.place == Place::Settled && ended(series));
+                namespace.series.extract_if(|_, series| series.state == WriteState::Written && ended(series));
             swept.extend(idle.map(|(_, series)| series));
         }
         self.namespaces.retain(|_, namespace| !namespace.series.is_empty());
@@ -217,47 +228,47 @@ impl Ledger {
         swept
     }
 
-    /// Adds nothing any more.
+    /// Refuses all further occurrences.
     pub(super) fn close(&mut self) {
-        self.ending = true;
+        self.closed = true;
     }
 
-    /// Adds nothing any more, and makes all writes due now.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    /// Refuses all further occurrences and makes all writes due now.
+    pub(super) fn start_flush(&mut self, now: Instant) {
         self.close();
         for series in self.namespaces.values_mut().flat_map(|namespace| namespace.series.values_mut()) {
-            if let Place::Due(at) = &mut series.place {
+            if let WriteState::Due(at) = &mut series.state {
                 *at = now;
             }
         }
     }
 
-    /// Returns how many occurrences the server has not confirmed.
+    /// Returns the number of occurrences that are not written yet.
     pub(super) fn unconfirmed(&self) -> u64 {
         let series = self.namespaces.values().flat_map(|namespace| namespace.series.values());
         series.map(Series::unconfirmed).sum()
     }
 
-    /// Makes room for a series of a namespace. Returns the series that lost its place.
-    fn make_room(&mut self, own: &str) -> Result<Option<Lost>, &'static str> {
+    /// Makes room for a series of a namespace. Returns the evicted series, if there is one.
+    fn make_room(&mut self, own: &str) -> Result<Option<LostSeries>, &'static str> {
         if self.stored < MAX_SERIES {
             return Ok(None);
         }
-        if self.has_its_share(own) {
+        if self.has_fair_share(own) {
             return Err(cause::FULL);
         }
         let most = self.namespaces.iter().max_by_key(|(_, namespace)| namespace.series.len());
         let (name, namespace) = most.ok_or(cause::FULL)?;
-        let movable = namespace.series.iter().filter(|(_, series)| series.place != Place::InFlight);
-        // A settled series has none that are unconfirmed.
-        let (key, _) = movable.min_by_key(|(_, series)| series.unconfirmed()).ok_or(cause::FULL)?;
+        let evictable = namespace.series.iter().filter(|(_, series)| series.state != WriteState::InFlight);
+        // Prefers a fully written series: it has no unconfirmed occurrences.
+        let (key, _) = evictable.min_by_key(|(_, series)| series.unconfirmed()).ok_or(cause::FULL)?;
         let (name, key) = (Arc::clone(name), Arc::clone(key));
         let why = "its namespace has most of a full table".to_owned();
         Ok(self.remove(&name, &key).map(|series| series.lost(cause::FULL, why)))
     }
 
-    /// Returns whether a namespace has as much of the table as if it were divided equally.
-    fn has_its_share(&self, namespace: &str) -> bool {
+    /// Returns whether a namespace has at least as many series as if the stored ones were divided equally.
+    fn has_fair_share(&self, namespace: &str) -> bool {
         let own = self.namespaces.get(namespace).map_or(0, |namespace| namespace.series.len());
         own * self.namespaces.len() >= self.stored
     }
@@ -276,7 +287,7 @@ impl Ledger {
 // === impl Namespace ===
 
 impl Namespace {
-    /// Returns when its next write may start; `None` also with as many in flight as it may have.
+    /// Returns when the namespace's next write may start; `None` also if its maximum of writes is in flight.
     fn next_due(&self) -> Option<Instant> {
         let due = self.series.values().filter_map(Series::due).min();
         due.filter(|_| self.in_flight < MAX_IN_FLIGHT_EACH)
@@ -288,7 +299,7 @@ impl Namespace {
 impl Series {
     fn new(event: Event, now: Instant) -> Self {
         Self {
-            place: Place::Due(now),
+            state: WriteState::Due(now),
             created: false,
             count: 1,
             sent: 0,
@@ -300,22 +311,22 @@ impl Series {
         }
     }
 
-    fn repeat(&mut self, at: Option<MicroTime>, now: Instant) -> Taken {
+    fn repeat(&mut self, at: Option<MicroTime>, now: Instant) -> Observed {
         self.count = self.count.saturating_add(1);
         self.last_at = at.max(self.last_at.take());
         self.last_seen = now;
-        if self.place != Place::Settled {
-            return Taken::Repeated;
+        if self.state != WriteState::Written {
+            return Observed::Repeated;
         }
-        self.place = Place::Due(now + self.update_after);
-        Taken::Raised
+        self.state = WriteState::Due(now + self.update_after);
+        Observed::WriteDue
     }
 
     fn due(&self) -> Option<Instant> {
-        if let Place::Due(at) = self.place { Some(at) } else { None }
+        if let WriteState::Due(at) = self.state { Some(at) } else { None }
     }
 
-    fn write(&self, namespace: Arc<str>, key: Arc<str>) -> Write {
+    fn write(&self, namespace: Arc<str>, key: Arc<str>) -> EventWrite {
         let mut event = (*self.event).clone();
         // The API rejects a series of one.
         event.series = self
@@ -323,39 +334,53 @@ impl Series {
             .clone()
             .filter(|_| self.count > 1)
             .map(|last_observed_time| EventSeries { count: self.count, last_observed_time });
-        Write { namespace, key, create: !self.created, event, count: self.count }
+        EventWrite { namespace, key, create: !self.created, event, count: self.count }
     }
 
-    /// Enters a result and returns the next place, or why the series is given up.
-    fn after(&mut self, answer: Answer, ending: bool, now: Instant) -> Result<Place, (&'static str, String)> {
-        let (wait, why) = match answer {
-            Answer::Done(count) => {
+    /// Enters the result of a write and returns the next state, or the cause and error text if the series is
+    /// dropped.
+    fn state_after(
+        &mut self,
+        result: WriteResult,
+        closed: bool,
+        now: Instant,
+    ) -> Result<WriteState, (&'static str, String)> {
+        let (wait, why) = match result {
+            WriteResult::Written(count) => {
                 if self.created {
                     self.update_after = (self.update_after * 2).min(MAX_UPDATE);
                 }
                 (self.created, self.failures, self.sent) = (true, 0, count);
-                let wait = if ending { Duration::ZERO } else { self.update_after };
-                return Ok(if self.count > count { Place::Due(now + wait) } else { Place::Settled });
+                let wait = if closed { Duration::ZERO } else { self.update_after };
+                return Ok(if self.count > count {
+                    WriteState::Due(now + wait)
+                } else {
+                    WriteState::Written
+                });
             }
-            Answer::Gone if !self.created => {
-                return Err((cause::REFUSED, "its namespace is gone".to_owned()));
+            WriteResult::NotFound if !self.created => {
+                return Err((cause::REFUSED, "its namespace was deleted".to_owned()));
             }
-            Answer::Gone => {
+            WriteResult::NotFound => {
                 (self.created, self.sent) = (false, 0);
                 (Duration::ZERO, "it is deleted as often as it is written".to_owned())
             }
-            Answer::Again(asked, why) => {
+            WriteResult::Retry(demanded, why) => {
                 let own = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(MAX_RETRY);
-                (own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER)), why)
+                (own.max(demanded.unwrap_or_default().min(MAX_RETRY_AFTER)), why)
             }
-            Answer::Refused(why) => return Err((cause::REFUSED, why)),
+            WriteResult::Refused(why) => return Err((cause::REFUSED, why)),
         };
         self.failures += 1;
-        if self.failures < MAX_ATTEMPTS { Ok(Place::Due(now + wait)) } else { Err((cause::GAVE_UP, why)) }
+        if self.failures < MAX_ATTEMPTS {
+            Ok(WriteState::Due(now + wait))
+        } else {
+            Err((cause::GAVE_UP, why))
+        }
     }
 
-    fn lost(self, cause: &'static str, why: String) -> Lost {
-        Lost { cause, count: self.unconfirmed(), event: *self.event, why }
+    fn lost(self, cause: &'static str, why: String) -> LostSeries {
+        LostSeries { cause, count: self.unconfirmed(), event: *self.event, why }
     }
 
     fn unconfirmed(&self) -> u64 {
@@ -363,7 +388,8 @@ impl Series {
     }
 }
 
-/// Occurrences with the same key become one Event with a count. The note is not part of it: the API keeps the first one.
+/// Returns the key of the series: occurrences of equal key become one Event with a count. The note is not
+/// part of the key; the API keeps the first note.
 fn key(event: &Event) -> String {
     let Event { type_, reason, action, reporting_controller, regarding, related, .. } = event;
     // Strings always serialize.

@@ -184,9 +184,9 @@ async fn the_writer_ends_when_every_recorder_is_gone() {
 async fn what_is_lost_is_counted_and_told_once() {
     let mut server =
         TestServer::start([Answer::failure(403, "Forbidden", "namespace is being terminated")]).await;
-    // Who reaches a line of the log first decides whether it is of interest, until the next subscriber comes: this makes
-    // it known before, so that no other test on another thread decides for this one.
-    EventCounts::register(&Registry::new()).lost(cause::INVALID, 1, &"");
+    // Who reaches a line of the log first decides whether it is of interest, until the next subscriber comes:
+    // this makes it known before, so that no other test on another thread decides for this one.
+    EventCounts::register(&Registry::new()).count_lost(cause::INVALID, 1, &"");
     let lines = logged(async {
         let mut running = Running::start(&server, LONG);
         record(&running.recorder, "Waiting");
@@ -258,10 +258,10 @@ async fn a_server_that_cannot_be_reached_is_asked_again() {
     let server = TestServer::start([]).await;
     let client = server.client(Role::Watches);
     drop(server);
-    let mut ledger = Ledger::new();
-    ledger.observe(Event::default(), Instant::now()).unwrap();
-    let answer = writer::perform(&client, &ledger.take_due(Instant::now()).unwrap()).await;
-    assert!(matches!(answer, series::Answer::Again(None, _)), "{answer:?}");
+    let mut table = SeriesTable::new();
+    table.observe(Event::default(), Instant::now()).unwrap();
+    let answer = writer::perform(&client, &table.take_due(Instant::now()).unwrap()).await;
+    assert!(matches!(answer, series::WriteResult::Retry(None, _)), "{answer:?}");
 }
 
 #[tokio::test]

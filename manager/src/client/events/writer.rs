@@ -18,74 +18,75 @@ use crate::key::Chain;
 
 use super::Shared;
 use super::counts::cause;
-use super::series::{Answer, Write};
+use super::series::{EventWrite, WriteResult};
 
-/// Writes in flight at most.
+/// Maximum number of writes in flight.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
-/// Between removals of ended series.
+/// Interval between removals of ended series.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// For one attempt.
+/// Time limit of one attempt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes the Events of a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
 pub struct EventWriter {
     shared: Arc<Shared>,
     client: kube::Client,
-    /// Cancelled when every recorder is gone.
-    deserted: CancellationToken,
-    in_flight: FuturesUnordered<BoxFuture<'static, (Write, Answer)>>,
+    /// Cancelled when the last recorder is dropped.
+    all_dropped: CancellationToken,
+    in_flight: FuturesUnordered<BoxFuture<'static, (EventWrite, WriteResult)>>,
     next_sweep: Instant,
 }
 
 // === impl EventWriter ===
 
 impl EventWriter {
-    pub(super) fn new(shared: Arc<Shared>, client: kube::Client, deserted: CancellationToken) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, client: kube::Client, all_dropped: CancellationToken) -> Self {
         let next_sweep = Instant::now() + SWEEP_EVERY;
-        Self { shared, client, deserted, in_flight: FuturesUnordered::new(), next_sweep }
+        Self { shared, client, all_dropped, in_flight: FuturesUnordered::new(), next_sweep }
     }
 
-    /// Writes until `stop`, or until every recorder is dropped; then accepts no more occurrences and writes the remaining
-    /// ones for at most `flush`.
+    /// Writes until `stop`, or until every recorder is dropped; then accepts no more occurrences and writes
+    /// the remaining ones for at most `flush`.
     pub async fn run(mut self, stop: CancellationToken, flush: Duration) {
-        let deserted = self.deserted.clone();
-        // Any order serves: a step that is dropped has lost no answer.
+        let all_dropped = self.all_dropped.clone();
+        // The order does not matter: dropping a step loses no result.
         tokio::select! {
             () = stop.cancelled() => {}
-            () = deserted.cancelled() => {}
+            () = all_dropped.cancelled() => {}
             () = async { loop { self.step().await } } => {}
         }
-        self.shared.ledger.lock().hurry(Instant::now());
+        self.shared.table.lock().start_flush(Instant::now());
         let drain = async {
-            while self.shared.ledger.lock().unconfirmed() > 0 {
+            while self.shared.table.lock().unconfirmed() > 0 {
                 self.step().await;
             }
         };
         if timeout(flush, drain).await.is_err() {
-            let late = self.shared.ledger.lock().unconfirmed();
+            let late = self.shared.table.lock().unconfirmed();
             let event = format_args!("not written within {} s at the end", flush.as_secs_f64());
-            self.shared.counts.lost(cause::LATE, late, &event);
+            self.shared.counts.count_lost(cause::LATE, late, &event);
         }
     }
 
-    /// Starts the writes that are due, and waits for an answer or for the next moment at which there may be more to do.
+    /// Starts the writes that are due, then waits until one of them ends, another write becomes due, or a
+    /// sweep is due.
     async fn step(&mut self) {
         while self.in_flight.len() < MAX_IN_FLIGHT {
-            let Some(write) = self.shared.ledger.lock().take_due(Instant::now()) else { break };
+            let Some(write) = self.shared.table.lock().take_due(Instant::now()) else { break };
             let client = self.client.clone();
             self.in_flight.push(Box::pin(async move {
-                let answer = perform(&client, &write).await;
-                (write, answer)
+                let result = perform(&client, &write).await;
+                (write, result)
             }));
         }
         let has_room = self.in_flight.len() < MAX_IN_FLIGHT;
-        let due = has_room.then(|| self.shared.ledger.lock().next_due(Instant::now())).flatten();
-        // Any order serves: each branch only changes the ledger, or lets the next step look at it.
+        let due = has_room.then(|| self.shared.table.lock().next_due(Instant::now())).flatten();
+        // The order does not matter: each branch changes only the table, or starts the next step.
         tokio::select! {
-            Some((write, answer)) = self.in_flight.next() => {
-                let lost = self.shared.ledger.lock().answered(&write, answer, Instant::now());
+            Some((write, result)) = self.in_flight.next() => {
+                let lost = self.shared.table.lock().finish_write(&write, result, Instant::now());
                 if let Some(lost) = lost {
-                    self.shared.lost(lost);
+                    self.shared.count_lost(lost);
                 }
             }
             () = self.shared.wake.notified() => {}
@@ -94,16 +95,16 @@ impl EventWriter {
         let now = Instant::now();
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_EVERY;
-            let swept = self.shared.ledger.lock().sweep(now);
+            let swept = self.shared.table.lock().sweep(now);
             drop(swept);
         }
     }
 }
 
 impl Drop for EventWriter {
-    /// However the writer ended, later occurrences count as lost.
+    /// Closes the table: occurrences that are recorded later count as lost.
     fn drop(&mut self) {
-        self.shared.ledger.lock().close();
+        self.shared.table.lock().close();
     }
 }
 
@@ -113,15 +114,18 @@ impl fmt::Debug for EventWriter {
     }
 }
 
-pub(super) async fn perform(client: &kube::Client, write: &Write) -> Answer {
+pub(super) async fn perform(client: &kube::Client, write: &EventWrite) -> WriteResult {
     match timeout(WRITE_TIMEOUT, send(client, write)).await {
-        Ok(Ok(())) => Answer::Done(write.count),
-        Ok(Err(error)) => judge(write, &error),
-        Err(_late) => Answer::Again(None, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
+        Ok(Ok(())) => WriteResult::Written(write.count),
+        Ok(Err(error)) => classify(write, &error),
+        Err(_late) => WriteResult::Retry(None, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     }
 }
 
-async fn send(client: &kube::Client, Write { create, event, .. }: &Write) -> Result<(), WriteError> {
+async fn send(
+    client: &kube::Client,
+    EventWrite { create, event, .. }: &EventWrite,
+) -> Result<(), WriteError> {
     let [namespace, name] =
         [&event.metadata.namespace, &event.metadata.name].map(|text| text.as_deref().unwrap_or_default());
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
@@ -135,15 +139,15 @@ async fn send(client: &kube::Client, Write { create, event, .. }: &Write) -> Res
     call(client, request, "event").await.map(drop)
 }
 
-fn judge(write: &Write, error: &WriteError) -> Answer {
+fn classify(write: &EventWrite, error: &WriteError) -> WriteResult {
     let why = Chain(error).to_string();
     match error.code() {
-        Some(404) => Answer::Gone,
-        // Names hold the time in nanoseconds and random digits: an earlier attempt, whose answer was lost, has made it.
-        // A higher count follows as an update.
-        Some(409) if write.create => Answer::Done(1),
-        Some(409 | 429 | 500..) => Answer::Again(error.retry_after(), why),
-        None if matches!(error, WriteError::Unanswered { .. }) => Answer::Again(None, why),
-        _ => Answer::Refused(why),
+        Some(404) => WriteResult::NotFound,
+        // Names contain the time in nanoseconds and random digits, so an earlier attempt without a response
+        // has created this Event. A higher count follows as an update.
+        Some(409) if write.create => WriteResult::Written(1),
+        Some(409 | 429 | 500..) => WriteResult::Retry(error.retry_after(), why),
+        None if matches!(error, WriteError::Unanswered { .. }) => WriteResult::Retry(None, why),
+        _ => WriteResult::Refused(why),
     }
 }

@@ -142,8 +142,8 @@ async fn a_conflict_is_met_with_one_look_and_one_more_try() {
     assert!(error.is_conflict(), "{error}");
     assert_eq!(
         error.to_string(),
-        "add of finalizer greeter.example.com/cleanup at ConfigMap shop/web was refused: 409 Conflict: the object \
-         has been modified"
+        "add of finalizer greeter.example.com/cleanup at ConfigMap shop/web was refused: 409 Conflict: \
+         the object has been modified"
     );
 }
 

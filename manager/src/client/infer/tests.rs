@@ -17,7 +17,8 @@ impl Folder {
             list(&|name| format!("- {{name: {name}, cluster: {{server: 'https://{name}.example'}}}}\n"));
         let named = list(&|name| format!("- {{name: {name}, context: {{cluster: {name}, user: u}}}}\n"));
         let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: {}\nclusters:\n{clusters}contexts:\n{named}users: []\n",
+            "apiVersion: v1\nkind: Config\ncurrent-context: {}\nclusters:\n{clusters}contexts:\n{named}\
+             users: []\n",
             contexts[0]
         );
         let path = self.0.path().join(name);
@@ -27,11 +28,11 @@ impl Folder {
     }
 
     /// Where `HOME` and `KUBECONFIG` are set as given, and the process runs in no Pod.
-    fn surroundings(
+    fn environment(
         &self,
         kubeconfig: Option<OsString>,
-    ) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError> + use<>> {
-        Surroundings {
+    ) -> Environment<impl FnOnce() -> Result<kube::Config, InClusterError> + use<>> {
+        Environment {
             kubeconfig,
             home: Some(self.0.path().to_owned()),
             in_cluster: outside,
@@ -44,9 +45,9 @@ fn outside() -> Result<kube::Config, InClusterError> {
     Err(InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent))
 }
 
-fn in_pod(home: Option<PathBuf>) -> Surroundings<impl FnOnce() -> Result<kube::Config, InClusterError>> {
+fn in_pod(home: Option<PathBuf>) -> Environment<impl FnOnce() -> Result<kube::Config, InClusterError>> {
     let in_cluster = || Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()));
-    Surroundings { kubeconfig: Some(OsString::new()), home, in_cluster, proxies: ProxyVariables::default() }
+    Environment { kubeconfig: Some(OsString::new()), home, in_cluster, proxies: ProxyVariables::default() }
 }
 
 fn server(found: Result<kube::Config, ConnectError>) -> String {
@@ -61,27 +62,27 @@ async fn flag_then_variable_then_pod_then_home() {
     folder.write(".kube/config", &["home"]);
     let list = Some(variable.into_os_string());
 
-    let given = infer_in(folder.surroundings(list.clone()), Some(&flag), None).await;
+    let given = infer_in(folder.environment(list.clone()), Some(&flag), None).await;
     assert_eq!(server(given), "flag.example");
-    assert_eq!(server(infer_in(folder.surroundings(list), None, None).await), "variable.example");
+    assert_eq!(server(infer_in(folder.environment(list), None, None).await), "variable.example");
     assert_eq!(server(infer_in(in_pod(None), None, None).await), "in-cluster.example");
-    assert_eq!(server(infer_in(folder.surroundings(None), None, None).await), "home.example");
+    assert_eq!(server(infer_in(folder.environment(None), None, None).await), "home.example");
 }
 
 #[tokio::test]
 async fn a_context_is_looked_for_in_kubeconfigs_only() {
     let folder = Folder::new();
     folder.write(".kube/config", &["first", "second"]);
-    let surroundings = in_pod(Some(folder.0.path().to_owned()));
-    assert_eq!(server(infer_in(surroundings, None, Some("second")).await), "second.example");
+    let environment = in_pod(Some(folder.0.path().to_owned()));
+    assert_eq!(server(infer_in(environment, None, Some("second")).await), "second.example");
 }
 
 #[tokio::test]
 async fn listed_files_are_merged_and_the_first_wins() {
     let folder = Folder::new();
     let list = std::env::join_paths([folder.write("a", &["a"]), folder.write("b", &["b", "a"])]).unwrap();
-    assert_eq!(server(infer_in(folder.surroundings(Some(list.clone())), None, None).await), "a.example");
-    assert_eq!(server(infer_in(folder.surroundings(Some(list)), None, Some("b")).await), "b.example");
+    assert_eq!(server(infer_in(folder.environment(Some(list.clone())), None, None).await), "a.example");
+    assert_eq!(server(infer_in(folder.environment(Some(list)), None, Some("b")).await), "b.example");
 }
 
 #[tokio::test]
@@ -89,28 +90,28 @@ async fn a_place_that_was_named_must_work() {
     let folder = Folder::new();
     folder.write(".kube/config", &["home"]);
     let missing = folder.0.path().join("missing");
-    let error = infer_in(folder.surroundings(None), Some(&missing), None).await.unwrap_err();
+    let error = infer_in(folder.environment(None), Some(&missing), None).await.unwrap_err();
     assert_eq!(error.to_string(), format!("kubeconfig {} (--kubeconfig) cannot be used", missing.display()));
-    let listed = infer_in(folder.surroundings(Some(missing.clone().into_os_string())), None, None).await;
+    let listed = infer_in(folder.environment(Some(missing.clone().into_os_string())), None, None).await;
     assert_eq!(
         listed.unwrap_err().to_string(),
         format!("kubeconfig {} (KUBECONFIG) cannot be used", missing.display())
     );
-    let context = infer_in(folder.surroundings(None), None, Some("nowhere")).await.unwrap_err();
+    let context = infer_in(folder.environment(None), None, Some("nowhere")).await.unwrap_err();
     assert!(matches!(context, ConnectError::Kubeconfig { .. }), "{context}");
 }
 
 #[tokio::test]
 async fn an_error_names_every_place_that_was_tried() {
     let folder = Folder::new();
-    let error = infer_in(folder.surroundings(None), None, None).await.unwrap_err();
+    let error = infer_in(folder.environment(None), None, None).await.unwrap_err();
     let home = folder.0.path().join(".kube/config");
     assert_eq!(
         error.to_string(),
         format!(
-            "no API server is configured; tried --kubeconfig (not given); KUBECONFIG (not set); service account \
-             (failed to read an incluster environment variable: environment variable not found); {} (no such file); \
-             give --kubeconfig FILE or set KUBECONFIG",
+            "no API server is configured; tried --kubeconfig (not given); KUBECONFIG (not set); \
+             service account (failed to read an incluster environment variable: \
+             environment variable not found); {} (no such file); give --kubeconfig FILE or set KUBECONFIG",
             home.display()
         )
     );
@@ -167,8 +168,8 @@ fn a_variable_that_is_no_address_is_an_error_without_its_text() {
     let error = variables.proxy_to(&Uri::from_static("https://server")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the proxy for https://server/ is of no use; expected http://, https:// or socks5:// with HOST:PORT in \
-         proxy-url or HTTPS_PROXY"
+        "the proxy for https://server/ cannot be used; expected http://, https:// or socks5:// with \
+         HOST:PORT in proxy-url or HTTPS_PROXY"
     );
 }
 
@@ -186,12 +187,12 @@ async fn the_proxy_of_the_chosen_cluster_comes_before_the_variable() {
             no: "with.example".to_owned(),
             ..ProxyVariables::default()
         };
-        let surroundings = Surroundings { proxies, ..folder.surroundings(None) };
-        infer_in(surroundings, Some(&path), Some(context)).await.unwrap().proxy_url.unwrap().to_string()
+        let environment = Environment { proxies, ..folder.environment(None) };
+        infer_in(environment, Some(&path), Some(context)).await.unwrap().proxy_url.unwrap().to_string()
     };
     assert_eq!(found("with").await, "socks5://own:1080/", "NO_PROXY is about the variables alone");
     assert_eq!(found("without").await, "http://proxy:3128/");
-    let in_pod = Surroundings {
+    let in_pod = Environment {
         proxies: ProxyVariables { https: "http://proxy:3128".to_owned(), ..ProxyVariables::default() },
         ..in_pod(None)
     };

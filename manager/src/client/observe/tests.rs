@@ -17,7 +17,7 @@ impl WriteObserver for Notes {
         self.note(format!("written {} {sub} {}", path.plural, String::from_utf8_lossy(body)));
     }
 
-    fn shown(&self, path: &ResourcePath) -> Vec<String> {
+    fn cached_uids(&self, path: &ResourcePath) -> Vec<String> {
         vec![format!("before {}", path.plural)]
     }
 
@@ -111,7 +111,8 @@ async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread(
         let notes = Notes::default();
         let path = ResourcePath::parse(WEB).unwrap();
         let response = Response::new(StreamBody::new(body).boxed_unsync());
-        let report = report(response, |body| notes.written(&path, body, Writer::default()), &notes, &path);
+        let report =
+            read_whole(response, |body| notes.written(&path, body, Writer::default()), &notes, &path);
         assert!(report.now_or_never().is_none_or(|answer| answer.is_err()), "{case}");
         assert_eq!(*notes.0.lock(), ["uncovered deployments unread"], "{case}");
     }

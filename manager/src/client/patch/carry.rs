@@ -1,31 +1,33 @@
 //! Carries an edit of a typed object over to the JSON it was decoded from.
 //!
-//! A Rust type knows some of an object's fields. What an edit changed is the difference between the type's JSON before
-//! and after; laid on the stored JSON, it leaves the fields that the type does not know where they are.
+//! A Rust type has only some of an object's fields. An edit is the difference between the type's JSON before
+//! and after; applied to the stored JSON, it leaves the fields that the type lacks, the unknown fields, in
+//! place.
 //!
 //! # Invariants
-//! 1. What the type reads from the result is what the edit made.
-//! 2. Nothing is changed that is the same before and after.
-//! 3. What the type does not know goes only with the object, or the element of a list, that it stands in.
-//! 4. It never comes to stand in an element of another identity. Where which element it was cannot be told, it goes.
+//! 1. The result decodes to the edited value of the type.
+//! 2. Values that are equal before and after the edit are unchanged in the result.
+//! 3. An unknown field is removed only together with the object, or the element of a list, that contains it.
+//! 4. An unknown field never moves to an element of another identity. If its element cannot be identified
+//!    after the edit, the unknown field is removed.
 
 use serde_json::{Map, Value};
 
-/// What tells the elements of one list apart in most lists of the Kubernetes API.
+/// Members that identify an element in most lists of the Kubernetes API.
 const IDENTITY: [&str; 6] = ["uid", "name", "key", "kind", "namespace", "type"];
 
-/// Those of [`IDENTITY`] that say which one it is. The others may say only of what sort it is, and what is within says
-/// which: a metric of `type: Resource` is that of `resource.name`.
-const WHICH_ONE: [&str; 3] = ["uid", "name", "key"];
+/// Members of [`IDENTITY`] that identify an element alone. Where there is none of them, nested members count
+/// as well: a metric of `type: Resource` is identified by its `resource.name`.
+const UNIQUE: [&str; 3] = ["uid", "name", "key"];
 
-/// Returns `raw` with the change from `before` to `after` made to it.
+/// Returns `raw` with the change from `before` to `after` applied to it.
 pub(super) fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();
     }
     match (raw, before, after) {
         (Value::Object(raw), Value::Object(before), Value::Object(after)) => members(raw, before, after),
-        // Not stored, and the type has a default for it: what was changed is stored, the default is not.
+        // Not stored, but the type has a default: only the changed members are stored, not the whole default.
         (Value::Null, Value::Object(before), Value::Object(after)) => members(&Map::new(), before, after),
         (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
             elements(raw, before, after)
@@ -51,69 +53,69 @@ fn members(raw: &Map<String, Value>, before: &Map<String, Value>, after: &Map<St
 }
 
 fn elements(raw: &[Value], before: &[Value], after: &[Value]) -> Value {
-    let twins = pair(before, after);
-    let carried = after.iter().zip(twins).map(|(element, twin)| match twin {
-        Some(twin) => carry(&raw[twin], &before[twin], element),
+    let origins = pair(before, after);
+    let carried = after.iter().zip(origins).map(|(element, origin)| match origin {
+        Some(origin) => carry(&raw[origin], &before[origin], element),
         None => element.clone(),
     });
     carried.collect()
 }
 
-/// Finds for each element of `after` the one of `before` that it is a version of; none is found twice.
+/// Returns for each element of `after` the index of its origin in `before`; no index is returned twice.
 ///
-/// In this order: the equal ones at both ends of the lists, equal ones in between, those of an identity that no other
-/// element of either list has, and, if none was put in or taken out, the rest by their place.
+/// The matches are, in this order: equal elements at both ends of the lists, equal elements in between,
+/// elements whose identity is unique in both lists, and, if the lists have the same length, the rest by index
+/// and identity.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let head = before.iter().zip(after).take_while(|(old, new)| old == new).count();
     let (old, new) = (&before[head..], &after[head..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
 
-    let mut twins: Vec<_> = (0..after.len()).map(|at| (at < head).then_some(at)).collect();
+    let mut origins: Vec<_> = (0..after.len()).map(|at| (at < head).then_some(at)).collect();
     for from_end in 1..=tail {
-        twins[after.len() - from_end] = Some(before.len() - from_end);
+        origins[after.len() - from_end] = Some(before.len() - from_end);
     }
     let mut free: Vec<usize> = (head..before.len() - tail).collect();
     if free.is_empty() {
-        return twins;
+        return origins;
     }
     let mut match_by = |same: &dyn Fn(usize, usize) -> bool| {
-        for (at, twin) in twins.iter_mut().enumerate().filter(|(_, twin)| twin.is_none()) {
+        for (at, origin) in origins.iter_mut().enumerate().filter(|(_, origin)| origin.is_none()) {
             if let Some(found) = free.iter().position(|old| same(*old, at)) {
-                *twin = Some(free.remove(found));
+                *origin = Some(free.remove(found));
             }
         }
     };
     let (old, new) = (identities(before), identities(after));
     match_by(&|from, to| before[from] == after[to]);
-    match_by(&|from, to| {
-        old[from] == new[to] && is_one_of_its_kind(&old, from) && is_one_of_its_kind(&new, to)
-    });
+    match_by(&|from, to| old[from] == new[to] && is_unique(&old, from) && is_unique(&new, to));
     if before.len() == after.len() {
         match_by(&|from, to| from == to && old[from] == new[to]);
     }
-    twins
+    origins
 }
 
 fn identities(elements: &[Value]) -> Vec<Option<Value>> {
     elements.iter().map(identity).collect()
 }
 
-/// Returns whether no other element of the list has the identity of this one, if it has any.
-fn is_one_of_its_kind(identities: &[Option<Value>], at: usize) -> bool {
+/// Returns whether the element at this index has an identity, and no other element of the list has the same
+/// one.
+fn is_unique(identities: &[Option<Value>], at: usize) -> bool {
     identities[at].is_some() && identities.iter().filter(|other| **other == identities[at]).count() == 1
 }
 
-/// Returns the members that say which element of a list this is; `None` if it has none of them.
+/// Returns the members that identify an element of a list; `None` if it has none of them.
 fn identity(element: &Value) -> Option<Value> {
     let members = element.as_object()?;
-    let is_told = WHICH_ONE.iter().any(|member| members.contains_key(*member));
-    let telling = members.iter().filter_map(|(key, value)| match value {
+    let is_identified = UNIQUE.iter().any(|member| members.contains_key(*member));
+    let identifying = members.iter().filter_map(|(key, value)| match value {
         value if IDENTITY.contains(&key.as_str()) => Some((key.clone(), value.clone())),
-        within if !is_told => identity(within).map(|identity| (key.clone(), identity)),
+        nested if !is_identified => identity(nested).map(|identity| (key.clone(), identity)),
         _ => None,
     });
-    let telling: Map<_, _> = telling.collect();
-    (!telling.is_empty()).then_some(Value::Object(telling))
+    let identifying: Map<_, _> = identifying.collect();
+    (!identifying.is_empty()).then_some(Value::Object(identifying))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Runs an edit and says which request it comes to. Nothing is sent here.
+//! Runs an edit and turns it into a create, a patch or no request. The caller sends it.
 //!
 //! # Invariants
-//! 1. An edit that fails, makes its object another one, or changes what was not read, comes to no request.
-//! 2. A patch is for the one version that was edited: it carries its uid and resourceVersion.
+//! 1. An edit that fails, makes its object another one, or changes unread fields is an error, and no request
+//!    is made.
+//! 2. A patch is for the version that was edited: it carries the uid and resourceVersion of that version.
 
 use std::error::Error;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::client::body::{Body, complete_type};
+use crate::client::body::{Body, complete_type, metadata_text};
 use crate::client::call::Part;
 use crate::client::current::{Current, Extent};
 use crate::client::error::WriteError;
@@ -19,14 +20,14 @@ use crate::key::{Key as _, KindId, NamespacedName};
 use super::carry::carry;
 use super::merge::diff;
 
-/// What an edit answers.
-pub(super) type Edited = Result<(), Box<dyn Error + Send + Sync>>;
+/// The return value of an `edit` function.
+pub(super) type EditResult = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Makes what an object that is not there begins as.
-pub(super) type Start<K> = dyn Fn() -> K + Send + Sync;
+/// Makes the object that is edited when a new one is created.
+pub(super) type InitialObject<K> = dyn Fn() -> K + Send + Sync;
 
-/// What says which object it is. An edit may not touch it.
-const WHICH: [&str; 6] = [
+/// Fields that identify an object and its version. An edit may not change them.
+const IDENTITY: [&str; 6] = [
     "/apiVersion",
     "/kind",
     "/metadata/namespace",
@@ -35,8 +36,8 @@ const WHICH: [&str; 6] = [
     "/metadata/resourceVersion",
 ];
 
-/// What is about to be edited.
-pub(super) struct Subject<'a> {
+/// The object, and the part of it, that an edit may change.
+pub(super) struct EditTarget<'a> {
     pub(super) kind: &'a KindId,
     pub(super) name: &'a NamespacedName,
     pub(super) part: Part,
@@ -44,7 +45,7 @@ pub(super) struct Subject<'a> {
     pub(super) what: &'a str,
 }
 
-/// The request that an edit comes to.
+/// The request that writes an edit.
 pub(super) enum Draft {
     Create(Body),
     Patch {
@@ -53,24 +54,25 @@ pub(super) enum Draft {
         /// The JSON merge patch.
         patch: Value,
     },
-    /// There is nothing to change.
-    Nothing,
+    /// The edit changed no field.
+    Unchanged,
 }
 
-// === impl Subject ===
+// === impl EditTarget ===
 
-impl Subject<'_> {
-    /// Runs the edit on the object as it is; if it is not there, on what `start` makes, or on one with nothing but a name.
+impl EditTarget<'_> {
+    /// Runs `edit` on the current object. If there is none, runs it on the object that `initial` makes, or
+    /// else on one that has only a name.
     pub(super) fn draft<K: Serialize + DeserializeOwned>(
         &self,
         current: Option<&impl Current>,
-        start: Option<&Start<K>>,
-        edit: impl FnOnce(&mut K) -> Edited,
+        initial: Option<&InitialObject<K>>,
+        edit: impl FnOnce(&mut K) -> EditResult,
     ) -> Result<Draft, WriteError> {
         let stored = current.map(|current| self.stored(current)).transpose()?;
         let mut object = match &stored {
             Some(stored) => K::deserialize(stored).map_err(|source| self.unreadable(source))?,
-            None => self.new_object(start)?,
+            None => self.new_object(initial)?,
         };
         let before = self.encoded(&object)?;
         edit(&mut object).map_err(|source| WriteError::Abandoned { what: self.what.to_owned(), source })?;
@@ -78,13 +80,13 @@ impl Subject<'_> {
         self.refuse_another_object(&before, &after)?;
         self.refuse_another_part(&before, &after)?;
         let extent = current.map_or(Extent::Whole, Current::extent);
-        self.refuse_the_unseen(extent, &before, &after)?;
+        self.refuse_unread_fields(extent, &before, &after)?;
         let (Some(current), Some(stored)) = (current, stored) else {
             return Body::of(self.kind, &self.named(after), "create").map(Draft::Create);
         };
         let mut patch = differences(&stored, &carry(&stored, &before, &after));
         if patch.is_empty() {
-            return Ok(Draft::Nothing);
+            return Ok(Draft::Unchanged);
         }
         let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
         metadata["uid"] = json!(current.uid());
@@ -97,27 +99,31 @@ impl Subject<'_> {
         let mut stored: Value =
             serde_json::from_slice(&current.json()).map_err(|source| self.unreadable(source))?;
         complete_type(self.kind, &mut stored).map_err(|why| self.malformed(why))?;
-        let text = |field: &str| stored["metadata"][field].as_str();
-        let given = NamespacedName::new(text("namespace"), text("name").unwrap_or_default());
+        let name = metadata_text(&stored, "name").unwrap_or_default();
+        let given = NamespacedName::new(metadata_text(&stored, "namespace"), name);
         if given != *self.name {
             return Err(self.malformed(format!("the object that was read is {given}")));
         }
         if let Some(metadata) = stored["metadata"].as_object_mut() {
-            // A cache leaves it out; an edit sees the same wherever the object comes from.
+            // The cache drops this field, and an edit sees the same object from the cache and from the API
+            // server.
             metadata.remove("managedFields");
         }
         Ok(stored)
     }
 
-    fn new_object<K: Serialize + DeserializeOwned>(&self, start: Option<&Start<K>>) -> Result<K, WriteError> {
-        let start = start.map_or_else(|| Ok(json!({})), |start| self.encoded(&start()))?;
-        K::deserialize(self.named(start)).map_err(|error| {
-            let alone = "one cannot be made of its name alone; give Patcher::starting_from";
-            self.malformed(format!("{alone}: {error}"))
+    fn new_object<K: Serialize + DeserializeOwned>(
+        &self,
+        initial: Option<&InitialObject<K>>,
+    ) -> Result<K, WriteError> {
+        let object = initial.map_or_else(|| Ok(json!({})), |initial| self.encoded(&initial()))?;
+        K::deserialize(self.named(object)).map_err(|error| {
+            let hint = "a new object needs more than a name; give Patcher::starting_from";
+            self.malformed(format!("{hint}: {error}"))
         })
     }
 
-    /// Says in the object itself which one it is.
+    /// Fills type, name and namespace into the object.
     fn named(&self, mut object: Value) -> Value {
         if let Some(members) = object.as_object_mut() {
             members.insert("apiVersion".to_owned(), json!(self.kind.api_version()));
@@ -136,36 +142,38 @@ impl Subject<'_> {
     }
 
     fn refuse_another_object(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
-        let Some(field) = WHICH.iter().find(|field| before.pointer(field) != after.pointer(field)) else {
+        let Some(field) = IDENTITY.iter().find(|field| before.pointer(field) != after.pointer(field)) else {
             return Ok(());
         };
-        let say =
-            |object: &Value| object.pointer(field).map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let value =
+            |object: &Value| object.pointer(field).map_or_else(|| "unset".to_owned(), Value::to_string);
         Err(self.malformed(format!(
-            "the edit changed {} from {} to {}; it may change fields of the object it is given, not which object it is",
+            "the edit changed {} from {} to {}, which would make it another object or version",
             field[1..].replace('/', "."),
-            say(before),
-            say(after),
+            value(before),
+            value(after),
         )))
     }
 
-    /// The server would drop without a word what belongs to the other part.
+    /// Fails if the edit changed the status of an object, or another field of a status: the API server would
+    /// drop such a change silently.
     fn refuse_another_part(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
         let is_of_other = |name: &str| (name == "status") != (self.part == Part::Status);
         match changed(before, after).find(|name| is_of_other(name)) {
             None => Ok(()),
             Some(name) if self.part == Part::Status => Err(self.malformed(format!(
-                "the edit changed {name}, and only the status is written here; use ensure for the rest"
+                "the edit changed {name}, but ensure_status writes only the status; use ensure for the rest"
             ))),
             Some(_) => Err(self.malformed(
-                "the edit changed the status, which is not written here; use ensure_status".to_owned(),
+                "the edit changed the status, which ensure does not write; use ensure_status".to_owned(),
             )),
         }
     }
 
-    /// The edit took for absent what was only not read, and a list would be replaced whole.
-    fn refuse_the_unseen(&self, extent: Extent, before: &Value, after: &Value) -> Result<(), WriteError> {
-        let (unseen, why) = match extent {
+    /// Fails if the edit changed a field that was not read: the edit took it for absent, and a patch replaces
+    /// a list as a whole.
+    fn refuse_unread_fields(&self, extent: Extent, before: &Value, after: &Value) -> Result<(), WriteError> {
+        let (unread, why) = match extent {
             Extent::Whole => return Ok(()),
             Extent::Metadata => (
                 changed(before, after).find(|name| *name != "metadata"),
@@ -177,10 +185,10 @@ impl Subject<'_> {
             ),
             Extent::Changed => (
                 changed(before, after).next(),
-                "the cache's transform has changed what was read of the object; use ensure_live, or live",
+                "the cache's transform has changed the object that was read; use ensure_live, or live",
             ),
         };
-        match unseen {
+        match unread {
             None => Ok(()),
             Some(name) => Err(self.malformed(format!("the edit changed {name}, and {why}"))),
         }
@@ -195,7 +203,7 @@ impl Subject<'_> {
     }
 }
 
-/// Returns the names of the members that are not the same in both; some of them twice.
+/// Returns the names of the members that differ between two objects; a name may come twice.
 fn changed<'a>(before: &'a Value, after: &'a Value) -> impl Iterator<Item = &'a str> {
     let members = [before, after].into_iter().filter_map(Value::as_object).flatten();
     members.map(|(name, _)| name.as_str()).filter(|name| before.get(name) != after.get(name))
@@ -204,7 +212,7 @@ fn changed<'a>(before: &'a Value, after: &'a Value) -> impl Iterator<Item = &'a 
 fn differences(from: &Value, to: &Value) -> Map<String, Value> {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => diff(from, to),
-        // Both are objects of the API.
+        // Unreachable: both are objects.
         _ => Map::new(),
     }
 }

@@ -1,14 +1,14 @@
 //! The JSON merge patch that makes one document another (RFC 7386).
 //!
-//! In such a patch `null` takes a member away, so a member that is `null` counts as absent; a list is always replaced
-//! whole.
+//! In such a patch `null` removes a member, so a member that is `null` counts as absent. Lists are always
+//! replaced as a whole.
 
 use serde_json::{Map, Value};
 
-/// Returns the smallest patch that makes `from` what `to` is; empty if nothing is to change.
+/// Returns the smallest patch that turns `from` into `to`; empty if they are equal.
 pub(super) fn diff(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
-    let gone = from.iter().filter(|(key, old)| !old.is_null() && to.get(*key).is_none_or(Value::is_null));
-    let mut patch: Map<_, _> = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    let removed = from.iter().filter(|(key, old)| !old.is_null() && to.get(*key).is_none_or(Value::is_null));
+    let mut patch: Map<_, _> = removed.map(|(key, _)| (key.clone(), Value::Null)).collect();
     for (key, new) in to.iter().filter(|(_, new)| !new.is_null()) {
         let change = match (from.get(key), new) {
             (Some(old), new) if old == new => None,

@@ -63,7 +63,7 @@ async fn an_answer_that_is_no_object_is_an_error_and_no_panic() {
 }
 
 /// The edit that sets `a`.
-fn set(a: &str) -> impl FnOnce(&mut ConfigMap) -> Edited {
+fn set(a: &str) -> impl FnOnce(&mut ConfigMap) -> EditResult {
     move |map| {
         map.data.get_or_insert_default().insert("a".to_owned(), a.to_owned());
         Ok(())
@@ -149,7 +149,8 @@ async fn an_edit_of_an_older_version_and_a_create_of_what_is_there_are_conflicts
     assert!(is_conflict(&error) && error.is_already_exists(), "{error}");
     assert_eq!(
         error.to_string(),
-        "create of ConfigMap shop/settings was refused: 409 AlreadyExists: configmaps \"settings\" already exists"
+        "create of ConfigMap shop/settings was refused: 409 AlreadyExists: \
+         configmaps \"settings\" already exists"
     );
     let error = patcher().ensure(&leader, &name(), Some(&stored(6, "1")), set("2")).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");

@@ -206,8 +206,8 @@ async fn respond(
 pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
     use tracing::instrument::WithSubscriber as _;
     let (lines, subscriber) = lines_from(tracing::Level::WARN);
-    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all whether anybody
-    // wants it, and that may be the thread of a test without one. With two it asks them.
+    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all
+    // whether anybody wants it, and that may be the thread of a test without one. With two it asks them.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     work.with_subscriber(subscriber).await;
     lines.read().iter().map(|line| line.trim().to_owned()).collect()

@@ -17,7 +17,7 @@ impl WriteObserver for Names {
         self.0.lock().push(writer);
     }
 
-    fn shown(&self, _: &ResourcePath) -> Vec<String> {
+    fn cached_uids(&self, _: &ResourcePath) -> Vec<String> {
         Vec::new()
     }
 
@@ -64,7 +64,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
     let client = connections.client(Role::Writes(Fence::open())).unwrap();
     let [web, api] = ["web", "api"].map(|name| NamespacedName::namespaced("shop", name));
-    let run = Writer::controller("one").running(&web);
+    let run = Writer::controller("one").in_run_of(&web);
     for (method, body) in bodies {
         let mut request = request(method);
         *request.body_mut() = Body::from(body.as_bytes().to_vec());
@@ -72,7 +72,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     }
     let told = names.0.lock().clone();
     assert_eq!(
-        told.iter().map(|writer| writer.was_on(Some(7))).collect::<Vec<_>>(),
+        told.iter().map(|writer| writer.was_for_version(Some(7))).collect::<Vec<_>>(),
         [true, true, false, false, false]
     );
     for writer in told {

@@ -10,7 +10,7 @@ fn read(settings: &str) -> ManagerConfiguration {
 }
 
 #[test]
-fn a_section_is_published_when_it_differs_and_only_then() {
+fn a_section_is_published_only_when_it_changes() {
     let (one, two) = (read("shop: {maxOrders: 1}"), read("shop: {maxOrders: 2}"));
     let channels = Channels::new(&one.sections);
     let mut shop = channels.subscribe::<Shop>("shop").unwrap();
@@ -24,7 +24,7 @@ fn a_section_is_published_when_it_differs_and_only_then() {
 }
 
 #[test]
-fn live_keys_that_do_not_go_with_waiting_ones_are_reported() {
+fn conflicts_of_live_keys_with_waiting_keys_are_reported() {
     let (old, new) = (read("shop: {currency: JPY}"), read("shop: {currency: EUR, maxOrders: 500}"));
     assert_eq!(new.sections.problems(), []);
     let problems = old.reloaded(&new).sections.problems();
@@ -33,7 +33,7 @@ fn live_keys_that_do_not_go_with_waiting_ones_are_reported() {
 }
 
 #[test]
-fn a_key_waits_with_all_below_it() {
+fn a_key_applies_at_the_next_start_with_all_keys_below_it() {
     let restart = ["a", "b.c"];
     for (path, expected) in [
         ("a", Applies::AtNextStart),
@@ -49,14 +49,14 @@ fn a_key_waits_with_all_below_it() {
     assert_eq!(applies("any", &[""]), Applies::AtNextStart);
 }
 
-/// Where goods are kept.
+/// A depot of goods.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Depot {
     /// The most goods.
     #[schemars(range(min = 1, max = 1000))]
     most: Option<u32>,
-    /// Who opens it.
+    /// The door of the depot.
     door: Option<Door>,
 }
 
@@ -64,7 +64,7 @@ struct Depot {
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Door {
-    /// Its number.
+    /// The number on the door.
     number: u32,
 }
 
@@ -81,7 +81,7 @@ fn depot(settings: &str) -> Result<ManagerConfiguration, Vec<String>> {
 }
 
 #[test]
-fn an_optional_number_has_its_bounds_also_in_quotes() {
+fn bounds_of_an_optional_number_are_checked_also_in_quotes() {
     for wrong in ["5000", "\"5000\"", "0"] {
         let lines = depot(&format!("{{most: {wrong}}}")).unwrap_err();
         assert_eq!(lines, [format!("m.yaml: depot.most: {wrong}; expected a whole number from 1 to 1000")]);
@@ -92,7 +92,7 @@ fn an_optional_number_has_its_bounds_also_in_quotes() {
 }
 
 #[test]
-fn a_section_that_comes_or_goes_waits_with_the_key_in_it_that_waits() {
+fn adding_or_removing_a_section_waits_for_the_next_start_with_its_keys() {
     let configurations = ["{}", "{door: {number: 7}}"].map(|settings| depot(settings).unwrap());
     for (old, new) in [(0, 1), (1, 0)].map(|(old, new)| (&configurations[old], &configurations[new])) {
         assert_eq!(old.reloaded(new).sections, old.sections);
@@ -102,7 +102,7 @@ fn a_section_that_comes_or_goes_waits_with_the_key_in_it_that_waits() {
 }
 
 #[test]
-fn a_key_that_waits_and_is_none_is_the_programs_mistake() {
+fn an_unknown_restart_key_is_a_problem_of_the_program() {
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
     struct Typo {
         key: u32,
@@ -112,6 +112,6 @@ fn a_key_that_waits_and_is_none_is_the_programs_mistake() {
     }
     let schema = ConfigSchema::new().section::<Typo>("typo");
     let error = schema.from_overrides(&Overrides::default()).unwrap_err();
-    let line = "typo: the program names a key \"kye\" that is none; expected a key of the section";
+    let line = "typo: RESTART of this section has \"kye\"; expected a key of the section";
     assert!(error.to_string().ends_with(line), "{error}");
 }

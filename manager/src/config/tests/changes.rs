@@ -1,4 +1,4 @@
-//! Where values came from, what two configurations differ in, and that both know every key.
+//! Origins of values and differences of configurations, for every key.
 
 use serde_json::{Map, json};
 
@@ -8,11 +8,11 @@ fn load(body: &str, overrides: &Overrides) -> Loaded {
     shop_schema().parse(&format!("{HEAD}{body}"), "m.yaml", overrides).unwrap()
 }
 
-/// Makes the document that these settings come from.
+/// Makes a document of settings.
 fn document(settings: &[Setting]) -> String {
     let mut root = json!({"apiVersion": API_VERSION, "kind": KIND});
     for setting in settings {
-        // `controllers["*"].queue` is `controllers.*.queue` once nobody has to tell a name from a key.
+        // The names of these tests contain no dots, so that quotes are not needed: `controllers.*.queue`.
         let path = setting.path.replace("[\"", ".").replace("\"]", "");
         let (sections, key) = path.rsplit_once('.').unwrap();
         let section = sections.split('.').fold(&mut root, |node, name| {
@@ -23,7 +23,10 @@ fn document(settings: &[Setting]) -> String {
     root.to_string()
 }
 
-pub(super) const RICH: &str = r#"leaderElection: {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 11s, retryPeriod: 3s, onLost: Campaign}
+/// A file with another value than the default for every key.
+pub(super) const RICH: &str = r#"leaderElection:
+  {enabled: false, leaseName: a.b, namespace: shop, leaseDuration: 60s, renewDeadline: 11s, retryPeriod: 3s,
+   onLost: Campaign}
 health: {bindAddress: "[::1]:81"}
 metrics: {bindAddress: "", auth: true, tlsDir: /tls}
 inspect: {bindAddress: "10.0.0.1:82", tokenFile: /token, auth: true, tlsDir: /tls, peers: true}
@@ -32,14 +35,17 @@ shutdown: {gracePeriod: 1m1s500ms}
 logging: {format: Text, level: "warn,mainstay::queue=trace"}
 shop: {currency: USD, maxOrders: 7, patience: 2m, prices: {apple: 3}, counter: {regions: [north], open: true}}
 controllers:
-  "*": {enabled: false, paused: true, workers: 3, reconcileTimeout: 0s, queue: {retry: {baseDelay: 1s, factor: 1.5, maxDelay: 24h, jitter: 0, maxAttempts: 9}, retryShare: 20, retryRate: {perSecond: 0.5, burst: 10}, maxWait: 1h, maxDepth: 7}}
+  "*":
+    {enabled: false, paused: true, workers: 3, reconcileTimeout: 0s, queue: {
+      retry: {baseDelay: 1s, factor: 1.5, maxDelay: 24h, jitter: 0, maxAttempts: 9}, retryShare: 20,
+      retryRate: {perSecond: 0.5, burst: 10}, maxWait: 1h, maxDepth: 7}}
   web: {queue: {retryRate: {burst: 20}}}
   slow-web: {workers: 1, queue: {retryRate: null}}
 "#;
 
-/// One list of keys: what is read is written, and reading what was written is the same configuration.
+/// The settings list every key, so that a document of them parses to the same configuration.
 #[test]
-fn a_configuration_written_out_reads_as_itself() {
+fn a_serialized_configuration_parses_to_the_same_configuration() {
     for body in ["", RICH] {
         let loaded = load(body, &Overrides::default());
         let text = document(&loaded.settings());
@@ -52,15 +58,16 @@ fn a_configuration_written_out_reads_as_itself() {
     assert_eq!(
         unchanged.iter().map(|setting| &*setting.path).collect::<Vec<_>>(),
         other_forms,
-        "the rich file says something else for every key"
+        "the file changes every other key"
     );
 }
 
 #[test]
-fn each_value_says_where_it_came_from() {
+fn each_value_has_its_origin() {
     let overrides = Overrides { log_level: Some("debug".parse().unwrap()), ..Overrides::default() };
     let loaded = load(
-        "logging: {level: info, format: Text}\ncontrollers:\n  \"*\": {workers: 3}\n  web: {queue: {retryShare: 9}}\n",
+        "logging: {level: info, format: Text}\ncontrollers:\n  \"*\": {workers: 3}\n  web: {queue: \
+         {retryShare: 9}}\n",
         &overrides,
     );
     let settings = loaded.settings();
@@ -75,14 +82,14 @@ fn each_value_says_where_it_came_from() {
     assert_eq!(from("controllers.web.queue.retryShare"), "9 from file");
     let by_code = Loaded::from(ManagerConfiguration::default());
     assert!(by_code.settings().iter().all(|setting| setting.origin == Origin::Code));
-    // Of an empty text: what `sha256sum` says of it.
+    // The hash of an empty text by `sha256sum`.
     let empty_hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     assert_eq!(crate::util::sha256(b""), empty_hash);
     assert_ne!(loaded.hash, empty_hash);
 }
 
 #[test]
-fn what_only_code_can_ask_for_is_shown_too() {
+fn settings_that_only_code_can_make_are_listed() {
     let loaded =
         load("controllers: {web: {queue: {retryRate: {burst: 9, perSecond: 1}}}}\n", &Overrides::default());
     let settings = |name: &str| {
@@ -104,11 +111,12 @@ fn what_only_code_can_ask_for_is_shown_too() {
 }
 
 #[test]
-fn a_change_names_what_applies_live_and_what_waits_for_a_start() {
+fn a_change_lists_live_keys_and_keys_for_the_next_start() {
     let read = |body: &str| load(body, &Overrides::default()).configuration;
     let old = read("controllers: {api: {workers: 4}, web: {workers: 1}}\n");
     let new = read(
-        "cache: {namespaces: [shop]}\nlogging: {format: Text, level: debug}\nleaderElection: {namespace: shop}\n\
+        "cache: {namespaces: [shop]}\nlogging: {format: Text, level: debug}\nleaderElection: {namespace: \
+         shop}\n\
          controllers: {\"*\": {queue: {retryRate: {perSecond: 5, burst: 9}}}, web: {workers: 2}}\n",
     );
     let lines = |differences: &[Difference]| differences.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -136,7 +144,7 @@ fn a_change_names_what_applies_live_and_what_waits_for_a_start() {
 /// Returns the keys of a schema, each with its path, its place in a document, and whether it applies live.
 fn keys(schema: &Json, path: &str, place: &[&str], found: &mut Vec<(String, Vec<String>, bool)>) {
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-        let (path, place) = (words::child(path, name), [place, &[name]].concat());
+        let (path, place) = (messages::child(path, name), [place, &[name]].concat());
         match schema["x-mainstay-applies"].as_str() {
             Some(when) => {
                 assert!(matches!(when, "live" | "restart"), "{path}: {when}");
@@ -148,7 +156,7 @@ fn keys(schema: &Json, path: &str, place: &[&str], found: &mut Vec<(String, Vec<
 }
 
 #[test]
-fn each_key_alone_applies_when_the_schema_says() {
+fn each_key_applies_at_the_time_in_the_schema() {
     let (old, schema) = (load("", &Overrides::default()).configuration, shop_schema().json());
     let rich = load(RICH, &Overrides::default()).configuration.tree();
     let mut all = Vec::new();
@@ -163,7 +171,7 @@ fn each_key_alone_applies_when_the_schema_says() {
             _ => rich.pointer(&pointer).unwrap_or_else(|| panic!("the rich file has no {path}")),
         };
         let mut document = match &*path {
-            // Refused without their neighbours.
+            // These keys are refused without other keys of the section.
             "inspect.bindAddress" | "inspect.peers" => json!({"inspect": rich["inspect"]}),
             _ => place.iter().rev().fold(other.clone(), |value, name| json!({name.as_str(): value})),
         };
@@ -180,7 +188,7 @@ fn each_key_alone_applies_when_the_schema_says() {
 }
 
 #[test]
-fn a_reload_takes_over_the_live_keys_of_a_file_that_changes_all() {
+fn a_reload_applies_only_the_live_keys_of_a_file_that_changes_all() {
     let (old, new) =
         (load("", &Overrides::default()).configuration, load(RICH, &Overrides::default()).configuration);
     let all = Change::between(&old, &new);
@@ -194,7 +202,7 @@ fn a_reload_takes_over_the_live_keys_of_a_file_that_changes_all() {
 }
 
 #[test]
-fn a_controller_that_was_disabled_stays_so_until_the_next_start() {
+fn a_disabled_controller_stays_disabled_until_the_next_start() {
     let read = |body: &str| load(body, &Overrides::default()).configuration;
     let (off, on) =
         (read("controllers: {web: {enabled: false, workers: 1}}"), read("controllers: {api: {workers: 1}}"));

@@ -1,11 +1,12 @@
-//! The JSON Schema against the readers it is derived from.
+//! The JSON Schema accepts and refuses the same files as the parser.
 
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::config::document::Document;
 
-/// Returns what is wrong with a document by a schema: every keyword that ours uses, and a panic for any other.
+/// Adds the violations of a schema by a document. Panics at a keyword that the configuration's schema does
+/// not use.
 fn violations(schema: &Json, root: &Json, document: &Json, path: &str, found: &mut Vec<String>) {
     if *schema == false {
         found.push(format!("{path}: unknown"));
@@ -65,7 +66,7 @@ fn violations(schema: &Json, root: &Json, document: &Json, path: &str, found: &m
                 }
                 continue;
             }
-            other => panic!("this validator does not know {other}"),
+            other => panic!("keyword {other} is not supported"),
         };
         if !holds {
             found.push(format!("{path}: {keyword}"));
@@ -84,23 +85,23 @@ fn is_a(document: &Json, name: &str) -> bool {
     }
 }
 
-/// What the schema says of a text.
-pub(super) fn judged(schema: &Json, text: &str) -> Vec<String> {
+/// Returns the violations of a schema by a text.
+pub(super) fn violations_of(schema: &Json, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     violations(schema, schema, &Json::Object(Document::parse(text).unwrap().tree), "", &mut found);
     found
 }
 
 #[test]
-fn the_schema_accepts_the_default_file_and_one_with_other_values() {
+fn the_schema_accepts_the_default_file_and_a_file_with_other_values() {
     let schema = shop_schema();
     for text in [schema.default_file("shop"), format!("{HEAD}{}", changes::RICH)] {
-        assert_eq!(judged(&schema.json(), &text), [] as [&str; 0], "{text}");
+        assert_eq!(violations_of(&schema.json(), &text), [] as [&str; 0], "{text}");
     }
 }
 
 #[test]
-fn the_schema_refuses_what_a_schema_can() {
+fn the_schema_refuses_unknown_keys_wrong_types_and_values_out_of_bounds() {
     let declared = shop_schema().controllers(["web"]);
     let schema = declared.json();
     for (body, expected) in [
@@ -135,23 +136,24 @@ fn the_schema_refuses_what_a_schema_can() {
         ),
     ] {
         assert!(parse_for(body, &declared).is_err(), "{body}");
-        assert_eq!(judged(&schema, &format!("{HEAD}{body}\n")), [expected], "{body}");
+        assert_eq!(violations_of(&schema, &format!("{HEAD}{body}\n")), [expected], "{body}");
     }
-    assert_eq!(judged(&schema, "kind: ManagerConfiguration\n"), [": required"]);
+    assert_eq!(violations_of(&schema, "kind: ManagerConfiguration\n"), [": required"]);
     assert!(
-        judged(&shop_schema().json(), &format!("{HEAD}controllers: {{wbe: {{workers: 1}}}}\n")).is_empty()
+        violations_of(&shop_schema().json(), &format!("{HEAD}controllers: {{wbe: {{workers: 1}}}}\n"))
+            .is_empty()
     );
 }
 
-/// A schema that refuses what is right would be worse than none.
+/// A schema that refuses a valid file would be worse than no schema.
 #[test]
-fn the_schema_refuses_nothing_that_is_accepted() {
+fn the_schema_accepts_every_accepted_file() {
     let (schema, body, mut random) = (shop_schema().json(), edits::every_key(), fastrand::Rng::with_seed(7));
     let mut accepted = 0;
     for _ in 0..1000 {
         let text = edits::edit(&body, &mut random);
         if shop_schema().parse(&text, "m.yaml", &Overrides::default()).is_ok() {
-            assert_eq!(judged(&schema, &text), [] as [&str; 0], "{text}");
+            assert_eq!(violations_of(&schema, &text), [] as [&str; 0], "{text}");
             accepted += 1;
         }
     }

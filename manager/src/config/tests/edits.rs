@@ -1,6 +1,6 @@
-//! Random edits of a valid file, for tests of whoever reads such files.
+//! Random edits of a valid file, for tests of code that parses such files.
 
-/// Returns the shipped file without its comments: every key on a line.
+/// Returns the default file without its comments: one key per line.
 pub(crate) fn every_key() -> String {
     super::shop_schema()
         .default_file("shop")
@@ -9,7 +9,8 @@ pub(crate) fn every_key() -> String {
         .fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// Changes one place of a text: a line that is gone, twice there, elsewhere or cut off, another value, another letter.
+/// Edits a text at one random place: removes, repeats, swaps, indents or cuts off a line, or changes a value
+/// or a character.
 pub(crate) fn edit(text: &str, random: &mut fastrand::Rng) -> String {
     const TOKENS: [&str; 24] = [
         "null",

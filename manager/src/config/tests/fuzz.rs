@@ -1,4 +1,4 @@
-//! A fuzz target: a configuration that is accepted prints and reads back equal, and a refusal can be printed.
+//! A fuzz target: an accepted configuration prints and parses to itself, and a refusal can be printed.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 
 use super::{ConfigSchema, Overrides};
 
-/// How every file begins.
+/// The two required keys of every file.
 pub const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
 static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(ConfigSchema::new);
 
-/// Reads a file without its first two lines.
+/// Parses a file, given without its first two lines.
 pub fn configuration(data: &[u8]) {
     let Ok(body) = std::str::from_utf8(data) else { return };
     let read = |body: &str| SCHEMA.parse(&format!("{HEAD}{body}"), "m.yaml", &Overrides::default());
@@ -31,7 +31,7 @@ pub fn configuration(data: &[u8]) {
     let sections = tree.as_object().into_iter().flatten();
     let printed: Vec<_> = sections.map(|(name, value)| format!("{name}: {value}\n")).collect();
     let printed = printed.concat();
-    let again = read(&printed).expect("it reads what it prints").configuration;
+    let again = read(&printed).expect("a printed configuration is valid").configuration;
     assert_eq!(again, configuration);
     assert_eq!(configuration.reloaded(&again), configuration);
 }

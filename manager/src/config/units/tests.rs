@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn durations_read_and_write_alike() {
+fn durations_parse_and_print_alike() {
     for (text, milliseconds) in
         [("0s", 0), ("5ms", 5), ("30s", 30_000), ("2m", 120_000), ("1h30m", 5_400_000), ("1m1s500ms", 61_500)]
     {
@@ -13,11 +13,11 @@ fn durations_read_and_write_alike() {
     assert_eq!("10h0m".parse::<Duration>(), "10h".parse());
     assert_eq!("1.5h".parse::<Duration>(), "90m".parse());
     let fine = Duration::from(std::time::Duration::from_nanos(1_500_001));
-    assert_eq!(fine.to_string().parse(), Ok(fine), "code may ask for finer ones, which are shown");
+    assert_eq!(fine.to_string().parse(), Ok(fine), "a duration set in code may have nanoseconds");
 }
 
 #[test]
-fn other_texts_are_no_durations() {
+fn other_texts_are_refused_as_durations() {
     for text in ["", "5", "s", "-1s", "+1s", "1 s", " 1s", "1s ", "1d", "1S", "1h1h", "1s1h", "1sm", "1m\n"] {
         let expected = text.parse::<Duration>().unwrap_err();
         assert!(expected.starts_with(DURATION_FORM), "{text:?}: {expected}");
@@ -26,7 +26,7 @@ fn other_texts_are_no_durations() {
 }
 
 #[test]
-fn sizes_read_and_write_alike() {
+fn sizes_parse_and_print_alike() {
     for (text, bytes) in [("1Ki", 1024), ("8Mi", 8 << 20), ("1Gi", 1 << 30), ("1536Ki", 1536 << 10)] {
         assert_eq!(text.parse(), Ok(Size::from_bytes(bytes)), "{text}");
         assert_eq!(Size::from_bytes(bytes).to_string(), text);

@@ -99,7 +99,7 @@ async fn a_request_by_annotation_ends_a_backoff_whoever_wrote_it_and_passes_ever
     sleep(Duration::from_secs(2)).await;
     while runs.try_recv().is_ok() {}
     let (at, own) = (Instant::now(), asked(12, "noon"));
-    cache.written(&own, Writer::controller("test").running(&key("web")));
+    cache.written(&own, Writer::controller("test").in_run_of(&key("web")));
     assert_eq!(next(&mut runs).await.2, at);
     sleep(Duration::from_secs(1)).await;
     let at = Instant::now();

@@ -1,4 +1,4 @@
-//! One turn of the decision: what this replica does in its phase, given what it knows.
+//! Second half of a decision: the actions of the present phase, given the state after the event.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ impl Turn<'_> {
         match self.state.phase {
             Phase::Candidate => self.campaign(),
             Phase::Leading { .. } => self.lead(),
-            Phase::Releasing { .. } => self.go_on_releasing(),
+            Phase::Releasing { .. } => self.continue_release(),
             Phase::Lost(_) | Phase::Over => {}
         }
     }
@@ -29,20 +29,20 @@ impl Turn<'_> {
         let call = match &self.state.known {
             _ if !self.state.fresh => Call::Get,
             Known::Nothing => Call::Get,
-            Known::Absent(last) => Call::Create(self.taking(last.as_ref())),
+            Known::Absent(last) => Call::Create(self.acquiring(last.as_ref())),
             Known::Present(record, version) => {
-                Call::Update { record: self.taking(Some(record)), over: version.clone() }
+                Call::Update { record: self.acquiring(Some(record)), over: version.clone() }
             }
         };
         self.send(call);
     }
 
-    /// The record with which we take a Lease that was last in this state.
-    fn taking(&self, last: Option<&Record>) -> Record {
+    /// Returns the record with which this replica acquires a Lease whose last record was `last`.
+    fn acquiring(&self, last: Option<&Record>) -> Record {
         let wall = self.wall_after(last);
         let (acquired, transitions) = match last {
             None => (wall, 0),
-            // Our own name from before: the term goes on.
+            // The Lease still names this replica: its term continues.
             Some(last) if last.holder.as_ref() == Some(&self.rules.identity) => {
                 (last.acquired.unwrap_or(wall), last.transitions)
             }
@@ -58,13 +58,14 @@ impl Turn<'_> {
 
     fn lead(&mut self) {
         let holder = self.state.holder().cloned();
-        let Phase::Leading { good, suspended, .. } = &mut self.state.phase else { return };
-        let over = self.now.boot >= *good + self.rules.give_up_after_send();
+        let Phase::Leading { renewed_at, suspended, .. } = &mut self.state.phase else { return };
+        let over = self.now.boot >= *renewed_at + self.rules.give_up_after_send();
         match holder {
             Some(holder) if holder != self.rules.identity => return self.lose(Ending::Taken(holder)),
             _ if over => return self.lose(Ending::Expired),
             Some(_) => {}
-            // Deleted, or cleared by hand. A replica that starts now knows of no claim and may take it at once.
+            // The Lease was deleted, or its holder cleared by hand. A replica that starts now has seen no holder and
+            // may acquire it at once, so the fence closes.
             None => {
                 if !std::mem::replace(suspended, true) {
                     self.actions.push(Action::Suspend);
@@ -78,9 +79,9 @@ impl Turn<'_> {
     }
 
     fn renew(&mut self) {
-        let Phase::Leading { mine, .. } = &self.state.phase else { return };
-        let wall = self.wall_after(Some(mine));
-        let renewed = self.holding(mine.acquired.unwrap_or(wall), wall, mine.transitions);
+        let Phase::Leading { written, .. } = &self.state.phase else { return };
+        let wall = self.wall_after(Some(written));
+        let renewed = self.holding(written.acquired.unwrap_or(wall), wall, written.transitions);
         let call = match &self.state.known {
             _ if !self.state.fresh => Call::Get,
             Known::Nothing => Call::Get,
@@ -96,20 +97,20 @@ impl Turn<'_> {
             self.actions.push(Action::EndWork);
         }
         self.abandon();
-        // Work takes its time to end; what comes after begins with a look.
+        // Leader-only work takes time to end, so the known Lease will be stale then.
         self.state.fresh = false;
         self.state.phase = Phase::Lost(ending);
     }
 
-    /// Begins to give the Lease up. A renewal under way is waited for: its outcome decides over which state.
+    /// Starts to release the Lease. A renewal in flight is awaited first, as it changes the version to replace.
     pub(super) fn release(&mut self) {
         let give_up = self.now.boot + self.rules.request_timeout();
-        let acquired = self.state.asked.as_ref().and_then(|record| record.acquired);
+        let acquired = self.state.last_sent.as_ref().and_then(|record| record.acquired);
         self.state.phase = Phase::Releasing { give_up, acquired };
         self.state.next = self.now.boot;
     }
 
-    fn go_on_releasing(&mut self) {
+    fn continue_release(&mut self) {
         let Phase::Releasing { give_up, acquired } = self.state.phase else { return };
         if self.now.boot >= give_up {
             return self.finish(false);
@@ -119,8 +120,8 @@ impl Turn<'_> {
         }
         match &self.state.known {
             _ if !self.state.fresh => self.send(Call::Get),
-            // Only over our own term: never another one's Lease, nor one that somebody wrote our name into while
-            // another one may use it.
+            // Release only this replica's own term. If this replica's name was written into the Lease by hand, another
+            // replica may be leading.
             Known::Present(record, version)
                 if record.holder.as_ref() == Some(&self.rules.identity) && record.acquired == acquired =>
             {
@@ -136,18 +137,18 @@ impl Turn<'_> {
         matches!(self.state.phase, Phase::Candidate)
     }
 
-    pub(super) fn standing_claim(&self) -> Option<&Claim> {
+    pub(super) fn live_claim(&self) -> Option<&Claim> {
         self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
     }
 
-    /// The time of a record that follows `last`. A wall clock that stands still, or is set back a little, must not make
-    /// it look like one of ours that somebody may remember: renewals are told apart by their times alone.
+    /// Returns the renew time of a record that follows `last`. Candidates recognize a renewal by its time alone, so if
+    /// the wall clock stands still or was set back a little, the time is one microsecond after the last one.
     fn wall_after(&self, last: Option<&Record>) -> Timestamp {
         let wall = self.now.wall;
         let ours = last.filter(|last| last.holder.as_ref() == Some(&self.rules.identity));
-        let before = [self.state.asked.as_ref(), ours];
+        let before = [self.state.last_sent.as_ref(), ours];
         let before = before.into_iter().filter_map(|record| record?.renewed);
-        // A clock that was set back by more is left alone: people read these times.
+        // After a clock was set back further, its time is used as it is: people read it in the Lease.
         let close = before.filter(|before| {
             let ahead = before.duration_since(wall);
             !ahead.is_negative() && ahead.unsigned_abs() <= self.rules.lease_duration
@@ -158,7 +159,7 @@ impl Turn<'_> {
 
     fn send(&mut self, call: Call) {
         if let Call::Create(record) | Call::Update { record, .. } = &call {
-            self.state.asked = Some(record.clone());
+            self.state.last_sent = Some(record.clone());
         }
         self.state.in_flight = Some(InFlight { call: call.clone(), sent: self.now.boot, overtaken: false });
         self.actions.push(Action::Send(call));

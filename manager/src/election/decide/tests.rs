@@ -1,13 +1,14 @@
-//! The cases of client-go's `leaderelection_test.go`, and those it lacks.
+//! The cases of client-go's `leaderelection_test.go`, and cases that it lacks.
 
 mod by_hand;
 mod model;
+mod release;
 
 use super::*;
 use crate::election::OnLost;
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// One replica, driven by hand: time passes when told, and what it sends is looked at.
+/// One replica, driven by hand: a test passes its time, sends its events and reads its requests.
 struct Driven {
     rules: ElectionSettings,
     state: State,
@@ -83,24 +84,24 @@ impl Driven {
     fn writes(&self) -> Record {
         match self.sent() {
             Some(Call::Create(record) | Call::Update { record, .. }) => record.clone(),
-            other => panic!("expected a write under way, found {other:?}"),
+            other => panic!("expected a write in flight, found {other:?}"),
         }
     }
 
-    /// What a leader has written last.
+    /// Returns the record that the leader last wrote.
     #[track_caller]
-    fn mine(&self) -> Record {
+    fn written(&self) -> Record {
         match &self.state.phase {
-            Phase::Leading { mine, .. } => mine.clone(),
+            Phase::Leading { written, .. } => written.clone(),
             other => panic!("expected a leader, found {other:?}"),
         }
     }
 
-    /// The write under way is stored under this version.
+    /// Stores the write in flight as this version.
     #[track_caller]
     fn succeed(&mut self, number: u64) {
         let record = self.writes();
-        self.answer(Answer::Is(record, version(number)));
+        self.answer(Answer::Stored(record, version(number)));
     }
 
     fn leads(&self) -> bool {
@@ -139,7 +140,7 @@ fn acquires_where_no_lease_exists() {
 #[test]
 fn acquires_a_lease_without_a_record_and_counts_a_transition() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(nobody(), version(3)));
+    me.answer(Answer::Stored(nobody(), version(3)));
     assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(3)));
     assert_eq!(me.writes().transitions, 1);
     me.succeed(4);
@@ -150,9 +151,9 @@ fn acquires_a_lease_without_a_record_and_counts_a_transition() {
 fn acquires_a_held_lease_after_the_duration_it_states() {
     let mut me = Driven::new();
     let short = Record { duration_seconds: Some(3), ..held_by("other", secs(1)) };
-    me.answer(Answer::Is(short, version(3)));
+    me.answer(Answer::Stored(short, version(3)));
     me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(1)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(1)), version(3)));
     me.pass(Duration::from_millis(2_999));
     assert_eq!(me.sent(), None);
     me.pass(Duration::from_millis(1));
@@ -165,7 +166,7 @@ fn acquires_a_held_lease_after_the_duration_it_states() {
 #[test]
 fn does_not_acquire_a_held_lease_however_old_its_times_are() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(1)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(1)), version(3)));
     assert_eq!((me.sent(), me.leads(), me.calls()), (None, false, 1));
     assert!(me.did(&Action::NewHolder(Some("other".into()))));
 }
@@ -174,7 +175,7 @@ fn does_not_acquire_a_held_lease_however_old_its_times_are() {
 fn acquires_a_released_lease_at_once_although_its_holder_was_seen() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.event(Event::Seen(held_by("other", secs(999)).released(stamp(secs(1000))), version(4)));
     assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(4)));
     assert_eq!(me.writes().transitions, 5);
@@ -183,9 +184,9 @@ fn acquires_a_released_lease_at_once_although_its_holder_was_seen() {
 }
 
 #[test]
-fn goes_on_with_a_lease_of_its_own_name() {
+fn a_lease_of_its_own_name_continues_its_term() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("me", secs(900)), version(3)));
+    me.answer(Answer::Stored(held_by("me", secs(900)), version(3)));
     let written = me.writes();
     assert_eq!((written.transitions, written.acquired), (4, Some(stamp(secs(900)))));
     me.succeed(4);
@@ -195,7 +196,7 @@ fn goes_on_with_a_lease_of_its_own_name() {
 // Upstream: TestFastPathLeaderElection.
 
 #[test]
-fn renews_with_one_request_and_looks_only_after_a_conflict() {
+fn renews_with_one_request_and_gets_the_lease_only_after_a_conflict() {
     let mut me = Driven::leading();
     for number in 11..14 {
         me.pass(secs(2));
@@ -206,14 +207,14 @@ fn renews_with_one_request_and_looks_only_after_a_conflict() {
     me.pass(secs(2));
     me.answer(Answer::Conflict);
     assert_eq!(me.sent(), Some(&Call::Get), "at once");
-    me.answer(Answer::Is(held_by("me", secs(1006)), version(20)));
+    me.answer(Answer::Stored(held_by("me", secs(1006)), version(20)));
     assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(20)));
     me.succeed(21);
     assert!(me.leads() && me.calls() == 6);
 }
 
 #[test]
-fn a_change_the_watch_told_costs_a_leader_no_look() {
+fn a_leader_sends_no_get_after_a_change_that_the_watch_delivered() {
     let mut me = Driven::leading();
     me.event(Event::Seen(held_by("me", secs(1000)), version(15)));
     me.pass(secs(2));
@@ -221,7 +222,7 @@ fn a_change_the_watch_told_costs_a_leader_no_look() {
 }
 
 #[test]
-fn conflicts_in_a_row_slow_down() {
+fn consecutive_conflicts_double_the_wait() {
     let mut me = Driven::leading();
     me.pass(secs(2));
     let mut waits = Vec::new();
@@ -233,15 +234,15 @@ fn conflicts_in_a_row_slow_down() {
             me.pass(wake.saturating_since(me.now().boot));
         }
         waits.push(me.time.saturating_sub(from).as_millis());
-        me.answer(Answer::Is(held_by("me", secs(1000)), version(number)));
+        me.answer(Answer::Stored(held_by("me", secs(1000)), version(number)));
     }
     assert_eq!(waits, [0, 10, 20, 40, 80, 160]);
 }
 
-// What upstream gets wrong or does not test.
+// Cases that upstream gets wrong or does not test.
 
 #[test]
-fn the_end_is_counted_from_sending_and_not_from_the_answer() {
+fn the_fence_ends_a_fixed_time_after_sending_not_after_the_answer() {
     let mut me = Driven::leading();
     me.pass(secs(2));
     me.time += secs(4);
@@ -252,7 +253,7 @@ fn the_end_is_counted_from_sending_and_not_from_the_answer() {
 }
 
 #[test]
-fn gives_up_before_the_fence_ends_when_nothing_gets_through() {
+fn a_leader_gives_up_before_its_fence_ends_if_no_renewal_succeeds() {
     let mut me = Driven::leading();
     me.pass(secs(2));
     me.answer(Answer::Failed);
@@ -262,7 +263,7 @@ fn gives_up_before_the_fence_ends_when_nothing_gets_through() {
     assert!(me.leads());
     me.pass(Duration::from_millis(1));
     assert!(!me.leads() && me.did(&Action::StopLeading(Ending::Expired)) && me.did(&Action::EndWork));
-    assert!(me.did(&Action::Abandon), "the look under way is forgotten");
+    assert!(me.did(&Action::Abandon), "the get in flight is abandoned");
 }
 
 #[test]
@@ -278,11 +279,15 @@ fn another_holder_ends_the_term_at_once() {
         ],
     );
     me.event(Event::WorkEnded(true));
-    assert_eq!(me.actions.last(), Some(&Action::Finish { released: false }), "nothing of ours to give up");
+    assert_eq!(
+        me.actions.last(),
+        Some(&Action::Finish { released: false }),
+        "the Lease names another holder"
+    );
 }
 
 #[test]
-fn old_news_is_no_news() {
+fn an_event_of_an_older_version_is_ignored() {
     let mut me = Driven::leading();
     me.event(Event::Seen(held_by("other", secs(1)), version(9)));
     me.event(Event::Gone(held_by("other", secs(1)), version(10)));
@@ -291,10 +296,10 @@ fn old_news_is_no_news() {
 }
 
 #[test]
-fn a_renewal_one_microsecond_later_is_one() {
+fn a_renew_time_one_microsecond_later_is_a_renewal() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.pass(secs(14));
     me.event(Event::Seen(held_by("other", secs(999) + Duration::from_micros(1)), version(4)));
     me.pass(secs(14));
@@ -302,7 +307,7 @@ fn a_renewal_one_microsecond_later_is_one() {
 }
 
 #[test]
-fn a_wall_clock_that_stands_still_or_goes_back_writes_no_time_twice() {
+fn a_wall_clock_that_stops_or_goes_back_writes_no_time_twice() {
     let mut me = Driven::leading();
     let mut written = vec![stamp(secs(1000))];
     for (number, back) in [(11, 0), (12, 0), (13, 1), (14, 5), (15, 0)] {
@@ -320,24 +325,28 @@ fn a_wall_clock_that_stands_still_or_goes_back_writes_no_time_twice() {
     let now = Now { wall: corrected, ..me.now() };
     let (state, _) = decide(&me.rules, me.state.clone(), now, Event::Tick);
     me.state = state;
-    assert_eq!(me.writes().renewed, Some(corrected), "a clock that was wrong by more is right now");
+    assert_eq!(
+        me.writes().renewed,
+        Some(corrected),
+        "a clock set back by more than a lease duration is used"
+    );
 }
 
 #[test]
-fn without_a_watch_a_candidate_looks_from_time_to_time() {
+fn without_a_watch_a_candidate_polls_the_lease() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     for number in 4..8 {
         me.pass(Duration::from_millis(1_999));
         assert_eq!(me.sent(), None);
         me.pass(Duration::from_millis(1));
         assert_eq!(me.sent(), Some(&Call::Get));
-        me.answer(Answer::Is(held_by("other", me.time), version(number)));
+        me.answer(Answer::Stored(held_by("other", me.time), version(number)));
     }
 }
 
 #[test]
-fn failures_of_a_candidate_are_spaced() {
+fn a_candidate_waits_between_failed_requests() {
     let mut me = Driven::new();
     for _ in 0..5 {
         me.answer(Answer::Failed);
@@ -347,126 +356,14 @@ fn failures_of_a_candidate_are_spaced() {
     }
     me.answer(Answer::Absent);
     me.answer(Answer::Absent);
-    assert_eq!(me.sent(), None, "not found on create is a missing namespace, not a reason to hurry");
+    assert_eq!(me.sent(), None, "not found on create is a missing namespace: an ordinary failure");
 }
 
 #[test]
-fn a_server_restored_from_a_backup_is_believed() {
+fn a_lower_version_of_a_server_restored_from_a_backup_is_accepted() {
     let mut me = Driven::leading();
     me.pass(secs(2));
     me.answer(Answer::Conflict);
-    me.answer(Answer::Is(held_by("me", secs(900)), version(5)));
+    me.answer(Answer::Stored(held_by("me", secs(900)), version(5)));
     assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(5)));
-}
-
-// Upstream: TestReleaseLeaseLeases, TestReleaseRetriesOnConflict, TestReleaseOnCancellation.
-
-#[test]
-fn renews_until_work_has_ended_and_then_releases() {
-    let mut me = Driven::leading();
-    me.event(Event::Stop);
-    assert_eq!(me.actions, [Action::EndWork]);
-    me.pass(secs(2));
-    me.succeed(11);
-    assert!(me.leads());
-    me.event(Event::WorkEnded(true));
-    let released = me.writes();
-    assert!(released.is_release());
-    assert_eq!(released.transitions, 0);
-    let closed =
-        me.actions.iter().position(|action| *action == Action::StopLeading(Ending::Stopped)).unwrap();
-    let sent = me.actions.iter().rposition(|action| matches!(action, Action::Send(_))).unwrap();
-    assert!(closed < sent, "the fence is closed before the release leaves");
-    me.succeed(12);
-    assert_eq!(
-        me.actions[sent + 1..],
-        [Action::NewHolder(None), Action::Finish { released: true }],
-        "the release is reported",
-    );
-}
-
-#[test]
-fn a_release_waits_for_the_renewal_under_way() {
-    let mut me = Driven::leading();
-    me.event(Event::Stop);
-    me.pass(secs(2));
-    me.event(Event::WorkEnded(true));
-    assert!(!me.writes().is_release());
-    me.succeed(11);
-    assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(11)));
-    assert!(me.writes().is_release());
-}
-
-#[test]
-fn a_release_is_tried_again_after_a_conflict_but_never_over_another_holder() {
-    let mut me = Driven::leading();
-    me.event(Event::Stop);
-    me.event(Event::WorkEnded(true));
-    me.answer(Answer::Conflict);
-    assert_eq!(me.sent(), Some(&Call::Get));
-    me.answer(Answer::Is(held_by("me", secs(1000)), version(14)));
-    assert!(me.writes().is_release());
-    me.answer(Answer::Conflict);
-    me.pass(Duration::from_millis(10));
-    me.answer(Answer::Is(held_by("other", secs(1000)), version(15)));
-    assert_eq!(me.actions.last(), Some(&Action::Finish { released: false }));
-}
-
-#[test]
-fn a_release_that_gets_no_answer_is_given_up() {
-    let mut me = Driven::leading();
-    me.event(Event::Stop);
-    me.event(Event::WorkEnded(true));
-    me.pass(Duration::from_millis(4_999));
-    assert!(me.sent().is_some());
-    me.pass(Duration::from_millis(1));
-    assert_eq!(me.actions.last(), Some(&Action::Finish { released: false }));
-}
-
-#[test]
-fn work_that_was_given_up_on_leaves_the_lease_to_run_out() {
-    let mut me = Driven::leading();
-    me.event(Event::Stop);
-    me.event(Event::WorkEnded(false));
-    assert_eq!(me.calls(), 0);
-    assert_eq!(me.actions.last(), Some(&Action::Finish { released: false }));
-}
-
-#[test]
-fn a_candidate_that_stops_ends_at_once_unless_a_write_may_have_made_it_holder() {
-    let mut me = Driven::new();
-    me.event(Event::Stop);
-    assert_eq!(me.actions.last(), Some(&Action::Finish { released: false }));
-    let mut me = Driven::new();
-    me.answer(Answer::Absent);
-    me.event(Event::Stop);
-    me.succeed(1);
-    assert!(
-        !me.actions.iter().any(|action| matches!(action, Action::Lead { .. })),
-        "no work begins any more"
-    );
-    assert!(me.writes().is_release());
-    let mut me = Driven::new();
-    me.answer(Answer::Absent);
-    me.event(Event::Stop);
-    me.answer(Answer::Failed);
-    assert_eq!(me.sent(), Some(&Call::Get), "it may have been stored");
-}
-
-#[test]
-fn a_loss_is_final_or_the_start_of_a_new_campaign() {
-    for on_lost in [OnLost::Exit, OnLost::Campaign] {
-        let mut me = Driven::leading();
-        me.rules.on_lost = on_lost;
-        me.pass(secs(12));
-        assert!(me.did(&Action::StopLeading(Ending::Expired)));
-        me.pass(secs(60));
-        assert_eq!(me.sent(), None, "nothing before work has ended");
-        me.event(Event::WorkEnded(true));
-        assert_eq!(me.sent(), Some(&Call::Get));
-        me.answer(Answer::Is(held_by("me", secs(1000)), version(11)));
-        assert_eq!(me.writes().is_release(), on_lost == OnLost::Exit, "{on_lost:?}");
-        me.succeed(12);
-        assert_eq!(me.leads(), on_lost == OnLost::Campaign, "{on_lost:?}");
-    }
 }

@@ -1,6 +1,4 @@
-//! One turn of the decision: what happened changes what is known and in which phase this replica is.
-//!
-//! What the phase then calls for is in `act`.
+//! First half of a decision: applies an event to the state. The second half, in `act`, returns the phase's actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +8,7 @@ use crate::election::record::{Record, Version};
 use crate::election::{ElectionSettings, OnLost};
 use crate::key::BootInstant;
 
-/// A decision in the making.
+/// A decision in progress.
 pub(super) struct Turn<'a> {
     pub(super) rules: &'a ElectionSettings,
     pub(super) now: Now,
@@ -18,17 +16,17 @@ pub(super) struct Turn<'a> {
     pub(super) actions: Vec<Action>,
 }
 
-pub(super) fn take(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
+pub(super) fn run(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
     let mut turn = Turn { rules, now, state, actions: Vec::new() };
-    turn.take_in(event);
+    turn.apply(event);
     turn.act();
     (turn.state, turn.actions)
 }
 
-// === impl Turn: what happened ===
+// === impl Turn: events ===
 
 impl Turn<'_> {
-    fn take_in(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         match event {
             Event::Tick => {}
             Event::Answered(answer) => {
@@ -40,16 +38,16 @@ impl Turn<'_> {
             Event::Gone(record, version) => self.seen(record, version, true),
             Event::WatchUp => {
                 self.state.watching = true;
-                // A change between the last look and the first event would be told by nobody. A leader needs no
-                // look: its next renewal finds out.
+                // A change between the last get and the first event of the watch would go unnoticed. A leader needs
+                // no get: its next renewal would conflict.
                 if self.is_candidate() {
-                    self.distrust();
+                    self.get_now();
                 }
             }
             Event::WatchDown => {
                 self.state.watching = false;
                 if self.is_candidate() {
-                    self.look_later();
+                    self.get_later();
                 }
             }
             Event::Stop => self.stop(),
@@ -65,15 +63,16 @@ impl Turn<'_> {
         self.state.newest = version.number();
         self.note_claim(&record);
         self.report(record.holder.clone());
-        if let Phase::Leading { mine, .. } = &self.state.phase
-            && record.holder == mine.holder
-            && record != *mine
-            // The event of a renewal may come before its answer.
-            && Some(&record) != self.state.asked.as_ref()
+        if let Phase::Leading { written, .. } = &self.state.phase
+            && record.holder == written.holder
+            && record != *written
+            // The watch event of a renewal may arrive before the response.
+            && Some(&record) != self.state.last_sent.as_ref()
         {
-            self.actions.push(Action::Mend);
-            // A replica that starts now goes by what it reads. Not at once: who edits each write would make us spin.
-            if record.duration(Duration::ZERO) < mine.duration(Duration::ZERO) {
+            self.actions.push(Action::Rewrite);
+            // A replica that starts now uses the duration that it reads, so a shortened one is overwritten early. Not
+            // immediately, or a webhook that edits each write would cause a hot loop.
+            if record.duration(Duration::ZERO) < written.duration(Duration::ZERO) {
                 let runs_out = record.duration(self.rules.lease_duration);
                 let soon = self.now.boot + (self.rules.retry_period / 4).min(runs_out / 2);
                 self.state.next = self.state.next.min(soon);
@@ -82,8 +81,8 @@ impl Turn<'_> {
         self.state.known = Known::Present(record, version);
     }
 
-    /// Notes whom to wait for. A record that differs in neither holder nor renewal was changed by hand: the claim
-    /// stays what its holder wrote.
+    /// Updates the claim of another holder. A record with the same holder and renew time was edited by hand; the claim
+    /// then stays as its holder wrote it.
     fn note_claim(&mut self, record: &Record) {
         let renewed = |claim: &Claim| claim.renewed != record.renewed;
         match &record.holder {
@@ -94,10 +93,10 @@ impl Turn<'_> {
                 }
             }
             None if record.is_release() => self.state.claim = None,
-            // What we asked for ourselves: an earlier claim was over by then.
-            Some(_) if self.state.asked.as_ref() == Some(record) => {}
-            // Cleared by hand, or our name put there by hand: whoever was seen before believes in its time, and may
-            // have renewed since.
+            // This replica's own write, sent only after an earlier claim had ended.
+            Some(_) if self.state.last_sent.as_ref() == Some(record) => {}
+            // The holder was cleared, or replaced by this replica's name, by hand: the previous holder still leads
+            // for its lease duration, and may have renewed since.
             None | Some(_) => {
                 let claim = self.state.claim.as_ref().filter(|claim| renewed(claim));
                 if let Some(holder) = claim.map(|claim| Arc::clone(&claim.holder)) {
@@ -107,25 +106,25 @@ impl Turn<'_> {
         }
     }
 
-    /// A claim that begins now. A holder states one duration in all its term: where two records differ somebody has
-    /// edited one, so the longer one is believed, and the claim ends no sooner than before. Two renewals in a row that
-    /// agree are what the holder says, however long a duration stood there by hand before; one that is less than what
-    /// stood there is still not believed below our own, as both may have been edited.
+    /// Returns a claim that starts now. A holder duration one lease duration during its term, so if two records differ,
+    /// one was edited by hand: the longer duration counts, and the claim ends no sooner than before. Two successive
+    /// renewals that agree replace any longer duration seen before, but not by less than this replica's own setting, as
+    /// both may have been edited.
     fn claim_of(&self, holder: Arc<str>, record: &Record) -> Claim {
         let Record { renewed, acquired, .. } = *record;
-        let (states, now) = (record.duration(self.rules.lease_duration), self.now.boot);
-        let claim = Claim { holder, renewed, acquired, states, longest: states, until: now + states };
+        let (duration, now) = (record.duration(self.rules.lease_duration), self.now.boot);
+        let claim = Claim { holder, renewed, acquired, duration, longest: duration, until: now + duration };
         let Some(before) = &self.state.claim else { return claim };
         let one_holder = before.holder == claim.holder;
         if !one_holder && before.acquired != acquired {
             return Claim { until: claim.until.max(before.until), ..claim };
         }
-        let longest = states.max(before.longest);
+        let longest = duration.max(before.longest);
         let renews = one_holder && record.holder.is_some() && before.renewed != renewed;
-        let until = if renews && states == before.states {
-            now + self.rules.lease_duration.clamp(states, longest)
+        let until = if renews && duration == before.duration {
+            now + self.rules.lease_duration.clamp(duration, longest)
         } else {
-            before.until.max(now + states.max(before.states))
+            before.until.max(now + duration.max(before.duration))
         };
         Claim { longest, until, ..claim }
     }
@@ -137,13 +136,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes that the Lease is gone. A candidate waits a whole duration from here: the holder may have renewed
-    /// after it was last seen.
+    /// Records that the Lease does not exist. A candidate then waits a whole lease duration, since the holder may have
+    /// renewed after the last version that was read.
     fn forget_lease(&mut self) {
         let known = std::mem::replace(&mut self.state.known, Known::Nothing);
         self.state.known = Known::Absent(match known {
             Known::Present(record, _) => {
-                // Cleared by hand: whoever was seen before may have taken it again since.
+                // The holder was cleared by hand: the previous holder may have acquired the Lease again since.
                 let before = self.state.claim.as_ref().filter(|_| !record.is_release());
                 let holder = record.holder.clone().or_else(|| before.map(|claim| Arc::clone(&claim.holder)));
                 if let Some(holder) = holder.filter(|_| !self.state.is_leading()) {
@@ -157,12 +156,12 @@ impl Turn<'_> {
         self.report(None);
     }
 
-    /// Takes in a state of the Lease that the watch reported, or its last one if it is gone. A leader goes on at its own
-    /// pace; `lead` decides whether it has to act.
+    /// Applies a version of the Lease from the watch; with `gone`, the last one of a deleted Lease. A leader keeps its
+    /// schedule of renewals; `lead` decides whether it has to act.
     fn seen(&mut self, record: Record, version: Version, gone: bool) {
-        // Without an order among states an event may be older than what we wrote: it is a hint to look.
+        // A version without a number cannot be ordered, and the event may be older than the last write: get the Lease.
         if version.number().is_none() {
-            return self.distrust();
+            return self.get_now();
         }
         if !self.is_news(&version) {
             return;
@@ -180,17 +179,18 @@ impl Turn<'_> {
         }
     }
 
-    /// What is known may be old: look now.
-    fn distrust(&mut self) {
+    /// Marks the known Lease as stale and schedules a get now.
+    fn get_now(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot;
     }
 
-    /// What is known may be old: look in a while, or when the holder's time is over if that is sooner.
-    fn look_later(&mut self) {
+    /// Marks the known Lease as stale and schedules a get after the candidate's wait, or at the end of the claim if
+    /// that is sooner.
+    fn get_later(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot + self.rules.candidate_wait(self.now.random);
-        if let Some(claim) = self.standing_claim() {
+        if let Some(claim) = self.live_claim() {
             self.state.next = self.state.next.min(claim.until);
         }
     }
@@ -198,19 +198,19 @@ impl Turn<'_> {
     fn answered(&mut self, request: &InFlight, answer: Answer) {
         let (call, sent) = (&request.call, request.sent);
         match (call, answer) {
-            (Call::Get, Answer::Is(record, version)) => {
-                // Lower than what was known before it was sent: the server was restored from a backup.
+            (Call::Get, Answer::Stored(record, version)) => {
+                // A number below the newest known before the get means that the server was restored from a backup.
                 if !request.overtaken || self.is_news(&version) {
                     self.learn(record, version);
                 }
-                self.looked();
+                self.get_done();
             }
             (Call::Get | Call::Update { .. }, Answer::Absent) => {
                 self.forget_lease();
-                self.looked();
+                self.get_done();
             }
-            (Call::Create(record) | Call::Update { record, .. }, Answer::Is(_, version)) => {
-                // If the watch was quicker and told what came after this write, that is how things are.
+            (Call::Create(record) | Call::Update { record, .. }, Answer::Stored(_, version)) => {
+                // If the watch has already delivered a version after this write, that version stays.
                 if !request.overtaken || version.number() >= self.state.newest {
                     self.state.newest = version.number();
                     self.state.known = Known::Present(record.clone(), version);
@@ -218,24 +218,24 @@ impl Turn<'_> {
                 }
                 self.state.fresh = true;
                 self.state.conflicts = 0;
-                self.written(record, sent);
+                self.write_done(record, sent);
             }
             (_, Answer::Conflict) => self.conflicted(call),
-            // Not found on create is a missing namespace: a failure like any other.
+            // Not found on create means a missing namespace, which is an ordinary failure.
             (_, Answer::Failed | Answer::Absent) => self.failed(call, sent),
         }
     }
 
-    /// A look told how things are now; without a watch that is all we will hear.
-    fn looked(&mut self) {
+    /// Applies the end of a get: the known Lease is current. Without a watch, a candidate schedules the next get.
+    fn get_done(&mut self) {
         self.state.fresh = true;
         self.state.next = self.now.boot;
-        if self.is_candidate() && !self.state.watching && self.standing_claim().is_some() {
-            self.look_later();
+        if self.is_candidate() && !self.state.watching && self.live_claim().is_some() {
+            self.get_later();
         }
     }
 
-    fn written(&mut self, record: &Record, sent: BootInstant) {
+    fn write_done(&mut self, record: &Record, sent: BootInstant) {
         let me = Some(&self.rules.identity);
         if record.holder.as_ref() != me {
             return self.finish(true);
@@ -245,24 +245,25 @@ impl Turn<'_> {
         let until = sent + self.rules.fence_after_send();
         self.state.next = sent + self.rules.retry_period;
         match &mut self.state.phase {
-            // The claim ended before this was sent, or it would not have been.
+            // This write was sent after the end of the claim.
             Phase::Candidate if named => {
                 self.state.claim = None;
                 if self.state.stopping {
                     self.release();
                 } else if in_time {
-                    self.state.phase = Phase::Leading { good: sent, mine: record.clone(), suspended: false };
+                    self.state.phase =
+                        Phase::Leading { renewed_at: sent, written: record.clone(), suspended: false };
                     self.actions.push(Action::Lead { until, transitions: record.transitions });
                 } else {
-                    // Held, but the answer took so long that the time is over: renew first.
+                    // The Lease is held, but the response took longer than the time to lead: renew first.
                     self.state.next = self.now.boot;
                 }
             }
-            Phase::Leading { good, mine, suspended } => {
-                *good = sent;
-                mine.clone_from(record);
+            Phase::Leading { renewed_at, written, suspended } => {
+                *renewed_at = sent;
+                written.clone_from(record);
                 *suspended &= !named;
-                // If not in time the turn goes on to give up, and must not open the fence before.
+                // A late renewal must not open the fence: `lead` ends the term later in this turn.
                 if in_time && named {
                     self.actions.push(Action::Extend { until });
                 }
@@ -274,15 +275,15 @@ impl Turn<'_> {
 
     fn conflicted(&mut self, call: &Call) {
         self.state.conflicts = self.state.conflicts.saturating_add(1);
-        // The watch may have told already what came between.
+        // The watch may have delivered the conflicting write already.
         self.state.fresh = match call {
             Call::Get => false,
             Call::Create(_) => self.state.version().is_some(),
             Call::Update { over, .. } => self.state.version().is_some_and(|version| version != over),
         };
         if self.is_candidate() && !self.state.fresh {
-            // Somebody else was quicker; the watch, or a look later on, tells who.
-            self.look_later();
+            // Another replica wrote first; the watch or a later get returns its record.
+            self.get_later();
         } else {
             self.state.next = self.now.boot + self.rules.conflict_wait(self.state.conflicts);
         }
@@ -291,11 +292,11 @@ impl Turn<'_> {
     fn failed(&mut self, call: &Call, sent: BootInstant) {
         self.state.fresh = false;
         match self.state.phase {
-            // A last write that may have made us the holder is looked after before we go.
+            // The failed write may have been applied: release the Lease before stopping.
             Phase::Candidate if self.state.stopping && *call != Call::Get => self.release(),
-            Phase::Candidate => self.look_later(),
+            Phase::Candidate => self.get_later(),
             Phase::Releasing { .. } => self.state.next = self.now.boot + self.rules.retry_period / 4,
-            // A try that used up its period is followed by the next at once.
+            // A request that took a whole retry period is followed by the next at once.
             _ => self.state.next = sent + self.rules.retry_period,
         }
     }
@@ -316,9 +317,9 @@ impl Turn<'_> {
             Phase::Lost(_) if !self.state.stopping && self.rules.on_lost == OnLost::Campaign => {
                 self.state.phase = Phase::Candidate;
                 self.actions.push(Action::Standby);
-                self.distrust();
+                self.get_now();
             }
-            // The Lease may still be ours by record: the next one need not wait it out.
+            // The Lease may still name this replica: release it, so that no candidate waits for it to expire.
             Phase::Lost(Ending::Expired) => self.release(),
             Phase::Lost(_) => self.finish(false),
             _ => {}

@@ -16,7 +16,7 @@ fn a_client_go_record_is_read_and_written_back_unchanged() {
     }));
     let record = Record::of(&written);
     assert_eq!((record.holder.as_deref(), record.transitions), (Some("a_1"), 3));
-    assert_eq!(Version::of(written.clone()).with(&record), written, "labels and strategy stay too");
+    assert_eq!(Version::of(written.clone()).with(&record), written, "labels and strategy are kept");
 }
 
 #[test]
@@ -34,21 +34,21 @@ fn only_an_elector_writes_a_release() {
     let held = Record::held("a".into(), Duration::from_secs(15), now, now, 2);
     let released = held.released(now);
     assert!(released.is_release());
-    assert_eq!(released.transitions, 2, "a release is no transition");
+    assert_eq!(released.transitions, 2, "a release does not count as a transition");
     let mut stored = Lease::default();
     released.write_into(&mut stored);
     assert_eq!(stored.spec.clone().unwrap().holder_identity.as_deref(), Some(""), "as client-go writes it");
-    assert_eq!(Record::of(&stored), released, "no nanoseconds were left to lose");
+    assert_eq!(Record::of(&stored), released, "nanoseconds were truncated before");
     assert!(!Record { holder: None, ..held }.is_release(), "cleared by hand");
 }
 
 #[test]
-fn a_duration_nobody_can_mean_is_not_taken() {
+fn an_implausible_duration_is_replaced() {
     let own = Duration::from_secs(15);
     let record = |seconds: &serde_json::Value| {
         Record::of(&lease(&serde_json::json!({"holderIdentity": "a", "leaseDurationSeconds": seconds})))
     };
-    for (stated, taken, absurd) in [
+    for (stated, used, invalid) in [
         (serde_json::json!(null), 15, true),
         (serde_json::json!(-1), 15, true),
         (serde_json::json!(0), 15, true),
@@ -57,13 +57,13 @@ fn a_duration_nobody_can_mean_is_not_taken() {
         (serde_json::json!(i32::MAX), 3600, true),
     ] {
         let record = record(&stated);
-        assert_eq!(record.duration(own).as_secs(), taken, "{stated}");
-        assert_eq!(record.is_absurd(), absurd, "{stated}");
+        assert_eq!(record.duration(own).as_secs(), used, "{stated}");
+        assert_eq!(record.has_invalid_duration(), invalid, "{stated}");
     }
 }
 
 #[test]
-fn a_lease_without_a_spec_is_held_by_nobody() {
+fn a_lease_without_a_spec_has_no_holder() {
     let record = Record::of(&Lease::default());
     assert_eq!((record.holder, record.transitions), (None, 0));
     let record = Record::of(&lease(&serde_json::json!({"holderIdentity": "", "leaseTransitions": -4})));

@@ -26,7 +26,7 @@ fn the_defaults_and_short_leases_are_accepted() {
 }
 
 #[test]
-fn a_leader_that_would_try_longer_than_it_may_write_is_refused() {
+fn timings_with_which_a_leader_tries_longer_than_it_may_write_are_refused() {
     check(
         &settings(5_000, 4_900, 3_000),
         &[
@@ -38,7 +38,7 @@ fn a_leader_that_would_try_longer_than_it_may_write_is_refused() {
 }
 
 #[test]
-fn timings_that_contradict_each_other_are_all_named() {
+fn all_contradictions_of_the_timings_are_reported() {
     check(
         &settings(15_000, 15_000, 2_000),
         &["leaderElection.renewDeadline 15s: expected less than leaseDuration 15s"],
@@ -46,14 +46,16 @@ fn timings_that_contradict_each_other_are_all_named() {
     check(
         &settings(15_000, 2_400, 2_000),
         &[
-            "leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no second try",
+            "leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no second \
+             try",
         ],
     );
     check(&settings(15_000, 2_401, 2_000), &[]);
     check(
         &settings(1_500, 1_000, 0),
         &[
-            "leaderElection.leaseDuration 1.5s: expected whole seconds from 1s to 3600s: the Lease stores no fractions",
+            "leaderElection.leaseDuration 1.5s: expected whole seconds from 1s to 3600s: the Lease stores no \
+             fractions",
             "leaderElection.retryPeriod 0ns: expected at least 1ms",
         ],
     );
@@ -62,7 +64,7 @@ fn timings_that_contradict_each_other_are_all_named() {
 }
 
 #[test]
-fn names_are_refused_before_the_server_does() {
+fn invalid_names_are_refused() {
     check(
         &ElectionSettings::new("", "Main", " "),
         &[

@@ -1,10 +1,10 @@
-//! Clocks that jump under a running elector: the wall clock any way, the clock since boot only ahead, as after a sleep of
-//! the machine.
+//! Clocks that jump under a running elector: the wall clock in both directions, the boot clock only forward, as after
+//! a suspend of the machine.
 
 use super::*;
 use jiff::SignedDuration;
 
-/// A clock that follows tokio's paused one and can be moved besides.
+/// A clock that follows tokio's paused one, plus offsets that a test sets.
 #[derive(Clone, Default)]
 struct Hands(Arc<Mutex<(Duration, SignedDuration)>>);
 
@@ -31,12 +31,12 @@ impl Hands {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wall_clocks_that_jump_neither_end_a_term_nor_begin_one() {
+async fn jumps_of_the_wall_clock_neither_end_nor_start_a_term() {
     let (server, of_leader, of_standby) = (Server::default(), Hands::default(), Hands::default());
     let mut leader = of_leader.start(&server, "a");
     leader.leads().await;
     let mut standby = of_standby.start(&server, "b");
-    standby.knows("a").await;
+    standby.sees_holder("a").await;
     let year = SignedDuration::from_hours(365 * 24);
     for by in [
         SignedDuration::from_secs(-2),
@@ -60,7 +60,7 @@ async fn wall_clocks_that_jump_neither_end_a_term_nor_begin_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_slept_past_its_lease_leads_no_more_when_it_wakes() {
+async fn a_leader_suspended_past_its_lease_no_longer_leads_after_waking() {
     let (server, hands) = (Server::default(), Hands::default());
     let mut leader = hands.start(&server, "a");
     leader.leads().await;
@@ -68,11 +68,11 @@ async fn a_leader_that_slept_past_its_lease_leads_no_more_when_it_wakes() {
     server.log();
     hands.sleep(Duration::from_hours(1));
     assert_eq!(leader.lost().await, Ending::Expired);
-    assert!(!server.log().contains(&"update".to_owned()), "it has written nothing since");
+    assert!(!server.log().contains(&"update".to_owned()), "no write since");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_slept_for_less_renews_at_once() {
+async fn a_leader_suspended_for_less_renews_at_once() {
     let (server, hands) = (Server::default(), Hands::default());
     let mut leader = hands.start(&server, "a");
     leader.leads().await;

@@ -1,10 +1,10 @@
-//! Servers that answer wrong and Leases that are changed by hand: what becomes of the leader, and what the log says.
+//! Wrong answers of the server and edits of the Lease by hand: leadership and log lines.
 
 use super::*;
 use crate::client::tests::server::logged_by_all;
 use tracing::Level;
 
-/// A page of something that is no API server.
+/// An error page as a proxy sends it.
 fn page(code: u16) -> Reply {
     let text =
         format!("<html>\n<body>\n<h1>{code}</h1>\n{}</body></html>", "<p>Try again later.</p>\n".repeat(100));
@@ -24,42 +24,42 @@ fn changed(mut lease: Value, pointer: &str, value: Value) -> Reply {
     reply(200, &lease)
 }
 
-/// An answer, made of the stored Lease.
+/// Makes an answer from the stored Lease.
 type Wrong = fn(Value) -> Reply;
 
-/// How the server answers, and what the one line of the log says of it.
+/// Wrong answers, and the text of the one log line about each.
 const WRONG: [(Wrong, &str); 11] = [
     (|_| status(500, "InternalError"), "was refused: 500"),
     (|_| page(502), "was refused: 502 <html> <body> <h1>502</h1>"),
     (|_| page(404), "was refused: 404 <html>"),
-    (|_| page(200), "is no Lease"),
-    (|_| Response::new(Full::new(Bytes::new()).boxed_unsync()), "is no Lease"),
-    (|_| reply(200, &json!({})), "is of another Lease, or of none"),
-    (|_| reply(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "is no Lease"),
-    (|lease| changed(lease, "/metadata/name", json!("other")), "is of another Lease, or of none"),
+    (|_| page(200), "is not a Lease"),
+    (|_| Response::new(Full::new(Bytes::new()).boxed_unsync()), "is not a Lease"),
+    (|_| reply(200, &json!({})), "is not the requested Lease"),
+    (|_| reply(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})), "is not a Lease"),
+    (|lease| changed(lease, "/metadata/name", json!("other")), "is not the requested Lease"),
     (|lease| changed(lease, "/metadata/resourceVersion", Value::Null), "has no metadata.resourceVersion"),
     (
         |lease| changed(lease, "/spec/leaseDurationSeconds", json!(1)),
-        "what update stored is not what was sent",
+        "the answer to update differs from the record that was sent",
     ),
     (|_| busy(), "was refused: 429"),
 ];
 
-/// Lines of one level.
+/// Returns the lines of one level.
 fn of<'a>(lines: &'a [String], level: &str) -> Vec<&'a String> {
     lines.iter().filter(|line| line.starts_with(level)).collect()
 }
 
-/// A look that finds the Lease other than it was written cannot know better.
+/// Returns the warnings about answers. A get with a wrong answer may also be logged as an edit.
 fn warnings_of_answers(lines: &[String]) -> Vec<&String> {
     let mut warnings = of(lines, "WARN");
-    warnings.retain(|line| !line.contains("was edited by somebody else"));
+    warnings.retain(|line| !line.contains("the lease was edited"));
     warnings
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_survives_wrong_answers_and_tells_each_kind_once() {
-    for (wrong, says) in WRONG {
+async fn a_leader_survives_wrong_answers_and_logs_each_kind_once() {
+    for (wrong, text) in WRONG {
         let lines = logged_by_all(Level::INFO, async {
             let server = Server::default();
             let mut leader = Replica::start(&server, "a");
@@ -67,44 +67,45 @@ async fn a_leader_survives_wrong_answers_and_tells_each_kind_once() {
             for _ in 0..3 {
                 server.0.lock().wrong = VecDeque::from([wrong; 2]);
                 tokio::time::sleep(Duration::from_secs(20)).await;
-                assert!(server.0.lock().wrong.is_empty(), "{says}: it was asked");
-                assert!(leader.fence.is_open(), "{says}");
+                assert!(server.0.lock().wrong.is_empty(), "{text}: both answers were sent");
+                assert!(leader.fence.is_open(), "{text}");
             }
-            assert_eq!(*leader.leadership.borrow(), Leadership::Leading { transitions: 0 }, "{says}");
+            assert_eq!(*leader.leadership.borrow(), Leadership::Leading { transitions: 0 }, "{text}");
         })
         .await;
-        let told = warnings_of_answers(&lines);
-        assert!(matches!(told[..], [line] if line.contains(says)), "{says}: {lines:#?}");
-        assert!(told[0].contains("lease default/mainstay") && told[0].len() < 700, "{says}: {told:#?}");
+        let warnings = warnings_of_answers(&lines);
+        assert!(matches!(warnings[..], [line] if line.contains(text)), "{text}: {lines:#?}");
+        let warning = warnings[0];
+        assert!(warning.contains("lease default/mainstay") && warning.len() < 700, "{text}: {warning}");
         let again = lines.iter().filter(|line| line.contains("requests for the lease are answered again"));
-        assert_eq!(again.count(), 1, "{says}: {lines:#?}");
-        assert_eq!(of(&lines, "ERROR"), Vec::<&String>::new(), "{says}");
+        assert_eq!(again.count(), 1, "{text}: {lines:#?}");
+        assert_eq!(of(&lines, "ERROR"), Vec::<&String>::new(), "{text}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_only_gets_wrong_answers_gives_up_before_others_may_lead() {
-    for (wrong, says) in WRONG {
+async fn a_leader_with_only_wrong_answers_gives_up_before_others_may_lead() {
+    for (wrong, text) in WRONG {
         let lines = logged_by_all(Level::INFO, async {
             let server = Server::default();
             let mut leader = Replica::start(&server, "a");
             leader.leads().await;
             let before = Instant::now();
             server.0.lock().wrong = VecDeque::from(vec![wrong; 1000]);
-            assert_eq!(leader.lost().await, Ending::Expired, "{says}");
-            assert!(before.elapsed() <= Duration::from_millis(12_010), "{says}: {:?}", before.elapsed());
-            let asked = 1000 - server.0.lock().wrong.len();
-            assert!((3..=9).contains(&asked), "{says}: a request for each retry period, not {asked}");
+            assert_eq!(leader.lost().await, Ending::Expired, "{text}");
+            assert!(before.elapsed() <= Duration::from_millis(12_010), "{text}: {:?}", before.elapsed());
+            let sent = 1000 - server.0.lock().wrong.len();
+            assert!((3..=9).contains(&sent), "{text}: expected one request per retry period, found {sent}");
         })
         .await;
-        assert_eq!(warnings_of_answers(&lines).len(), 1, "{says}: {lines:#?}");
-        assert_eq!(of(&lines, "ERROR").len(), 1, "{says}: {lines:#?}");
+        assert_eq!(warnings_of_answers(&lines).len(), 1, "{text}: {lines:#?}");
+        assert_eq!(of(&lines, "ERROR").len(), 1, "{text}: {lines:#?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_takes_nothing_on_the_word_of_a_wrong_answer() {
-    for (wrong, says) in WRONG.into_iter().filter(|(_, says)| !says.contains("stored")) {
+async fn a_candidate_does_not_acquire_a_lease_after_a_wrong_answer() {
+    for (wrong, text) in WRONG.into_iter().filter(|(_, text)| !text.contains("differs")) {
         let server = Server::default();
         let mut old = Replica::start(&server, "old");
         old.leads().await;
@@ -115,16 +116,17 @@ async fn a_candidate_takes_nothing_on_the_word_of_a_wrong_answer() {
         let before = Instant::now();
         let mut new = Replica::start(&server, "new");
         new.leads().await;
-        assert!(before.elapsed() >= Duration::from_secs(15), "{says}: after {:?}", before.elapsed());
+        assert!(before.elapsed() >= Duration::from_secs(15), "{text}: after {:?}", before.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_tells_nonsense_is_told_once_and_replaced_by_looking() {
+async fn a_watch_with_a_wrong_answer_is_logged_once_and_replaced_by_polling() {
     let pages: [fn() -> Bytes; 3] = [
         || Bytes::from_static(b"<html>no watch</html>\n"),
         || {
-            let other = json!({"type": "MODIFIED", "object": {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            let other = json!({"type": "MODIFIED", "object": {
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                 "metadata": {"name": "other", "namespace": "default", "resourceVersion": "999"},
                 "spec": {"holderIdentity": "x"}}});
             Bytes::from(format!("{other}\n"))
@@ -142,7 +144,7 @@ async fn a_watch_that_tells_nonsense_is_told_once_and_replaced_by_looking() {
             let mut old = Replica::start(&server, "old");
             old.leads().await;
             let mut new = Replica::start(&server, "new");
-            new.knows("old").await;
+            new.sees_holder("old").await;
             tokio::time::sleep(Duration::from_mins(1)).await;
             assert!(old.fence.is_open() && !new.fence.is_open());
             old.stop.cancel();
@@ -150,25 +152,28 @@ async fn a_watch_that_tells_nonsense_is_told_once_and_replaced_by_looking() {
             new.leads().await;
         })
         .await;
-        // Each of the two for itself.
-        let told = of(&lines, "WARN");
-        assert_eq!(told.len(), 2, "{lines:#?}");
-        assert!(told.iter().all(|line| line.contains("cannot watch the lease; looking at it")), "{told:#?}");
+        // One line of each replica.
+        let warnings = of(&lines, "WARN");
+        assert_eq!(warnings.len(), 2, "{lines:#?}");
+        assert!(
+            warnings.iter().all(|line| line.contains("cannot watch the lease; polling it")),
+            "{lines:#?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_deleted_every_second_stays_with_its_leader_and_is_one_line() {
+async fn a_leader_keeps_a_lease_that_is_deleted_every_second_and_logs_it_once() {
     let lines = logged_by_all(Level::INFO, async {
         let server = Server::default();
         let mut leader = Replica::start(&server, "a");
         leader.leads().await;
         let mut standby = Replica::start(&server, "b");
-        standby.knows("a").await;
+        standby.sees_holder("a").await;
         for _ in 0..60 {
             tokio::time::sleep(Duration::from_secs(1)).await;
             settle().await;
-            assert!(leader.fence.is_open(), "written again");
+            assert!(leader.fence.is_open(), "the Lease was created again");
             server.delete();
         }
         settle().await;
@@ -176,15 +181,15 @@ async fn a_lease_deleted_every_second_stays_with_its_leader_and_is_one_line() {
         assert!(!standby.fence.is_open());
     })
     .await;
-    let told = of(&lines, "WARN");
-    assert!(matches!(told[..], [line] if line.contains("the lease was deleted")), "{lines:#?}");
-    // One of each replica.
+    let warnings = of(&lines, "WARN");
+    assert!(matches!(warnings[..], [line] if line.contains("the lease was deleted")), "{lines:#?}");
+    // One line of each replica.
     assert_eq!(lines.iter().filter(|line| line.contains("new leader")).count(), 2, "{lines:#?}");
 }
 
-/// What a person can make of a Lease that is held, as merge patches of its spec.
 #[tokio::test(start_paused = true)]
-async fn a_leader_writes_anew_what_was_edited_and_says_so_once() {
+async fn a_leader_overwrites_edits_and_logs_them_once() {
+    // Merge patches of the spec.
     let edits = [
         json!({"leaseDurationSeconds": null}),
         json!({"leaseDurationSeconds": -5}),
@@ -198,7 +203,7 @@ async fn a_leader_writes_anew_what_was_edited_and_says_so_once() {
         let mut leader = Replica::start(&server, "a");
         leader.leads().await;
         let mut standby = Replica::start(&server, "b");
-        standby.knows("a").await;
+        standby.sees_holder("a").await;
         let acquired = server.spec()["acquireTime"].clone();
         for edit in edits {
             settle().await;
@@ -222,16 +227,16 @@ async fn a_leader_writes_anew_what_was_edited_and_says_so_once() {
         tokio::time::sleep(Duration::from_secs(3)).await;
     })
     .await;
-    let edited: Vec<_> = lines.iter().filter(|line| line.contains("was edited by somebody else")).collect();
+    let edited: Vec<_> = lines.iter().filter(|line| line.contains("the lease was edited")).collect();
     assert_eq!(edited.len(), 1, "{lines:#?}");
-    // The standby cannot tell who wrote a duration that nobody can mean.
-    let told = of(&lines, "WARN");
-    let absurd = told.iter().filter(|line| line.contains("that nobody can mean")).count();
-    assert_eq!((told.len(), absurd), (2, 1), "{lines:#?}");
+    // The standby cannot distinguish an edit from a duration that the holder wrote.
+    let warnings = of(&lines, "WARN");
+    let invalid = warnings.iter().filter(|line| line.contains("implausible leaseDurationSeconds")).count();
+    assert_eq!((warnings.len(), invalid), (2, 1), "{lines:#?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_had_to_look_first_are_counted() {
+async fn renewals_that_had_to_get_the_lease_first_are_counted() {
     let server = Server::default();
     server.0.lock().forbidden = vec!["watch"];
     let mut leader = Replica::start(&server, "a");

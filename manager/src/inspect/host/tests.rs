@@ -9,7 +9,7 @@ fn admits(uri: &str, hosts: &[&str]) -> bool {
 }
 
 #[test]
-fn loopback_is_answered_by_name_and_by_address_at_any_port() {
+fn loopback_hosts_are_accepted_by_name_and_address_at_any_port() {
     for host in ["localhost", "LocalHost:8082", "127.0.0.1", "127.0.0.1:40001", "127.9.9.9", "[::1]:8082"] {
         assert!(admits("/debug/leader", &[host]), "{host}");
     }
@@ -40,16 +40,16 @@ fn a_name_that_merely_resolves_to_loopback_is_refused() {
 }
 
 #[test]
-fn a_request_names_one_host_and_the_same_kind_twice() {
+fn a_request_must_name_exactly_one_host_and_only_loopback() {
     assert!(!admits("/", &[]), "none");
     assert!(!admits("/", &["localhost", "localhost"]), "two headers");
-    assert!(!admits("http://evil.example/", &["localhost"]), "the line decides");
-    assert!(!admits("http://localhost/", &["evil.example"]), "the header does not hide");
+    assert!(!admits("http://evil.example/", &["localhost"]), "the request line takes precedence");
+    assert!(!admits("http://localhost/", &["evil.example"]), "the header is checked too");
     assert!(admits("http://127.0.0.1:1/", &["localhost"]));
 }
 
 #[test]
-fn a_page_is_of_this_machine_if_its_origin_says_so() {
+fn only_loopback_origins_are_accepted() {
     let is_loopback = |origin| is_loopback_origin(&HeaderValue::from_static(origin));
     for origin in ["http://localhost:3000", "http://127.0.0.1:8082", "https://[::1]"] {
         assert!(is_loopback(origin), "{origin}");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::key::{Cause, Trigger};
 
-/// A key in a state, with seconds until its next run if it waits for one, and in that state.
+/// Makes a key in a state, with the seconds until its next run and the seconds in its state.
 fn key(name: &str, state: State, next_run: Option<u64>, since: u64) -> KeySnapshot<KeyText> {
     KeySnapshot {
         key: KeyText { text: format!("shop/{name}"), namespace: Some("shop".into()), name: name.into() },
@@ -17,7 +17,7 @@ fn key(name: &str, state: State, next_run: Option<u64>, since: u64) -> KeySnapsh
     }
 }
 
-/// All states and every rule, in the order they are to be listed.
+/// Returns keys in all states and for every rule, in the expected order.
 fn sorted() -> Vec<KeySnapshot<KeyText>> {
     vec![
         key("soon", State::Backoff, Some(1), 1),
@@ -34,18 +34,18 @@ fn sorted() -> Vec<KeySnapshot<KeyText>> {
 }
 
 #[test]
-fn trouble_comes_first_and_a_bound_cuts_off_the_end_however_the_keys_come() {
+fn keys_are_sorted_by_trouble_and_limited_in_any_order_of_arrival() {
     let expected: Vec<_> = sorted().into_iter().map(|key| key.key.name).collect();
     let mut random = fastrand::Rng::with_seed(7);
     for limit in (1..=expected.len() + 1).cycle().take(500) {
         let mut keys = sorted();
         random.shuffle(&mut keys);
-        let mut first = First { limit, sort: Sort::Trouble, matched: 0, kept: Vec::new() };
+        let mut first = FirstKeys { limit, sort: Sort::Trouble, matched: 0, kept: Vec::new() };
         for key in keys {
             first.offer(key);
             assert!(first.kept.len() <= 2 * limit, "memory is bounded");
         }
-        let (matched, listed) = first.into_order();
+        let (matched, listed) = first.into_sorted();
         let listed: Vec<_> = listed.into_iter().map(|key| key.key.name).collect();
         assert_eq!(listed, expected[..limit.min(expected.len())]);
         assert_eq!(matched, expected.len());
@@ -53,7 +53,7 @@ fn trouble_comes_first_and_a_bound_cuts_off_the_end_however_the_keys_come() {
 }
 
 #[test]
-fn each_order_goes_by_what_it_is_called() {
+fn each_sort_order_compares_its_field() {
     let mut keys = [
         KeySnapshot { attempts: 2, ..key("a", State::Backoff, Some(9), 1) },
         KeySnapshot { attempts: 7, ..key("b", State::Parked, None, 3) },

@@ -15,22 +15,22 @@ use tower::ServiceExt as _;
 
 use crate::controller::Term;
 use crate::election::{Leadership, NOTICE};
-use crate::inspect::{Election, History, standby};
+use crate::inspect::{Election, LeaseHistory, standby};
 use crate::key::Fence;
 use crate::serve::{Bound, Certificates, Limits};
 
-/// Method, path, headers and body of a request that came.
-type Came = (String, String, http::HeaderMap, String);
+/// Method, path, headers and body of a received request.
+type Received = (String, String, http::HeaderMap, String);
 
-/// A replica whose pages say who it is, and what leadership is told to be.
+/// A replica that answers with its identity and records the requests.
 struct Replica {
     leader: Leader,
     leadership: watch::Sender<Leadership>,
     notice: Notice,
-    came: Arc<Mutex<Vec<Came>>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
-/// One that serves.
+/// The running server of a replica.
 struct Served {
     address: Address,
     stop: CancellationToken,
@@ -54,7 +54,7 @@ impl Replica {
             namespace: "system".to_owned(),
             lease_name: "mainstay".to_owned(),
             leadership: leadership.subscribe(),
-            history: History::default(),
+            history: LeaseHistory::default(),
         };
         let leader = Leader {
             identity: identity.to_owned(),
@@ -63,31 +63,31 @@ impl Replica {
             term: Term::new(),
             fence: Fence::closed(),
         };
-        Self { leader, leadership, notice: Notice::default(), came: Arc::default() }
+        Self { leader, leadership, notice: Notice::default(), received: Arc::default() }
     }
 
     fn standby_of(holder: &str) -> Self {
         Self::new("web-1_a", Leadership::Standby { holder: Some(holder.into()) })
     }
 
-    /// Its pages, marked as those of every replica, and all requests are admitted.
+    /// Returns the replica's pages with the header of a standby; all requests are authorized.
     fn pages(&self) -> Router {
-        let (name, came) = (self.leader.identity.clone(), Arc::clone(&self.came));
+        let (name, received) = (self.leader.identity.clone(), Arc::clone(&self.received));
         let pages = Router::new().fallback(async move |request: Request| {
             let (head, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
-            came.lock().push((head.method.to_string(), head.uri.to_string(), head.headers, body));
+            received.lock().push((head.method.to_string(), head.uri.to_string(), head.headers, body));
             match head.uri.path() {
-                "/debug/long" => vec![b'a'; MOST + 1].into_response(),
+                "/debug/long" => vec![b'a'; MAX_ANSWER_BYTES + 1].into_response(),
                 "/debug/never" => std::future::pending().await,
                 "/debug/controllers/refused" => refusal(StatusCode::FORBIDDEN, "you may not"),
                 _ => name.into_response(),
             }
         });
-        let pages = pages.layer(from_fn_with_state(self.leader.clone(), standby::mark));
+        let pages = pages.layer(from_fn_with_state(self.leader.clone(), standby::add_header));
         let pages = Peers::new(self.leader.clone(), self.notice.clone()).before(pages);
-        pages.layer(Extension(Admitted))
+        pages.layer(Extension(Authorized))
     }
 
     fn serve(&self) -> Served {
@@ -105,13 +105,13 @@ impl Replica {
         Served { address, stop, running, _directory: directory }
     }
 
-    /// Has it see this in the Lease.
-    fn sees(&self, notice: &str) {
+    /// Sets the notice that the replica reads from the Lease.
+    fn set_notice(&self, notice: &str) {
         self.notice.set_seen(notice);
     }
 
-    /// Status, body, and what a standby says of itself.
-    async fn ask(&self, request: http::Request<&'static str>) -> (u16, String, Value) {
+    /// Returns status and body of the answer, and the header of a standby.
+    async fn send(&self, request: http::Request<&'static str>) -> (u16, String, Value) {
         let answer = self.pages().oneshot(request.map(Body::from)).await.unwrap();
         let standby =
             answer.headers().get(STANDBY).map(|standby| serde_json::from_slice(standby.as_bytes()).unwrap());
@@ -121,7 +121,7 @@ impl Replica {
     }
 
     async fn get(&self, path: &str) -> (u16, String, Value) {
-        self.ask(http::Request::get(path).header(AUTHORIZATION, "Bearer mine").body("").unwrap()).await
+        self.send(http::Request::get(path).header(AUTHORIZATION, "Bearer mine").body("").unwrap()).await
     }
 }
 
@@ -136,7 +136,7 @@ impl Served {
     }
 }
 
-fn said(forwarded: bool, trouble: &Value) -> Value {
+fn header(forwarded: bool, trouble: &Value) -> Value {
     json!({
         "identity": "web-1_a", "leader": "web-0_b", "pod": "web-0", "namespace": "system",
         "forwarded": forwarded, "trouble": trouble,
@@ -148,88 +148,88 @@ fn leading() -> Replica {
 }
 
 #[tokio::test]
-async fn a_standby_has_the_leader_answer_with_the_token_of_who_asks() {
+async fn a_standby_forwards_requests_to_the_leader_with_the_callers_token() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
-    standby.sees(&served.notice());
+    standby.set_notice(&served.notice());
     let path = "/debug/controllers/web/queue?state=ready&limit=3";
-    assert_eq!(standby.get(path).await, (200, "web-0_b".to_owned(), said(true, &Value::Null)));
+    assert_eq!(standby.get(path).await, (200, "web-0_b".to_owned(), header(true, &Value::Null)));
     let action = http::Request::post("/debug/controllers/web/reconcile")
         .header(CONTENT_TYPE, "application/json")
         .header(AUTHORIZATION, "Bearer mine")
         .header(ORIGIN, "http://elsewhere")
         .header("cookie", "a=b");
-    assert_eq!(standby.ask(action.body("{}").unwrap()).await.1, "web-0_b");
+    assert_eq!(standby.send(action.body("{}").unwrap()).await.1, "web-0_b");
     let (status, text, _) = standby.get("/debug/controllers/refused").await;
     assert_eq!(
         (status, text.trim()),
         (403, r#"{"error":"you may not"}"#),
-        "what the leader says is passed on"
+        "the answer of the leader is forwarded"
     );
-    let came = std::mem::take(&mut *leader.came.lock());
-    assert_eq!((&*came[0].0, &*came[0].1), ("GET", path));
-    let (method, path, headers, body) = &came[1];
+    let received = std::mem::take(&mut *leader.received.lock());
+    assert_eq!((&*received[0].0, &*received[0].1), ("GET", path));
+    let (method, path, headers, body) = &received[1];
     assert_eq!((&**method, &**path, &**body), ("POST", "/debug/controllers/web/reconcile", "{}"));
-    let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    let values = |names: [&str; 5]| names.map(|name| headers.get(name).map(|value| value.to_str().unwrap()));
     assert_eq!(
-        (header("authorization"), header("content-type")),
-        (Some("Bearer mine"), Some("application/json"))
+        values(["authorization", "content-type", "origin", OWN, "cookie"]),
+        [Some("Bearer mine"), Some("application/json"), Some("http://elsewhere"), Some("true"), None]
     );
-    assert_eq!(
-        (header("origin"), header(OWN), header("cookie")),
-        (Some("http://elsewhere"), Some("true"), None)
-    );
-    assert!(standby.came.lock().is_empty(), "and nothing is answered twice");
+    assert!(standby.received.lock().is_empty(), "no request is answered twice");
     served.end().await;
 }
 
 #[tokio::test]
-async fn what_is_about_the_replica_asked_stays_there() {
+async fn requests_about_the_replica_itself_are_not_forwarded() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
-    standby.sees(&served.notice());
+    standby.set_notice(&served.notice());
     for path in ["/debug/caches", "/debug/config", "/debug/leader", "/debug/log", "/debug/watches"] {
-        assert_eq!(standby.get(path).await, (200, "web-1_a".to_owned(), said(false, &Value::Null)), "{path}");
+        assert_eq!(
+            standby.get(path).await,
+            (200, "web-1_a".to_owned(), header(false, &Value::Null)),
+            "{path}"
+        );
     }
     let own = http::Request::get("/debug/controllers").header(OWN, "true").body("").unwrap();
-    assert_eq!(standby.ask(own).await.1, "web-1_a");
-    // Nobody has vouched for who asks.
-    let stranger = Peers::new(standby.leader.clone(), standby.notice.clone());
-    let stranger = stranger.before(Router::new().fallback(async || "mine"));
+    assert_eq!(standby.send(own).await.1, "web-1_a");
+    // This request is not authorized.
+    let peers = Peers::new(standby.leader.clone(), standby.notice.clone());
+    let pages = peers.before(Router::new().fallback(async || "mine"));
     let answer =
-        stranger.oneshot(Request::get("/debug/controllers").body(Body::empty()).unwrap()).await.unwrap();
+        pages.oneshot(Request::get("/debug/controllers").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "mine");
-    assert!(leader.came.lock().is_empty());
+    assert!(leader.received.lock().is_empty());
     standby.leadership.send_replace(Leadership::Leading { transitions: 2 });
     assert_eq!(
         standby.get("/debug/controllers").await,
         (200, "web-1_a".to_owned(), Value::Null),
-        "it leads itself"
+        "this replica leads itself"
     );
     served.end().await;
 }
 
 #[tokio::test]
-async fn one_hop_is_all() {
-    // It has just stopped leading, and believes that the standby leads.
+async fn a_forwarded_request_is_not_forwarded_again() {
+    // This replica has just stopped leading; it takes the standby for the leader.
     let former = Replica::new("web-0_b", Leadership::Standby { holder: Some("web-1_a".into()) });
     let standby = Replica::standby_of("web-0_b");
     let (of_former, of_standby) = (former.serve(), standby.serve());
-    standby.sees(&of_former.notice());
-    former.sees(&of_standby.notice());
-    let (status, text, said) = standby.get("/debug/controllers").await;
+    standby.set_notice(&of_former.notice());
+    former.set_notice(&of_standby.notice());
+    let (status, text, header) = standby.get("/debug/controllers").await;
     assert_eq!((status, &*text), (200, "web-0_b"));
     assert_eq!(
-        (&said["identity"], &said["leader"], &said["forwarded"]),
+        (&header["identity"], &header["leader"], &header["forwarded"]),
         (&json!("web-0_b"), &json!("web-1_a"), &json!(false))
     );
-    assert_eq!((former.came.lock().len(), standby.came.lock().len()), (1, 0));
+    assert_eq!((former.received.lock().len(), standby.received.lock().len()), (1, 0));
     of_former.end().await;
     of_standby.end().await;
 }
 
 #[tokio::test]
-async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
+async fn a_failed_forward_is_reported_with_its_reason() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -237,29 +237,29 @@ async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
     let notice = |holder: &str, address: SocketAddr, sha256: &str| {
         json!({"holder": holder, "address": address, "sha256": sha256}).to_string()
     };
-    let nowhere = "the Lease does not say where it serves its pages".to_owned();
-    let wrong = format!("no TLS, with the certificate named in the Lease, at {address}: ");
+    let nowhere = "the Lease has no address of its pages".to_owned();
+    let wrong = format!("no TLS with the certificate in the Lease to {address}: ");
     let right = served.notice();
     for (notice, path, expected) in [
         ("", "/debug/controllers", &nowhere),
         ("no JSON", "/debug/controllers", &nowhere),
         (r#"{"holder":"web-0_b","address":"localhost:1","sha256":""}"#, "/debug/controllers", &nowhere),
-        // Of an earlier holder: an elector that knows of no notices leaves it.
+        // The notice of an earlier holder, kept by an elector of another program.
         (&*notice("web-2_c", address, &served.address.sha256), "/debug/controllers", &nowhere),
         (&*notice("web-0_b", address, &sha256), "/debug/controllers", &wrong),
-        (&*right, "/debug/long", &format!("no whole answer from {address}: length limit exceeded")),
+        (&*right, "/debug/long", &format!("incomplete answer from {address}: length limit exceeded")),
     ] {
-        standby.sees(notice);
-        let (status, _, said) = standby.get(path).await;
-        let trouble = said["trouble"].as_str().unwrap_or_default();
-        assert!(status == 200 && trouble.starts_with(expected), "{notice} {path}: {status} {said}");
-        assert_eq!(standby.came.lock().pop().unwrap().1, path, "it answers itself");
+        standby.set_notice(notice);
+        let (status, _, header) = standby.get(path).await;
+        let trouble = header["trouble"].as_str().unwrap_or_default();
+        assert!(status == 200 && trouble.starts_with(expected), "{notice} {path}: {status} {header}");
+        assert_eq!(standby.received.lock().pop().unwrap().1, path, "the standby answers itself");
     }
-    assert_eq!(leader.came.lock().len(), 1, "no token went to who has another certificate");
+    assert_eq!(leader.received.lock().len(), 1, "no token is sent to a server with another certificate");
 
     tokio::time::pause();
     let got =
-        || leader.came.lock().last().is_some_and(|came| (&*came.0, &*came.1) == ("POST", "/debug/never"));
+        || leader.received.lock().last().is_some_and(|got| (&*got.0, &*got.1) == ("POST", "/debug/never"));
     let held = Mutex::new(None);
     let connected = || {
         *held.lock() = silent.accept().now_or_never();
@@ -269,53 +269,53 @@ async fn a_leader_that_cannot_be_asked_is_named_with_the_reason() {
         (&*right, "/debug/never", &got as &dyn Fn() -> bool),
         (&*notice("web-0_b", silent.local_addr().unwrap(), &sha256), "/debug/controllers", &connected),
     ] {
-        standby.sees(notice);
+        standby.set_notice(notice);
         let post = http::Request::post(path).body("").unwrap();
-        // As long as something runs, no time passes.
+        // The paused clock does not advance while a task is ready.
         let arrival = async {
             while !arrived() {
                 tokio::task::yield_now().await;
             }
         };
-        let ((status, text, _), ()) = tokio::join!(standby.ask(post), arrival);
+        let ((status, text, _), ()) = tokio::join!(standby.send(post), arrival);
         let expected = r#"{"error":"the leader web-0_b did not answer: no answer within 8s"}"#;
         assert_eq!((status, text.trim()), (502, expected), "{path}");
-        assert!(standby.came.lock().is_empty(), "an action is done once, or not at all");
+        assert!(standby.received.lock().is_empty(), "an action is not repeated by the standby");
     }
     tokio::time::resume();
     let gone = served.address.address;
     served.end().await;
-    standby.sees(&right);
-    let (status, text, said) = standby.get("/debug/controllers").await;
+    standby.set_notice(&right);
+    let (status, text, header) = standby.get("/debug/controllers").await;
     assert_eq!((status, &*text), (200, "web-1_a"));
-    let trouble = said["trouble"].as_str().unwrap();
+    let trouble = header["trouble"].as_str().unwrap();
     assert!(trouble.starts_with(&format!("no connection to {gone}: ")), "{trouble}");
     standby.leadership.send_replace(Leadership::Standby { holder: None });
-    assert_eq!(standby.get("/debug/controllers").await.2["trouble"], Value::Null, "nobody is to be asked");
+    assert_eq!(standby.get("/debug/controllers").await.2["trouble"], Value::Null, "there is no leader");
     assert_eq!(NOTICE, "mainstay.dev/inspect");
 }
 
 #[tokio::test]
-async fn answers_under_way_are_few_until_their_readers_have_taken_them() {
+async fn forwarded_answers_in_memory_are_limited() {
     let (leader, standby) = (leading(), Replica::standby_of("web-0_b"));
     let served = leader.serve();
-    standby.sees(&served.notice());
+    standby.set_notice(&served.notice());
     let pages = standby.pages();
     let get = async || {
         let request = Request::get("/debug/controllers").body(Body::empty()).unwrap();
         let answer = pages.clone().oneshot(request).await.unwrap();
-        let said: Value = serde_json::from_slice(answer.headers()[STANDBY].as_bytes()).unwrap();
-        (answer, said["trouble"].clone())
+        let header: Value = serde_json::from_slice(answer.headers()[STANDBY].as_bytes()).unwrap();
+        (answer, header["trouble"].clone())
     };
     let mut held = Vec::new();
-    for _ in 0..AT_ONCE {
+    for _ in 0..MAX_ANSWERS {
         held.push(get().await);
     }
     assert!(held.iter().all(|(_, trouble)| trouble.is_null()));
     tokio::time::pause();
     assert_eq!(get().await.1, "no answer within 8s");
     tokio::time::resume();
-    assert_eq!(leader.came.lock().len(), AT_ONCE);
+    assert_eq!(leader.received.lock().len(), MAX_ANSWERS);
     drop(held);
     assert_eq!(get().await.1, Value::Null, "there is a slot again");
     served.end().await;

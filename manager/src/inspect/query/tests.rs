@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn filters_order_and_bound_are_read() {
+fn filters_order_and_limit_are_parsed() {
     let query = "state=delayed&state=parked&namespace=shop&name=a%2Fb&sort=name&limit=5&after=shop/a";
     let wanted = Wanted {
         states: vec![State::Backoff, State::Requeued, State::Parked],
@@ -16,7 +16,7 @@ fn filters_order_and_bound_are_read() {
 }
 
 #[test]
-fn every_state_can_be_asked_for_by_its_own_word() {
+fn every_state_has_a_word_in_queries() {
     for state in State::ALL {
         let query = Query::parse(Some(&format!("state={}", state.as_str())));
         assert_eq!(query.map(|query| query.wanted.states), Ok(vec![state]));
@@ -25,25 +25,25 @@ fn every_state_can_be_asked_for_by_its_own_word() {
 }
 
 #[test]
-fn what_would_do_nothing_is_refused() {
-    let known = "there are state, namespace, name, sort, limit and after";
+fn misspelt_parameters_are_refused() {
+    let known = "expected state, namespace, name, sort, limit or after";
     let states = "expected one of delayed, backoff, requeued, parked, running, dirty, ready";
     let sorts = "expected one of trouble, attempts, next, since, name";
-    let pages = "after goes with sort=name; any other order changes from page to page";
+    let pages = "after needs sort=name; any other order changes from page to page";
     for (query, expected) in [
-        ("sate=ready", &*format!(r#""sate" is no parameter here; {known}"#)),
-        ("state=", &format!(r#"state "" is none; {states}"#)),
-        ("state=Ready", &format!(r#"state "Ready" is none; {states}"#)),
+        ("sate=ready", &*format!(r#"unknown parameter "sate"; {known}"#)),
+        ("state=", &format!(r#"unknown state ""; {states}"#)),
+        ("state=Ready", &format!(r#"unknown state "Ready"; {states}"#)),
         ("name=a&name=b", "name is given twice; give it once"),
-        ("sort=age", &format!(r#"sort "age" is none; {sorts}"#)),
-        ("limit=0", r#"limit "0" is none; expected 1 to 100000"#),
-        ("limit=100001", r#"limit "100001" is none; expected 1 to 100000"#),
-        ("limit=all", r#"limit "all" is none; expected 1 to 100000"#),
+        ("sort=age", &format!(r#"unknown sort "age"; {sorts}"#)),
+        ("limit=0", r#"invalid limit "0"; expected 1 to 100000"#),
+        ("limit=100001", r#"invalid limit "100001"; expected 1 to 100000"#),
+        ("limit=all", r#"invalid limit "all"; expected 1 to 100000"#),
         ("after=shop/a", pages),
         ("sort=next&after=shop/a", pages),
     ] {
         assert_eq!(Query::parse(Some(query)), Err(expected.to_owned()), "{query}");
     }
     assert_eq!(none(Some("")), Ok(()));
-    assert_eq!(none(Some("a")), Err(r#""a" is no parameter here; this path takes none"#.to_owned()));
+    assert_eq!(none(Some("a")), Err(r#"unknown parameter "a"; this path has no parameters"#.to_owned()));
 }

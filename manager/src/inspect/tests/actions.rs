@@ -1,4 +1,4 @@
-//! Actions: a reconcile of one object, and the log level.
+//! Actions: the reconcile of one object, and the log level.
 
 use super::*;
 use crate::util::tests::Lines;
@@ -6,7 +6,7 @@ use crate::util::tests::Lines;
 /// State, attempts, reason and cause of a key.
 type Found = (String, u64, Value, String);
 
-/// Answers a POST from this machine.
+/// Returns status and text of the answer to a POST from this machine.
 fn post(inspect: &Router, path: &str, body: &str) -> (u16, String) {
     let mut request =
         request("POST", "localhost:8082", path).map(|_| Bytes::copy_from_slice(body.as_bytes()));
@@ -15,7 +15,7 @@ fn post(inspect: &Router, path: &str, body: &str) -> (u16, String) {
     (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
-/// Answers one to the controller `web`, and returns how many keys it concerned.
+/// Sends an action to the controller `web`, and returns the number of matched keys.
 #[track_caller]
 fn act(inspect: &Router, action: &str, body: &str) -> u64 {
     let (status, text) = post(inspect, &format!("/debug/controllers/web/{action}"), body);
@@ -23,7 +23,7 @@ fn act(inspect: &Router, action: &str, body: &str) -> u64 {
     serde_json::from_str::<Value>(&text).unwrap()["matched"].as_u64().unwrap()
 }
 
-/// Returns what is told of one key, if it is on the queue.
+/// Returns one key of the queue, if it is listed.
 fn found(inspect: &Router, name: &str) -> Option<Found> {
     let (_, text) = get(inspect, &format!("/debug/controllers/web/queue?sort=name&name={name}"));
     let page: Value = serde_json::from_str(&text).unwrap();
@@ -38,13 +38,13 @@ fn key(state: &str, attempts: u64, reason: Value, cause: &str) -> Found {
 
 const FAILS: &str = r#"{"namespace":"shop","name":"fails"}"#;
 
-/// Lets everything happen that is due.
+/// Lets all due work run.
 async fn settled() {
     sleep(Duration::from_millis(10)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
+async fn an_object_is_reconciled_at_once_in_any_state() {
     let live = Live::start(Term::begun());
     live.notify(&[("shop", "fails"), ("shop", "forbidden")]).await;
     let inspect = inspect(&live.controllers).pages();
@@ -54,7 +54,7 @@ async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
     assert_eq!(
         found(&inspect, "fails"),
         Some(key("backoff", 2, Value::Null, "manual")),
-        "its backoff goes on"
+        "the backoff counts the failure"
     );
     assert_eq!(act(&inspect, "reconcile", r#"{"namespace":"shop","name":"forbidden"}"#), 1);
     assert_eq!(act(&inspect, "reconcile", r#"{"name":"node"}"#), 1);
@@ -63,23 +63,18 @@ async fn an_object_is_reconciled_now_whether_it_waits_or_rests() {
     assert_eq!(
         found(&inspect, "node"),
         Some(key("requeued", 0, Value::Null, "manual")),
-        "it was not on the queue"
+        "the key is enqueued"
     );
     live.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
+async fn an_invalid_action_is_refused_with_a_reason() {
     let live = Live::start(Term::begun());
     settled().await;
     let inspect = inspect(&live.controllers).pages();
     for (path, body, status, expected) in [
-        (
-            "/debug/controllers/wob/reconcile",
-            "{}",
-            404,
-            "controller \"wob\" does not run here; there are web",
-        ),
+        ("/debug/controllers/wob/reconcile", "{}", 404, "controller \"wob\" does not run here; running: web"),
         ("/debug/controllers/web/reconcile", "{}", 400, "a reconcile is of one object; give its name"),
         (
             "/debug/controllers/web/reconcile",
@@ -99,7 +94,12 @@ async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
             400,
             "the body: EOF while parsing a value at line 1 column 0",
         ),
-        ("/debug/log", r#"{"level":"debug"}"#, 409, "this program sets up its logs by itself"),
+        (
+            "/debug/log",
+            r#"{"level":"debug"}"#,
+            409,
+            "this program does not let the manager change its log level",
+        ),
     ] {
         let (code, text) = post(&inspect, path, body);
         let text: Value = serde_json::from_str(&text).unwrap();
@@ -109,7 +109,7 @@ async fn an_action_that_makes_no_sense_does_nothing_and_says_why() {
 }
 
 #[tokio::test]
-async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
+async fn cross_site_requests_are_refused() {
     let inspect = inspect(&Directory::default()).pages();
     let status = |headers: &[(&'static str, &'static str)]| {
         let mut request = request("POST", "localhost", "/debug/log");
@@ -119,7 +119,7 @@ async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
         answer(&inspect, request).status().as_u16()
     };
     let json = ("content-type", "application/json");
-    assert_eq!(status(&[json]), 400, "it is let through to its body");
+    assert_eq!(status(&[json]), 400, "only the body is refused");
     assert_eq!(status(&[json, ("origin", "http://localhost:8082")]), 400);
     assert_eq!(status(&[]), 415);
     assert_eq!(status(&[("content-type", "text/plain")]), 415);
@@ -130,7 +130,7 @@ async fn what_a_browser_may_have_been_made_to_send_does_nothing() {
 }
 
 #[tokio::test]
-async fn the_log_level_is_set_as_the_file_spells_it() {
+async fn the_log_level_is_spelled_as_in_the_file() {
     let set = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let seen = Arc::clone(&set);
     let set_log_level: Box<SetLogLevel> = Box::new(move |filter| {
@@ -141,12 +141,12 @@ async fn the_log_level_is_set_as_the_file_spells_it() {
     let answer = post(&inspect, "/debug/log", r#"{"level":"info,mainstay::queue=debug"}"#);
     assert_eq!(answer, (200, "{\"level\":\"info,mainstay::queue=debug\"}\n".to_owned()));
     let (status, text) = post(&inspect, "/debug/log", r#"{"level":"inof"}"#);
-    assert!(status == 400 && text.contains(r#"level \"inof\" is none; expected "#), "{status} {text}");
+    assert!(status == 400 && text.contains(r#"invalid level \"inof\"; expected "#), "{status} {text}");
     assert_eq!(*set.lock(), ["info,mainstay::queue=debug"]);
 }
 
 #[tokio::test]
-async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
+async fn setting_the_log_level_is_logged_also_if_one_of_both_levels_hides_warnings() {
     use tracing_subscriber::filter::Targets;
     use tracing_subscriber::layer::SubscriberExt as _;
     for (before, after) in [("info", "off"), ("info", "error"), ("off", "info"), ("error", "debug")] {
@@ -155,7 +155,7 @@ async fn who_sets_the_log_level_leaves_a_line_also_where_the_level_hides_it() {
         let (filter, log) = tracing_subscriber::reload::Layer::new(before.parse::<Targets>().unwrap());
         let written = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
         let subscriber = tracing_subscriber::registry().with(filter).with(written);
-        // With a second subscriber tracing asks both whether a line is wanted, whichever thread met that line first.
+        // With a second subscriber tracing does not cache the interest of the thread that first logs a line.
         let _second = tracing::Dispatch::new(tracing_subscriber::registry());
         let _scope = tracing::subscriber::set_default(subscriber);
         let set_log_level: Box<SetLogLevel> = Box::new(move |filter| {

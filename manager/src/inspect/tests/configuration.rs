@@ -1,10 +1,10 @@
-//! What is in force, and where it came from.
+//! The values in force, and their origins.
 
 use super::*;
 
 use serde_json::json;
 
-use crate::config::{ConfigSchema, Loaded, Overrides, Refused, Standing};
+use crate::config::{ConfigSchema, Loaded, Overrides, RefusedFile, ReloadStatus};
 
 fn loaded(text: &str) -> Arc<Loaded> {
     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
@@ -12,7 +12,7 @@ fn loaded(text: &str) -> Arc<Loaded> {
     Arc::new(ConfigSchema::new().parse(&format!("{head}{text}"), "m.yaml", &overrides).unwrap())
 }
 
-/// Path, value, origin and whether it is live, of a key.
+/// Returns value, origin and `live` of a key.
 fn row(page: &Value, path: &str) -> Value {
     let settings = page["settings"].as_array().unwrap();
     let row = settings.iter().find(|row| row["path"] == path).unwrap_or_else(|| panic!("no {path}"));
@@ -20,14 +20,15 @@ fn row(page: &Value, path: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
-    let mut standing = Standing::new(Some("/etc/m.yaml".into()), loaded("cache: {resync: 2h}\n"));
-    standing.accepted = loaded(
-        "cache: {resync: 1h}\nlogging: {level: warn}\ncontrollers: {\"*\": {workers: 16}, web: {reconcileTimeout: 9s}, other: {workers: 3}}\n",
+async fn the_page_has_values_in_force_origins_and_pending_changes() {
+    let mut status = ReloadStatus::new(Some("/etc/m.yaml".into()), loaded("cache: {resync: 2h}\n"));
+    status.accepted = loaded(
+        "cache: {resync: 1h}\nlogging: {level: warn}\n\
+         controllers: {\"*\": {workers: 16}, web: {reconcileTimeout: 9s}, other: {workers: 3}}\n",
     );
-    let (told, configuration) = watch::channel(standing);
+    let (sender, status) = watch::channel(status);
     let web = |loaded: &Loaded| loaded.controller("web", |code| code.queue.max_depth = 7);
-    let configuration = Configuration { standing: configuration, controllers: Box::new(web) };
+    let configuration = Configuration { status, controllers: Box::new(web) };
     let inspect = Inspect { configuration: Some(configuration), ..inspect(&Directory::default()) }.pages();
     let page = || -> Value {
         let (status, text) = get(&inspect, "/debug/config");
@@ -48,10 +49,10 @@ async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
     assert_eq!(
         row(&first, "controllers.web.queue.maxDepth"),
         json!([7, "code", true]),
-        "not what the file says"
+        "the file does not have this key"
     );
     assert_eq!(row(&first, "controllers.web.reconcileTimeout"), json!(["9s", "file", true]));
-    assert_eq!(row(&first, "controllers.other.workers"), json!([3, "file", true]), "does not run");
+    assert_eq!(row(&first, "controllers.other.workers"), json!([3, "file", true]), "not running");
     let paths: Vec<_> =
         first["settings"].as_array().unwrap().iter().map(|row| row["path"].as_str()).collect();
     assert!(paths.is_sorted_by(|one, next| one < next), "each once: {paths:?}");
@@ -59,10 +60,12 @@ async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
     assert_eq!(row(&first, "shutdown.gracePeriod"), json!(["30s", "default", true]));
     assert_eq!(row(&first, "logging.level"), json!(["warn", "file", true]));
 
-    told.send_modify(|standing| {
-        standing.refused =
-            Some(Refused { at: tokio::time::Instant::now(), problems: vec!["m.yaml:1:1: no".to_owned()] });
-        standing.log_level = Some("debug".parse().unwrap());
+    sender.send_modify(|status| {
+        status.refused = Some(RefusedFile {
+            at: tokio::time::Instant::now(),
+            problems: vec!["m.yaml:1:1: no".to_owned()],
+        });
+        status.log_level = Some("debug".parse().unwrap());
     });
     let then = page();
     assert_eq!(then["refused"], json!({"secondsAgo": 0.0, "problems": ["m.yaml:1:1: no"]}));
@@ -70,7 +73,7 @@ async fn what_is_in_force_is_told_with_where_it_came_from_and_what_waits() {
 }
 
 #[tokio::test]
-async fn where_nobody_tells_of_a_configuration_there_is_none() {
+async fn without_a_configuration_the_page_is_not_found() {
     let (status, text) = get(&inspect(&Directory::default()).pages(), "/debug/config");
-    assert_eq!((status, &*text), (404, "{\"error\":\"no configuration is known here\"}\n"));
+    assert_eq!((status, &*text), (404, "{\"error\":\"the configuration is not available\"}\n"));
 }

@@ -14,8 +14,8 @@ fn link(texts: &[&'static str]) -> Option<Box<Link>> {
 }
 
 #[test]
-fn each_cause_is_told_once() {
-    let told = |texts: &[&'static str]| Chain(&*link(texts).expect("an error")).to_string();
-    assert_eq!(told(&["cannot start", "no config", "no such file"]), "cannot start: no config: no such file");
-    assert_eq!(told(&["no config: no such file", "no such file"]), "no config: no such file");
+fn each_cause_is_displayed_once() {
+    let text = |texts: &[&'static str]| Chain(&*link(texts).expect("an error")).to_string();
+    assert_eq!(text(&["cannot start", "no config", "no such file"]), "cannot start: no config: no such file");
+    assert_eq!(text(&["no config: no such file", "no such file"]), "no config: no such file");
 }

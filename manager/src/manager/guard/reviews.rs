@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::{Digest, bearer, digest};
-use crate::inspect::Admitted;
+use crate::inspect::Authorized;
 use crate::key::Chain;
 use crate::serve::PeerAddress;
 use crate::util::{BoundedMap, Limit, LogEvery, TokenBucket};
@@ -112,7 +112,7 @@ enum ReviewError {
     Flood,
 }
 
-/// Admits only requests that the API server allows, and marks them as [`Admitted`].
+/// Admits only requests that the API server allows, and marks them as [`Authorized`].
 pub(in crate::manager) fn reviewed(router: Router, reviews: Reviews) -> Router {
     router.layer(from_fn_with_state(Arc::new(reviews), admit))
 }
@@ -121,7 +121,7 @@ async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next
     let (mut head, body) = request.into_parts();
     match reviews.admit(&head).await {
         Ok(()) => {
-            head.extensions.insert(Admitted);
+            head.extensions.insert(Authorized);
             next.run(Request::from_parts(head, body)).await
         }
         Err(refusal) => refusal,

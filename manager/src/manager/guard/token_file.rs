@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use tracing::error;
 
 use super::{Digest, bearer, digest};
-use crate::inspect::{Admitted, refusal};
+use crate::inspect::{Authorized, refusal};
 use crate::key::Chain;
 use crate::util::{Follower, read_regular};
 
@@ -88,7 +88,7 @@ fn token_in(bytes: &[u8]) -> io::Result<Digest> {
     Ok(digest(token))
 }
 
-/// Admits only requests with the token, and marks them as [`Admitted`].
+/// Admits only requests with the token, and marks them as [`Authorized`].
 pub(in crate::manager) fn token_required(router: Router, file: TokenFile) -> Router {
     router.layer(from_fn_with_state(file, admit))
 }
@@ -105,7 +105,7 @@ async fn admit(State(file): State<TokenFile>, mut request: Request, next: Next) 
             refusal(StatusCode::INTERNAL_SERVER_ERROR, text)
         }
         (Some(presented), Some(expected)) if presented == expected => {
-            request.extensions_mut().insert(Admitted);
+            request.extensions_mut().insert(Authorized);
             next.run(request).await
         }
         (Some(_), Some(_)) => unauthorized("this is not the token"),

@@ -95,7 +95,7 @@ impl Waiting {
         if names.is_empty() {
             return;
         }
-        let stores = clusters.own().cache().kinds_everywhere();
+        let stores = clusters.own().cache().kinds_of_all_clusters();
         // Elsewhere one that was tried is waited for no longer.
         let awaited = stores
             .iter()

@@ -58,7 +58,7 @@ impl Reconciler for Endless {
 struct Subject {
     manager: Manager,
     reloads: Reloads,
-    source: Source,
+    source: ConfigSource,
 }
 
 impl Subject {
@@ -67,7 +67,7 @@ impl Subject {
     }
 
     fn with(body: &str, log: Option<Arc<dyn SetLogLevel>>, server: &str) -> Self {
-        let source = Source::new(Path::new("m.yaml"), Overrides::default(), shop_schema());
+        let source = ConfigSource::new(Path::new("m.yaml"), Overrides::default(), shop_schema());
         let loaded = source.parse(Ok(format!("{HEAD}{body}"))).unwrap();
         let pod = ObjectReference {
             name: Some("mainstay-0".to_owned()),
@@ -102,12 +102,12 @@ impl Subject {
         outcome
     }
 
-    fn standing(&self) -> Standing {
-        self.manager.standing().borrow().clone()
+    fn reload_status(&self) -> ReloadStatus {
+        self.manager.reload_status().borrow().clone()
     }
 
     fn problems(&self) -> Vec<String> {
-        self.standing().refused.map_or_else(Vec::new, |refused| refused.problems)
+        self.reload_status().refused.map_or_else(Vec::new, |refused| refused.problems)
     }
 
     /// The families about the configuration, but when it was applied.
@@ -155,7 +155,7 @@ shop: {maxOrders: 9, currency: USD}"#;
     assert_eq!(shop.borrow_and_update().currency, "EUR", "a key that waits for the next start");
     assert!(matches!(subject.manager.section::<Shop>("shp"), Err(SectionError::Unknown { .. })));
 
-    let shown = subject.reloads.controllers(&subject.standing().accepted);
+    let shown = subject.reloads.controllers(&subject.reload_status().accepted);
     let from = |path: &str| {
         let setting = shown.iter().find(|setting| setting.path == path).unwrap();
         format!("{} from {}", setting.value, setting.origin)
@@ -182,7 +182,7 @@ async fn keys_that_need_a_restart_are_named_and_hold_back_none_of_the_others() {
     assert_eq!(now.cache, ManagerConfiguration::default().cache, "not in force");
     assert_eq!(now.logging, ManagerConfiguration::default().logging);
     assert!(subject.metrics().contains(&"restart_needed 2".to_owned()), "{:?}", subject.metrics());
-    let Standing { started, accepted, .. } = subject.standing();
+    let ReloadStatus { started, accepted, .. } = subject.reload_status();
     let waits = Change::between(&started.configuration, &accepted.configuration).restart;
     assert_eq!(waits.iter().map(|it| &*it.path).collect::<Vec<_>>(), ["cache.resync", "logging.format"]);
 
@@ -248,7 +248,7 @@ async fn fifty_bad_files_change_nothing_and_each_is_told() {
 
     // The one that was in force all the time is news all the same: the file is good again.
     assert_eq!(subject.save("controllers: {web: {workers: 4}}"), Outcome::Applied);
-    assert!(subject.standing().refused.is_none());
+    assert!(subject.reload_status().refused.is_none());
     assert!(subject.metrics().contains(&"last_reload_successful 1".to_owned()));
     assert_eq!(subject.save("# in other words\ncontrollers: {web: {workers: 4}}"), Outcome::Unchanged);
 }
@@ -296,12 +296,12 @@ async fn of_the_log_level_the_later_word_holds() {
 
     subject.manager.set_log_level("off".parse().unwrap()).unwrap();
     assert_eq!(level(), "off");
-    assert_eq!(subject.standing().log_level.unwrap().to_string(), "off");
+    assert_eq!(subject.reload_status().log_level.unwrap().to_string(), "off");
     assert_eq!(subject.save("logging: {level: debug}\nshutdown: {gracePeriod: 1s}"), Outcome::Applied);
     assert_eq!(level(), "off", "the file says about it what it said before");
-    assert!(subject.standing().log_level.is_some());
+    assert!(subject.reload_status().log_level.is_some());
     assert_eq!(subject.save("logging: {level: warn}"), Outcome::Applied);
-    assert_eq!((level().as_str(), subject.standing().log_level), ("warn", None));
+    assert_eq!((level().as_str(), subject.reload_status().log_level), ("warn", None));
     let without = Subject::new("").manager.set_log_level("off".parse().unwrap());
     assert_eq!(without.unwrap_err().to_string(), "the program has set up its logs by itself");
 }
@@ -320,7 +320,7 @@ async fn what_comes_out_of_a_pipe_is_not_followed() {
     let pipe = folder.path().join("pipe");
     make_pipe(&pipe);
     let manager = at(&pipe, HEAD);
-    assert_eq!(manager.standing().borrow().file, None);
+    assert_eq!(manager.reload_status().borrow().file, None);
     assert!(manager.shared.follower(&CancellationToken::new()).is_none());
     // One that is being replaced may be back in a moment.
     let manager = at(&folder.path().join("gone"), HEAD);
@@ -329,7 +329,7 @@ async fn what_comes_out_of_a_pipe_is_not_followed() {
 
 /// A manager that was started with a text that was read there.
 fn at(path: &Path, text: &str) -> Manager {
-    let source = Source::new(path, Overrides::default(), ConfigSchema::new().controllers(["web"]));
+    let source = ConfigSource::new(path, Overrides::default(), ConfigSchema::new().controllers(["web"]));
     let loaded = source.parse(Ok(text.to_owned())).unwrap();
     let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
     Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
@@ -406,16 +406,16 @@ async fn the_file_is_followed_from_the_start_of_the_manager_to_its_stop() {
     let work = runtimes.recv().await.unwrap();
     // Between the load and the start, too.
     write("controllers: {web: {workers: 3}}");
-    let mut standing = manager.standing();
-    assert_eq!(standing.borrow().file.as_ref(), Some(&file));
+    let mut status = manager.reload_status();
+    assert_eq!(status.borrow().file.as_ref(), Some(&file));
     let running = crate::manager::lifecycle::tests::run(&manager);
-    let workers = |standing: &Standing| standing.accepted.configuration.controller("web").workers;
-    standing.wait_for(|standing| workers(standing) == 3).await.unwrap();
+    let workers = |status: &ReloadStatus| status.accepted.configuration.controller("web").workers;
+    status.wait_for(|status| workers(status) == 3).await.unwrap();
     assert_eq!(runtimes.recv().await, Some(work), "code runs on no runtime but the one of the reconciles");
     write("controllers: {web: {workers: 0}}");
-    standing.wait_for(|standing| standing.refused.is_some()).await.unwrap();
+    status.wait_for(|status| status.refused.is_some()).await.unwrap();
     write("controllers: {web: {workers: 4}}");
-    standing.wait_for(|standing| workers(standing) == 4 && standing.refused.is_none()).await.unwrap();
+    status.wait_for(|status| workers(status) == 4 && status.refused.is_none()).await.unwrap();
     manager.stop();
     running.join_all().await.pop().unwrap().unwrap();
 }

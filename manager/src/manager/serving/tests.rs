@@ -202,7 +202,7 @@ async fn with_a_token_file_the_inspection_answers_nobody_who_does_not_show_it() 
 #[tokio::test]
 async fn a_scrape_reads_every_line_of_accept_and_a_refusal_names_the_methods() {
     use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-    let router = super::scrapes(crate::metrics::Answers::new(crate::metrics::Registry::new()));
+    let router = super::scrapes(crate::metrics::ScrapeCache::new(crate::metrics::Registry::new()));
     let two = http::Request::get("/metrics")
         .header(ACCEPT, "text/html")
         .header(ACCEPT, "application/openmetrics-text;version=1.0.0");

@@ -14,7 +14,7 @@ use crate::controller::{Directory, Term};
 use crate::health::{Checks, Group};
 use crate::inspect::{Inspect, Leader, PageError};
 use crate::key::Fence;
-use crate::metrics::{Answers, Registry};
+use crate::metrics::{Registry, ScrapeCache};
 use crate::serve::{Limits, fuzz};
 #[cfg(test)]
 use crate::{cache, config};
@@ -89,7 +89,7 @@ impl Servers {
             inspect.router()
         };
         let guarded = token_required(inspect(), TokenFile::holding("secret"));
-        [probes(&checks), scrapes(Answers::new(registry.clone())), inspect(), guarded]
+        [probes(&checks), scrapes(ScrapeCache::new(registry.clone())), inspect(), guarded]
     }
 }
 

@@ -12,14 +12,14 @@ fn weight_order_and_version_choose_the_form() {
         (Some(prometheus), Format::OpenMetrics),
         (Some("Application/OpenMetrics-Text"), Format::OpenMetrics),
         (Some("application/openmetrics-text; version=\"1.0.0\" ; charset=utf-8"), Format::OpenMetrics),
-        // Asked for another version only, or not at all.
+        // Only another version, or a weight of zero.
         (Some("application/openmetrics-text;version=0.0.1"), Format::Text),
         (Some("application/openmetrics-text;q=0, text/plain;q=0.1"), Format::Text),
         (Some("application/openmetrics-text;q=0"), Format::Text),
         (Some("text/plain;version=0.0.4, application/openmetrics-text;q=0.9"), Format::Text),
         (Some("text/plain;q=0.1, application/openmetrics-text;q=0.2"), Format::OpenMetrics),
         (Some("application/openmetrics-text, text/plain"), Format::OpenMetrics),
-        // What cannot be read asks for nothing.
+        // Malformed ranges are ignored.
         (Some("application/openmetrics-text;q=much"), Format::Text),
         (Some("application/openmetrics-text;q=NaN"), Format::Text),
         (Some("application/openmetrics-textual"), Format::Text),

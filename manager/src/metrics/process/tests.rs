@@ -2,7 +2,7 @@ use super::*;
 use crate::metrics::Format;
 
 #[test]
-fn every_resource_that_the_system_reports_is_a_metric() {
+fn every_reported_resource_is_a_metric() {
     let registry = Registry::new();
     Process::register(&registry);
     let text = registry.encode(Format::Text).unwrap();

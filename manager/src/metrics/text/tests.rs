@@ -48,7 +48,7 @@ fn bounds_are_rewritten_and_values_of_other_labels_are_not() {
     assert!(text.ends_with(&format!("{expected}\n# EOF\n")), "{text}");
 }
 
-/// Of no type.
+/// A metric of unknown type.
 #[derive(Debug)]
 struct Unknown;
 
@@ -63,7 +63,7 @@ impl EncodeMetric for Unknown {
 }
 
 #[test]
-fn what_the_old_format_does_not_know_is_written_as_what_it_does() {
+fn types_that_the_old_format_lacks_are_written_as_ones_that_it_has() {
     let registry = Registry::new();
     registry.register("demo", "Which it is", Info::new([("of", "a # {b=\"c\"} 1")]));
     registry.register("demo_what", "Who knows", Unknown);

@@ -1,7 +1,7 @@
-//! Requests one page from a manager, over a connection of its own.
+//! A client of a manager's debug pages.
 //!
-//! One connection per request: with one a second there is no time to save, and a manager that restarted in between needs
-//! no special care.
+//! Each request has a new connection: at one request per second nothing is lost by that, and a restart of the
+//! manager needs no special handling.
 
 use std::fmt;
 use std::io;
@@ -24,38 +24,38 @@ use super::{Chain, Failure};
 use crate::inspect::pages::Standby;
 use crate::inspect::{OWN, STANDBY};
 use crate::reconcile::BoxError;
-use crate::serve::{exchange, shake_hands};
+use crate::serve::{connect_tls, exchange};
 use crate::util::sha256;
 
-/// For a connection on this machine or through a forwarded port.
-const CONNECT: Duration = Duration::from_secs(5);
-/// For an answer: a manager answers 503 by itself after ten seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of a connection on this machine or through a forwarded port.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of an answer. A manager answers 503 after ten seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A manager that serves its debug pages.
+/// The server of a manager's debug pages.
 pub(super) struct Server {
     pub(super) address: String,
     pub(super) token: Option<String>,
-    /// The SHA-256 of the one it has to show; `None` for plain HTTP.
+    /// The SHA-256 of the only accepted certificate; `None` for plain HTTP.
     pub(super) certificate: Option<String>,
-    /// Whether it is to answer itself.
+    /// Whether the server must not forward the request to the leader.
     pub(super) own: bool,
 }
 
-/// The answer to a request that was carried out.
+/// A successful answer.
 pub(super) struct Answer {
     pub(super) body: String,
-    /// What a standby says of itself.
+    /// The header of a standby; `None` from a leader.
     pub(super) standby: Option<Standby>,
 }
 
-/// The body of a refusal.
+/// The body of an error response.
 #[derive(serde::Deserialize)]
 struct Refusal {
     error: String,
 }
 
-/// Returns where a server that listens on `socket` can be reached from the same machine.
+/// Returns the address for clients on the same machine of a server that listens on `socket`.
 pub(super) fn reachable(socket: SocketAddr) -> SocketAddr {
     let ip = match socket.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -65,7 +65,7 @@ pub(super) fn reachable(socket: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, socket.port())
 }
 
-/// Returns whether a text names a host, or an address, and a port.
+/// Returns whether a text is a host name or an IP address, with a port.
 pub(super) fn is_address(text: &str) -> bool {
     text.parse::<Authority>().is_ok_and(|authority| {
         !authority.host().is_empty()
@@ -74,7 +74,7 @@ pub(super) fn is_address(text: &str) -> bool {
     })
 }
 
-/// Returns the SHA-256 of the certificate that a manager shows from this directory.
+/// Returns the SHA-256 of the certificate in a manager's TLS directory.
 pub(super) fn certificate(directory: &Path) -> Result<String, Failure> {
     let path = directory.join("tls.crt");
     let own = CertificateDer::from_pem_file(&path);
@@ -106,18 +106,18 @@ impl Server {
         if self.own {
             request = request.header(OWN, "true");
         }
-        // Address or token may have a character that no header can have.
+        // Address or token may have a character that a header must not have.
         let request = request.body(Full::new(body)).map_err(|error| {
-            Failure::wrong_input(format_args!("{address} cannot be asked: {}", Chain(&error)))
+            Failure::wrong_input(format_args!("no valid request to {address}: {}", Chain(&error)))
         })?;
-        let stream = timeout(CONNECT, TcpStream::connect(address)).await;
-        let stream = stream.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
-            Failure::other(format_args!(
-                "no manager answers at {address}; is it running, and is inspect.bindAddress this address?: {error}"
-            ))
-        })?;
-        let answer = timeout(PATIENCE, self.exchange(stream, request)).await.map_err(|_elapsed| {
-            Failure::other(format_args!("no answer from {address} within {}", super::Short(PATIENCE)))
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+        let stream =
+            stream.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+                let hint = "is the manager running, and is inspect.bindAddress this address?";
+                Failure::other(format_args!("no connection to {address}; {hint}: {error}"))
+            })?;
+        let answer = timeout(ANSWER_TIMEOUT, self.exchange(stream, request)).await.map_err(|_elapsed| {
+            Failure::other(format_args!("no answer from {address} within {ANSWER_TIMEOUT:?}"))
         })?;
         let answer = answer.map_err(|error| {
             let text = "ended before the answer was complete";
@@ -131,7 +131,7 @@ impl Server {
         }
         let refusal = serde_json::from_str(&text).map(|Refusal { error }| error);
         let text = refusal.unwrap_or_else(|_| format!("{status}: {}", text.trim()));
-        // A request that makes no sense is wrong input.
+        // The manager refused the request itself.
         Err(match status {
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Failure::wrong_input(text),
             _ => Failure::other(text),
@@ -145,7 +145,7 @@ impl Server {
     ) -> Result<Response<Bytes>, BoxError> {
         match self.certificate.clone() {
             None => exchange(stream, request, usize::MAX).await,
-            Some(certificate) => exchange(shake_hands(stream, certificate).await?, request, usize::MAX).await,
+            Some(certificate) => exchange(connect_tls(stream, certificate).await?, request, usize::MAX).await,
         }
     }
 }

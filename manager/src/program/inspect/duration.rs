@@ -1,4 +1,4 @@
-//! Durations for people: two digits that matter, and the unit.
+//! Durations for people, with two significant parts.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,17 +7,17 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A duration as people read it: `12ms`, `3.4s`, `56s`, `7m08s`, `9h10m` or `11d12h`.
+/// Displays a duration for people: `12ms`, `3.4s`, `56s`, `7m08s`, `9h10m` or `11d12h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Short(pub Duration);
+pub struct ShortDuration(pub Duration);
 
-/// Returns seconds of an answer in this form; `-` for what is not known.
+/// Returns seconds of an answer as [`ShortDuration`]; `-` for an unknown value.
 pub(super) fn short(seconds: Option<f64>) -> String {
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.map_or_else(|| "-".to_owned(), |duration| Short(duration).to_string())
+    duration.map_or_else(|| "-".to_owned(), |duration| ShortDuration(duration).to_string())
 }
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, millis) = (self.0.as_secs(), self.0.subsec_millis());
         match seconds {

@@ -1,8 +1,8 @@
-//! Following a page: the whole table once, then the rows that have changed.
+//! `inspect -w`: prints the whole table once, then the rows that change.
 //!
-//! Requests the page once a second and compares. A row is printed again when a value of it has changed, not when it has
-//! merely grown older; a row that has vanished is printed with `gone` for its values. A manager that does not answer is
-//! reported once and requested again; so a follower outlives a restart.
+//! The page is requested once a second. A row is printed again if one of its values has changed; ages are not
+//! compared. A row that has vanished is printed with `gone` for its values. An error is printed once while
+//! the requests continue, so that the command survives a restart of the manager.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,40 +11,41 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::client::{Answer, Server};
 use super::table::{Role, Table, Widths};
-use super::{Failure, Output, Page, standby};
+use super::{Failure, Output, Page, standby, unknown_form};
 
-/// Between two requests. Each walks a whole queue, at the cost of the reconciles.
+/// Time between two requests. Each of them walks the whole queue, which delays reconciles.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What was printed so far.
+/// The output so far.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     widths: Widths,
-    /// The values of each row, by its names.
+    /// The values of each row, by the row's names.
     rows: BTreeMap<Vec<String>, Vec<String>>,
     notes: Vec<String>,
     /// Whether the titles are printed.
     titled: bool,
 }
 
-/// Goes on until standard output is closed, or the first request fails.
+/// Prints changes until standard output is closed. Fails only if the first request fails.
 pub(super) async fn follow(
     page: &Page,
     json: bool,
     server: &Server,
     output: &mut Output<'_>,
 ) -> Result<(), Failure> {
+    let (path, parse) = page.request();
     let (mut follower, mut trouble, mut answered) = (Follower::default(), None, false);
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         period.tick().await;
-        let Answer { body, standby } = match server.get(&page.path()).await {
+        let Answer { body, standby } = match server.get(&path).await {
             Ok(answer) => answer,
             Err(failure) if !answered => return Err(failure),
             Err(failure) => {
                 if trouble.as_ref() != Some(&failure.text) {
-                    output.note(&format!("{}; asking again", failure.text.trim_end()));
+                    output.note(&format!("{}; trying again", failure.text.trim_end()));
                     trouble = Some(failure.text);
                 }
                 continue;
@@ -53,14 +54,14 @@ pub(super) async fn follow(
         (answered, trouble) = (true, None);
         let note = standby.map(|standby| standby::note(&standby, &output.command));
         let text = if json {
-            follower.tell(note.as_slice(), output);
+            follower.print_notes(note.as_slice(), output);
             body
         } else {
-            let mut table = page.table(&body)?;
+            let mut table = parse(&body).map_err(|error| unknown_form(&path, &error))?;
             table.notes.extend(note);
-            follower.news(&table, output)
+            follower.changed_rows(&table, output)
         };
-        // Also without news, so that a follower whose reader has gone ends.
+        // An empty text is written too, to notice a closed standard output.
         if output.write(&text).is_err() {
             return output.print(&text);
         }
@@ -70,8 +71,9 @@ pub(super) async fn follow(
 // === impl Follower ===
 
 impl Follower {
-    /// Returns the rows of a table that are to be printed. Notes are printed when they change.
-    pub(super) fn news(&mut self, table: &Table, output: &mut Output<'_>) -> String {
+    /// Returns the titles at first, and the rows that have changed since the last call. Prints the notes if
+    /// they changed.
+    pub(super) fn changed_rows(&mut self, table: &Table, output: &mut Output<'_>) -> String {
         let mut lines = Vec::new();
         if !std::mem::replace(&mut self.titled, true) {
             lines.push(table.titles());
@@ -85,18 +87,18 @@ impl Follower {
             }
             now.insert(names, values);
         }
-        // A row that is missing from a table that is cut off may be among those that are not shown.
+        // In a table with a limit, a missing row may still exist beyond the limit.
         if !table.cut {
             let gone = self.rows.keys().filter(|names| !now.contains_key(*names));
             lines.extend(gone.map(|names| gone_row(table, names)));
         }
         self.rows = now;
         self.widths.fit(&lines);
-        self.tell(&table.notes, output);
+        self.print_notes(&table.notes, output);
         lines.iter().map(|line| self.widths.line(line)).collect()
     }
 
-    fn tell(&mut self, notes: &[String], output: &mut Output<'_>) {
+    fn print_notes(&mut self, notes: &[String], output: &mut Output<'_>) {
         if self.notes != notes {
             for note in notes {
                 output.note(note);
@@ -106,12 +108,13 @@ impl Follower {
     }
 }
 
+/// Returns the row to print for a row that has vanished.
 fn gone_row(table: &Table, names: &[String]) -> Vec<String> {
     let (mut names, mut word) = (names.iter(), Some("gone"));
     let mut cell = |role| match role {
         Role::Name => names.next().cloned(),
         Role::Value => word.take().map(str::to_owned),
-        Role::Moves => None,
+        Role::Volatile => None,
     };
     let cells = table.columns.iter().map(|(_, role)| cell(*role));
     cells.map(|cell| cell.unwrap_or_else(|| "-".to_owned())).collect()

@@ -1,23 +1,23 @@
-//! What is said beside the answer of a standby: whose state it is, and the line that asks the leader.
+//! The note beside the answer of a standby: the replica it is from, and the command line to ask the leader.
 
 use super::Output;
-use super::table::harmless;
 use crate::inspect::pages::Standby;
+use crate::program::escaped;
 
-/// Says it, if a standby answered.
-pub(super) fn tell(standby: Option<&Standby>, output: &mut Output<'_>) {
+/// Prints the note, if the answer is from a standby.
+pub(super) fn print_note(standby: Option<&Standby>, output: &mut Output<'_>) {
     if let Some(standby) = standby {
         output.note(&note(standby, &output.command));
     }
 }
 
-/// `command` is what was typed.
+/// Returns the note. `command` is the command line.
 pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     let Standby { identity, leader, pod, namespace, forwarded, trouble } = standby;
-    let of = harmless(&format!("this replica ({identity}) is a standby and reconciles nothing"));
-    let Some(leader) = leader else { return format!("{of}; it knows of no leader") };
+    let of = escaped(&format!("this replica ({identity}) is a standby and reconciles nothing"));
+    let Some(leader) = leader else { return format!("{of}; the leader is unknown") };
     if *forwarded {
-        return harmless(&format!(
+        return escaped(&format!(
             "this is the answer of the leader {leader}, through the standby {identity}"
         ));
     }
@@ -25,15 +25,16 @@ pub(super) fn note(standby: &Standby, command: &[String]) -> String {
         Some(trouble) => format!("the leader {leader} did not answer ({trouble})"),
         None => format!("the leader is {leader}"),
     };
-    let leader = harmless(&leader);
+    let leader = escaped(&leader);
     let Some(pod) = pod else { return format!("{of}; {leader}") };
     let namespace = namespace.iter().flat_map(|namespace| ["-n", namespace]);
     let line = ["kubectl", "exec"].into_iter().chain(namespace).chain([pod, "--"]);
     let line: Vec<_> = line.chain(in_pod(command)).map(word).collect();
-    format!("{of}; {leader}. Ask it:\n  {}", harmless(&line.join(" ")))
+    format!("{of}; {leader}. Ask it:\n  {}", escaped(&line.join(" ")))
 }
 
-/// Leaves out the address: it is where this replica was reached, through a forwarded port perhaps.
+/// Returns a command line without `--address`, which is the address of this replica, and may be a forwarded
+/// port.
 fn in_pod(command: &[String]) -> impl Iterator<Item = &str> {
     let mut is_address = false;
     command.iter().map(String::as_str).filter(move |argument| {
@@ -43,7 +44,7 @@ fn in_pod(command: &[String]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Writes a word as a shell takes it.
+/// Quotes a word for a shell, if necessary.
 fn word(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -62,30 +63,33 @@ mod tests {
         Standby { identity, leader, pod, namespace, forwarded: false, trouble: None }
     }
 
-    fn said(standby: &Standby, command: &[&str]) -> String {
+    fn note_of(standby: &Standby, command: &[&str]) -> String {
         note(standby, &command.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn the_line_is_what_was_typed_as_a_shell_takes_it() {
+    fn the_command_for_the_leader_is_quoted_for_a_shell() {
         let whole = standby(Some("web-0_b"), Some("web-0"), Some("system"));
-        let line = |command: &[&str]| said(&whole, command).lines().nth(1).unwrap().to_owned();
+        let line = |command: &[&str]| note_of(&whole, command).lines().nth(1).unwrap().to_owned();
         let expected = "  kubectl exec -n system web-0 -- mainstay why shop/web";
         assert_eq!(line(&["mainstay", "why", "shop/web"]), expected);
         assert_eq!(line(&["mainstay", "why", "--address", "localhost:9", "shop/web"]), expected);
         assert_eq!(line(&["mainstay", "why", "shop/web", "--address=localhost:9"]), expected);
         let quoted =
             line(&["mainstay", "inspect", "queue", "a b", "-n", "", "it's", "$(reboot)", "\u{1b}[2J"]);
-        let expected = r"  kubectl exec -n system web-0 -- mainstay inspect queue 'a b' -n '' 'it'\''s' '$(reboot)' '\u{1b}[2J'";
+        let expected = concat!(
+            r"  kubectl exec -n system web-0 -- mainstay inspect queue 'a b' -n '' 'it'\''s' '$(reboot)' ",
+            r"'\u{1b}[2J'",
+        );
         assert_eq!(quoted, expected);
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_parts_are_left_out() {
         let command = &["mainstay", "why", "shop/web"];
         let of = "this replica (web-1_a) is a standby and reconciles nothing";
         for (standby, expected) in [
-            (standby(None, None, Some("system")), "; it knows of no leader"),
+            (standby(None, None, Some("system")), "; the leader is unknown"),
             (standby(Some("b"), None, Some("system")), "; the leader is b"),
             (standby(Some("\u{1b}[2J\n"), None, None), r"; the leader is \u{1b}[2J\n"),
             (
@@ -93,13 +97,13 @@ mod tests {
                 "; the leader is web-0_b. Ask it:\n  kubectl exec web-0 -- mainstay why shop/web",
             ),
         ] {
-            assert_eq!(said(&standby, command), format!("{of}{expected}"));
+            assert_eq!(note_of(&standby, command), format!("{of}{expected}"));
         }
-        let asked = standby(Some("web-0_b"), Some("web-0"), None);
-        let failed = Standby { trouble: Some("no way\n".to_owned()), ..asked.clone() };
+        let whole = standby(Some("web-0_b"), Some("web-0"), None);
+        let failed = Standby { trouble: Some("no way\n".to_owned()), ..whole.clone() };
         let expected = r"; the leader web-0_b did not answer (no way\n). Ask it:";
-        assert_eq!(said(&failed, command).lines().next().unwrap(), format!("{of}{expected}"));
+        assert_eq!(note_of(&failed, command).lines().next().unwrap(), format!("{of}{expected}"));
         let expected = "this is the answer of the leader web-0_b, through the standby web-1_a";
-        assert_eq!(said(&Standby { forwarded: true, ..asked }, command), expected);
+        assert_eq!(note_of(&Standby { forwarded: true, ..whole }, command), expected);
     }
 }

@@ -1,39 +1,41 @@
-//! Rows in columns, as wide as what stands in them.
+//! Tables of text with aligned columns.
 
 use std::fmt;
 
-/// Between two columns.
+use crate::program::escaped;
+
+/// The space between two columns.
 const GAP: &str = "   ";
 
-/// Something that is shown in rows.
+/// A table of text.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) columns: Vec<(&'static str, Role)>,
     /// As many cells in each as there are columns.
     pub(super) rows: Vec<Vec<String>>,
-    /// What is shown below it, a line each; not to whoever follows.
+    /// Lines below the table; `-w` does not print them.
     pub(super) below: Vec<String>,
-    /// What is said beside the table, a line each.
+    /// Notes for standard error.
     pub(super) notes: Vec<String>,
-    /// Not all rows there are: one that is missing may be among the others.
+    /// A limit leaves out some of the rows.
     pub(super) cut: bool,
 }
 
 /// A column of a table of `T`: its title, its role, and the cell of a row.
 pub(super) type Column<'a, T> = (&'static str, Role, &'a dyn Fn(&T) -> String);
 
-/// What a column is for whoever follows a table.
+/// The meaning of a column for `-w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Says which row it is.
+    /// Part of the row's identity.
     Name,
-    /// A new value is news.
+    /// A changed value prints the row again.
     Value,
-    /// It moves while nothing happens, as an age does.
-    Moves,
+    /// Changes all the time, as an age does, and prints nothing.
+    Volatile,
 }
 
-/// How wide the columns are. They only grow, so that what is printed later stands below.
+/// The widths of the columns. They only grow, so that later rows are aligned with earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Widths(Vec<usize>);
 
@@ -41,8 +43,9 @@ pub(super) struct Widths(Vec<usize>);
 
 impl Table {
     pub(super) fn new<T>(rows: &[T], columns: &[Column<'_, T>]) -> Self {
-        // A terminal acts on some of what errors and names may hold.
-        let row = |row| columns.iter().map(|(.., cell)| harmless(&cell(row))).collect();
+        // Errors and names may contain control characters. An empty cell is shown as a dash.
+        let cell = |text: String| if text.is_empty() { "-".to_owned() } else { escaped(&text) };
+        let row = |row: &T| columns.iter().map(|(.., text)| cell(text(row))).collect();
         Self {
             rows: rows.iter().map(row).collect(),
             columns: columns.iter().map(|(title, role, _)| (*title, *role)).collect(),
@@ -72,14 +75,14 @@ impl fmt::Display for Table {
         if !self.below.is_empty() {
             writeln!(f)?;
         }
-        self.below.iter().try_for_each(|line| writeln!(f, "{}", harmless(line)))
+        self.below.iter().try_for_each(|line| writeln!(f, "{}", escaped(line)))
     }
 }
 
 // === impl Widths ===
 
 impl Widths {
-    /// Makes room for these rows.
+    /// Widens the columns for these rows.
     pub(super) fn fit<'a>(&mut self, rows: impl IntoIterator<Item = &'a Vec<String>>) {
         for row in rows {
             self.0.resize(self.0.len().max(row.len()), 0);
@@ -89,7 +92,7 @@ impl Widths {
         }
     }
 
-    /// Writes a row, ended by a line feed. No line ends in blanks.
+    /// Returns a row as one line with a line feed, without blanks at the end.
     pub(super) fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&self.0) {
@@ -102,17 +105,6 @@ impl Widths {
         line.push('\n');
         line
     }
-}
-
-/// Replaces what would end the line or steer the terminal by its escape, and nothing by a dash.
-pub(super) fn harmless(cell: &str) -> String {
-    if cell.is_empty() {
-        return "-".to_owned();
-    }
-    let escaped = cell.chars().map(|letter| {
-        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
-    });
-    escaped.collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! The answers of a manager as tables.
+//! Tables of a manager's debug pages.
 
 use serde_json::Value;
 
 use super::duration::short;
-use super::pages::{Caches, Controller, Controllers, Leader, Queued, Ready, Store, Turn, Watch, Watches};
+use super::pages::{
+    Caches, Controller, Controllers, Leader, LeaseChange, Queued, Ready, Store, Watch, Watches,
+};
 use super::table::{Role, Table};
 use crate::inspect::configuration::Page;
 
@@ -19,7 +21,7 @@ pub(super) fn controllers(page: &Controllers) -> Table {
             ("RUNNING", Role::Value, &|controller| controller.queue.running.to_string()),
             ("DELAYED", Role::Value, &|controller| controller.queue.delayed.to_string()),
             ("PARKED", Role::Value, &|controller| controller.queue.parked.to_string()),
-            ("OLDEST READY", Role::Moves, &|controller| short(controller.queue.oldest_ready_seconds)),
+            ("OLDEST READY", Role::Volatile, &|controller| short(controller.queue.oldest_ready_seconds)),
         ],
     )
 }
@@ -41,9 +43,9 @@ pub(super) fn queue(page: &Queued) -> Table {
             ("KEY", Role::Name, &|key| key.key.clone()),
             ("STATE", Role::Value, &|key| key.state.to_string()),
             ("ATTEMPTS", Role::Value, &|key| key.attempts.to_string()),
-            ("NEXT", Role::Moves, &|key| short(key.next_run_seconds)),
-            ("SINCE", Role::Moves, &|key| short(Some(key.since_seconds))),
-            ("TOOK", Role::Moves, &|key| short(key.last_duration_seconds)),
+            ("NEXT", Role::Volatile, &|key| short(key.next_run_seconds)),
+            ("SINCE", Role::Volatile, &|key| short(Some(key.since_seconds))),
+            ("TOOK", Role::Volatile, &|key| short(key.last_duration_seconds)),
             ("CAUSE", Role::Value, &|key| key.cause.clone()),
             ("LAST ERROR", Role::Value, &|key| text(key.last_error.as_deref().or(key.reason.as_deref()))),
         ],
@@ -78,9 +80,9 @@ pub(super) fn caches(page: &Caches) -> Table {
             ("SCOPE", Role::Name, &|store| store.scope.clone()),
             ("PROJECTION", Role::Name, &|store| store.projection.to_string()),
             ("STATE", Role::Value, &|store| state(store).to_owned()),
-            ("OBJECTS", Role::Moves, &|store| store.objects.to_string()),
-            ("BYTES", Role::Moves, &|store| store.bytes.to_string()),
-            ("LAST EVENT", Role::Moves, &|store| short(store.last_event_seconds)),
+            ("OBJECTS", Role::Volatile, &|store| store.objects.to_string()),
+            ("BYTES", Role::Volatile, &|store| store.bytes.to_string()),
+            ("LAST EVENT", Role::Volatile, &|store| short(store.last_event_seconds)),
             ("RELISTS", Role::Value, &|store| store.relists.to_string()),
             ("LEFT OUT", Role::Value, &|store| store.left_out.len().to_string()),
             ("LAST ERROR", Role::Value, &|store| text(store.last_error.as_deref())),
@@ -102,7 +104,7 @@ pub(super) fn watches(page: &Watches) -> Table {
             ("SCOPE", Role::Name, &|watch| watch.scope.clone()),
             ("NAMESPACE", Role::Name, &|watch| text(watch.namespace.as_deref())),
             ("STATE", Role::Value, &|watch| state(watch).to_owned()),
-            ("SINCE", Role::Moves, &|watch| short(Some(watch.since_seconds))),
+            ("SINCE", Role::Volatile, &|watch| short(Some(watch.since_seconds))),
             ("LISTS", Role::Value, &|watch| watch.lists.to_string()),
             ("WATCHES", Role::Value, &|watch| watch.watches.to_string()),
             ("LAST ERROR", Role::Value, &|watch| text(watch.last_error.as_deref())),
@@ -143,28 +145,28 @@ pub(super) fn leader(page: &Leader) -> Table {
         ("holder", text(page.holder.as_deref()), time(page.holder_seconds)),
         ("transitions", page.transitions.map(|count| count.to_string()).unwrap_or_default(), String::new()),
         ("last term ended", text(page.lost.as_deref()), String::new()),
-        ("writes may leave", yes(page.fence_open), time(page.fence_seconds)),
+        ("writes allowed", yes(page.fence_open), time(page.fence_seconds)),
     ];
     let mut table = Table::new(
         &rows,
         &[
-            ("WHAT", Role::Name, &|(what, ..)| (*what).to_owned()),
+            ("WHAT", Role::Name, &|(name, ..)| (*name).to_owned()),
             ("VALUE", Role::Value, &|(_, value, _)| value.clone()),
-            ("FOR", Role::Moves, &|(.., time)| time.clone()),
+            ("FOR", Role::Volatile, &|(.., time)| time.clone()),
         ],
     );
     table.below = page.history.iter().map(line).collect();
     table
 }
 
-/// A cell; empty for a value that is not known.
+/// Returns the text of a cell; empty for an unknown value.
 fn text(value: Option<&str>) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// One line of the history of a Lease.
-fn line(turn: &Turn) -> String {
-    let holder = turn.identity.as_deref().unwrap_or("nobody");
+/// Returns one line of the history of a Lease.
+fn line(turn: &LeaseChange) -> String {
+    let holder = turn.identity.as_deref().unwrap_or("no replica");
     let reason = turn.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let event = match &*turn.event {
         "becameLeader" => "became leader",

@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 use crate::program::{Exit, Parsed, Program};
 use crate::serve::{Bound, Certificates, Limits};
 
-/// A path, and the authorization that came with it.
-type Asked = (String, Option<String>);
+/// The path and the authorization of a request.
+type Received = (String, Option<String>);
 
-/// A manager that answers from a script.
+/// A manager with scripted answers.
 struct Scripted {
     address: SocketAddr,
-    /// In order.
-    asked: Arc<Mutex<Vec<Asked>>>,
+    /// The requests, in order.
+    received: Arc<Mutex<Vec<Received>>>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,7 +34,7 @@ impl Scripted {
         Self::start_with(None, None, answers)
     }
 
-    /// Says of itself besides that it is a standby.
+    /// As [`Scripted::start`], with TLS and with the header of a standby.
     fn start_with(
         certificates: Option<Certificates>,
         standby: Option<&'static str>,
@@ -46,8 +46,8 @@ impl Scripted {
                 ((*path).to_owned(), (*status, Bytes::copy_from_slice(text.as_bytes())))
             })
             .collect();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&asked);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&received);
         let router = Router::new().fallback(async move |uri: Uri, headers: HeaderMap| {
             let path = uri.to_string();
             let token = headers.get(AUTHORIZATION).map(|token| token.to_str().unwrap().to_owned());
@@ -60,11 +60,11 @@ impl Scripted {
             (StatusCode::from_u16(status).unwrap(), headers, text)
         });
         let stop = CancellationToken::new();
-        let (told, address) = mpsc::channel();
+        let (sender, address) = mpsc::channel();
         let stopping = stop.clone();
         let thread = std::thread::spawn(move || {
             let bound = Bound::bind("127.0.0.1:0", Limits::default()).unwrap();
-            told.send(bound.local_addr()).unwrap();
+            sender.send(bound.local_addr()).unwrap();
             let bound = match certificates {
                 Some(certificates) => bound.with_certificates(certificates),
                 None => bound,
@@ -72,11 +72,11 @@ impl Scripted {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(bound.run(router, stopping)).unwrap();
         });
-        Self { address: address.recv().unwrap(), asked, stop, thread: Some(thread) }
+        Self { address: address.recv().unwrap(), received, stop, thread: Some(thread) }
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().iter().map(|(path, _)| path.clone()).collect()
+    fn paths(&self) -> Vec<String> {
+        self.received.lock().iter().map(|(path, _)| path.clone()).collect()
     }
 }
 
@@ -87,7 +87,7 @@ impl Drop for Scripted {
     }
 }
 
-/// What `inspect` with these arguments did: exit, standard output, standard error.
+/// Runs `inspect` with these arguments, and returns exit, standard output and standard error.
 fn run(args: &[&str]) -> (Exit, String, String) {
     run_whole(&[&["inspect"], args].concat())
 }
@@ -109,29 +109,32 @@ fn run_into(args: &[&str], out: &mut dyn std::io::Write) -> (Exit, String) {
     };
     let show = |body: &str| serde_json::from_str(body).map(|price: u32| format!("it costs {price}\n"));
     let program = Program::new("shop", "1.2.3", "Runs the shop").controllers(["orders"]);
-    let program = program.question(Question::new(product, path, show));
+    let program = program.page_command(PageCommand::new(product, path, show));
     let mut err = Vec::new();
     let args = ["shop"].iter().chain(args).map(OsString::from);
-    let Parsed::Done(exit) = program.parse(args, out, &mut err) else { panic!("it is done at once") };
+    let Parsed::Done(exit) = program.parse(args, out, &mut err) else { panic!("another command") };
     (exit, String::from_utf8(err).unwrap())
 }
 
-const QUEUE: &str = r#"{"controller":"orders","leading":true,"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},
+const QUEUE: &str = r#"{"controller":"orders","leading":true,
+"queue":{"ready":{"live":0,"new":0,"background":0,"retry":0},
 "delayed":2,"running":0,"dirty":0,"parked":0,"paused":0,"oldestReadySeconds":null,"shuttingDown":false},
 "matched":3,"truncated":true,"next":null,"keys":[
-{"key":"shop/web","namespace":"shop","name":"web","state":"backoff","lane":null,"attempts":7,"sinceSeconds":0.3,"nextRunSeconds":0.312,"reason":null,
-"lastError":"probe refused: connection refused","lastDurationSeconds":0.002,"cause":"updated Deployment.apps"},
-{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"attempts":0,"sinceSeconds":70,"nextRunSeconds":3600,"reason":null,
+{"key":"shop/web","namespace":"shop","name":"web","state":"backoff","lane":null,"attempts":7,
+"sinceSeconds":0.3,"nextRunSeconds":0.312,"reason":null,"lastError":"connection refused",
+"lastDurationSeconds":0.002,"cause":"updated Deployment.apps"},
+{"key":"node","namespace":null,"name":"node","state":"requeued","lane":null,"attempts":0,
+"sinceSeconds":70,"nextRunSeconds":3600,"reason":null,
 "lastError":null,"lastDurationSeconds":null,"cause":"generic"}]}"#;
 
 const ROWS: &str = "\
 KEY        STATE      ATTEMPTS   NEXT    SINCE   TOOK   CAUSE                     LAST ERROR
-shop/web   backoff    7          312ms   300ms   2ms    updated Deployment.apps   probe refused: connection refused
+shop/web   backoff    7          312ms   300ms   2ms    updated Deployment.apps   connection refused
 node       requeued   0          1h00m   1m10s   -      generic                   -
 ";
 
 #[test]
-fn a_queue_is_a_table_of_what_keeps_each_key() {
+fn a_queue_is_printed_as_a_table() {
     let manager =
         Scripted::start(&[("/debug/controllers/orders/queue?state=delayed&namespace=&limit=2", 200, QUEUE)]);
     let address = manager.address.to_string();
@@ -142,7 +145,7 @@ fn a_queue_is_a_table_of_what_keeps_each_key() {
 }
 
 #[test]
-fn json_is_what_the_manager_answers() {
+fn json_output_is_the_unchanged_answer() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"any\":1}\n")]);
     let address = manager.address.to_string();
     let printed = run(&["-o", "json", "caches", "--address", &address]);
@@ -150,7 +153,7 @@ fn json_is_what_the_manager_answers() {
 }
 
 #[test]
-fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
+fn the_answer_of_a_standby_comes_with_a_command_for_the_leader() {
     let queue = QUEUE.replace(r#""leading":true"#, r#""leading":false"#).replace(":3,", ":2,");
     let standby = r#"{"identity":"web-1_a","leader":"web-0_b","pod":"web-0","namespace":"shop"}"#;
     let manager = Scripted::start_with(
@@ -163,7 +166,7 @@ fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
         ],
     );
     let address = manager.address.to_string();
-    let said = |command: &str| {
+    let note = |command: &str| {
         format!(
             "this replica (web-1_a) is a standby and reconciles nothing; the leader is web-0_b. Ask it:\n  \
              kubectl exec -n shop web-0 -- shop {command}\n"
@@ -177,11 +180,11 @@ fn a_standby_shows_its_own_state_and_the_line_that_asks_the_leader() {
         ("price milk -o json", "3\n"),
     ] {
         let args: Vec<_> = command.split(' ').chain(["--address", &address]).collect();
-        assert_eq!(run_whole(&args), (Exit::Success, out.to_owned(), said(command)), "{command}");
+        assert_eq!(run_whole(&args), (Exit::Success, out.to_owned(), note(command)), "{command}");
     }
 }
 
-/// Closed once it has taken two pages.
+/// A standard output that is closed after two pages.
 #[derive(Default)]
 struct TwoPages(Vec<u8>, u8);
 
@@ -197,30 +200,33 @@ impl std::io::Write for TwoPages {
 }
 
 #[test]
-fn a_follower_of_json_says_once_that_a_standby_answers() {
+fn watching_json_prints_the_standby_note_once() {
     let standby = r#"{"identity":"web-1_a","leader":null,"pod":null,"namespace":null}"#;
     let manager = Scripted::start_with(None, Some(standby), &[("/debug/caches", 200, "{}\n")]);
     let address = manager.address.to_string();
     let mut out = TwoPages::default();
     let args = ["inspect", "caches", "-w", "-o", "json", "--address", &address];
-    let said = "this replica (web-1_a) is a standby and reconciles nothing; it knows of no leader\n";
-    assert_eq!(run_into(&args, &mut out), (Exit::Success, said.to_owned()));
+    let note = "this replica (web-1_a) is a standby and reconciles nothing; the leader is unknown\n";
+    assert_eq!(run_into(&args, &mut out), (Exit::Success, note.to_owned()));
     assert_eq!(String::from_utf8(out.0).unwrap(), "{}\n{}\n");
 }
 
 #[test]
-fn controllers_stores_and_the_leader_have_tables_of_their_own() {
+fn controllers_caches_config_and_leader_are_printed_as_tables() {
     let counts = r#"{"ready":{"live":1,"background":2,"retry":3},"delayed":4,"running":5,"dirty":1,"parked":6,
         "paused":0,"oldestReadySeconds":1.25,"shuttingDown":false}"#;
     let controllers = format!(
-        r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,"enabled":true,"paused":false,"queue":{counts}}}]}}"#
+        r#"{{"controllers":[{{"name":"orders","workers":2,"needsLease":true,"leading":true,"synced":true,
+        "enabled":true,"paused":false,"queue":{counts}}}]}}"#
     );
-    let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","projection":"full",
-        "synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,"objects":3,"bytes":4096,"tooLarge":0,
-        "packed":null,"restarts":0,"relists":1,"events":9,"lastEventSeconds":66,"decodeErrors":0,
+    let caches = r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all",
+        "projection":"full","synced":true,"downSeconds":65,"lastError":"connection refused","absent":false,
+        "objects":3,"bytes":4096,"tooLarge":0,"packed":null,"restarts":0,"relists":1,"events":9,
+        "lastEventSeconds":66,"decodeErrors":0,
         "leftOut":{"shop/big":"too long"},"handlers":{},"unindexed":{}}]}"#;
-    let leader = r#"{"identity":"web-0_b","lease":{"namespace":"shop","name":"orders"},"leading":true,"holder":"web-0_b",
-        "transitions":3,"lost":null,"fenceOpen":true,"fenceSeconds":12.5,"holderSeconds":65,"history":[
+    let leader = r#"{"identity":"web-0_b","lease":{"namespace":"shop","name":"orders"},"leading":true,
+        "holder":"web-0_b","transitions":3,"lost":null,"fenceOpen":true,"fenceSeconds":12.5,
+        "holderSeconds":65,"history":[
         {"secondsAgo":65,"event":"becameLeader","identity":"web-0_b","reason":null},
         {"secondsAgo":70,"event":"newHolder","identity":null,"reason":null},
         {"secondsAgo":700,"event":"stoppedLeading","identity":"web-0_b","reason":"expired"}]}"#;
@@ -242,8 +248,10 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
         ),
         (
             "caches",
-            "CLUSTER   KIND              SCOPE   PROJECTION   STATE   OBJECTS   BYTES   LAST EVENT   RELISTS   LEFT OUT   LAST ERROR\n\
-             -         Deployment.apps   all     full         down    3         4096    1m06s        1         1          connection refused\n",
+            "CLUSTER   KIND              SCOPE   PROJECTION   STATE   OBJECTS   BYTES   LAST EVENT   \
+             RELISTS   LEFT OUT   LAST ERROR\n\
+             -         Deployment.apps   all     full         down    3         4096    1m06s        \
+             1         1          connection refused\n",
         ),
         (
             "config",
@@ -253,17 +261,17 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
         ),
         (
             "leader",
-            "WHAT               VALUE         FOR\n\
-             identity           web-0_b       -\n\
-             lease              shop/orders   -\n\
-             leading            yes           -\n\
-             holder             web-0_b       1m05s\n\
-             transitions        3             -\n\
-             last term ended    -             -\n\
-             writes may leave   yes           12s\n\
+            "WHAT              VALUE         FOR\n\
+             identity          web-0_b       -\n\
+             lease             shop/orders   -\n\
+             leading           yes           -\n\
+             holder            web-0_b       1m05s\n\
+             transitions       3             -\n\
+             last term ended   -             -\n\
+             writes allowed    yes           12s\n\
              \n\
              1m05s ago: web-0_b became leader\n\
-             1m10s ago: nobody holds the Lease\n\
+             1m10s ago: no replica holds the Lease\n\
              11m40s ago: web-0_b stopped leading (expired)\n",
         ),
     ] {
@@ -272,15 +280,15 @@ fn controllers_stores_and_the_leader_have_tables_of_their_own() {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_input_and_says_what_would() {
+fn a_wrong_argument_is_refused_with_the_expected_values() {
     let (exit, out, err) = run(&["queue", "orders", "--state", "broken"]);
     assert_eq!((exit, out), (Exit::WrongInput, String::new()));
     let known = "[possible values: delayed, backoff, requeued, parked, running, dirty, ready]";
     assert!(err.contains(known), "{err}");
-    let refusal = r#"{"error":"controller \"order\" does not run here; there are orders"}"#;
+    let refusal = r#"{"error":"controller \"order\" does not run here; running: orders"}"#;
     let manager = Scripted::start(&[("/debug/controllers/order/queue?", 404, refusal)]);
     let address = manager.address.to_string();
-    let expected = "error: controller \"order\" does not run here; there are orders\n".to_owned();
+    let expected = "error: controller \"order\" does not run here; running: orders\n".to_owned();
     assert_eq!(run(&["queue", "order", "--address", &address]), (Exit::WrongInput, String::new(), expected));
 }
 
@@ -297,11 +305,11 @@ fn an_action_is_posted_and_its_answer_printed() {
     assert_eq!(run(&[&reconcile[..], &["-o", "json"]].concat()), printed("{\"matched\":1}\n"));
     assert_eq!(run(&["log", "debug", "--address", &address]), printed("{\"level\":\"debug\"}\n"));
     let (exit, _, err) = run(&[&reconcile[..], &["-w"]].concat());
-    assert_eq!((exit, &*err), (Exit::WrongInput, "error: an action is done once; leave -w out\n"));
+    assert_eq!((exit, &*err), (Exit::WrongInput, "error: -w works only with pages; remove it\n"));
 }
 
 #[test]
-fn an_object_is_named_as_the_table_shows_it() {
+fn an_object_is_named_as_in_the_table() {
     for (key, namespace, name) in [("shop/web", "shop", "web"), ("node", "", "node")] {
         let action = Action::Reconcile { controller: "orders".to_owned(), key: key.to_owned() };
         let body = json!({"namespace": namespace, "name": name});
@@ -311,25 +319,24 @@ fn an_object_is_named_as_the_table_shows_it() {
 }
 
 #[test]
-fn a_manager_that_does_not_answer_as_one_is_told_apart() {
+fn unreadable_and_missing_answers_are_failures() {
     let manager = Scripted::start(&[("/debug/leader", 200, "<html>")]);
     let address = manager.address.to_string();
     let (exit, _, err) = run(&["leader", "--address", &address]);
-    let expected = "error: the answer to /debug/leader is not what this version expects; use the binary that the manager \
-                    runs, or -o json: ";
+    let expected = "error: this version cannot read the answer to /debug/leader; use the binary of the \
+                    manager, or -o json: ";
     assert!(exit == Exit::Failure && err.starts_with(expected), "{exit:?} {err}");
     let (exit, _, err) = run(&["caches", "--address", &address]);
     assert_eq!((exit, &*err), (Exit::Failure, "error: 500 Internal Server Error: not in the script\n"));
     drop(manager);
     let (exit, _, err) = run(&["caches", "--address", &address]);
-    let expected = format!(
-        "error: no manager answers at {address}; is it running, and is inspect.bindAddress this address?: "
-    );
+    let hint = "is the manager running, and is inspect.bindAddress this address?";
+    let expected = format!("error: no connection to {address}; {hint}: ");
     assert!(exit == Exit::Failure && err.starts_with(&expected), "{exit:?} {err}");
 }
 
 #[test]
-fn address_and_token_come_from_the_managers_own_configuration() {
+fn address_and_token_come_from_the_managers_configuration() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
     let folder = tempfile::tempdir().unwrap();
     let (token, other) = (folder.path().join("token"), folder.path().join("other"));
@@ -348,7 +355,7 @@ fn address_and_token_come_from_the_managers_own_configuration() {
     {
         assert_eq!(run(args).0, Exit::Success);
     }
-    let tokens: Vec<_> = manager.asked.lock().iter().filter_map(|(_, token)| token.clone()).collect();
+    let tokens: Vec<_> = manager.received.lock().iter().filter_map(|(_, token)| token.clone()).collect();
     assert_eq!(tokens, ["Bearer secret", "Bearer newer"]);
     let (exit, _, err) = run(&["caches", "--token-file", "/nonexistent"]);
     let expected = "error: /nonexistent: No such file or directory (os error 2)\n";
@@ -356,7 +363,7 @@ fn address_and_token_come_from_the_managers_own_configuration() {
 }
 
 #[test]
-fn tls_is_with_the_certificate_that_the_manager_shows_and_no_other() {
+fn tls_accepts_only_the_certificate_of_the_manager() {
     let (folder, served) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let made = || rcgen::generate_simple_self_signed(["anybody".to_owned()]).unwrap();
     let shown = made();
@@ -380,17 +387,17 @@ fn tls_is_with_the_certificate_that_the_manager_shows_and_no_other() {
     let file = file.display().to_string();
     let (exit, _, err) = run(&["caches", "--own", "--config", &file]);
     assert_eq!((exit, &*err), (Exit::Success, ""));
-    assert_eq!(manager.asked.lock()[0].1.as_deref(), Some("Bearer mine"), "reviewed there, shown here");
+    assert_eq!(manager.received.lock()[0].1.as_deref(), Some("Bearer mine"));
     std::fs::write(&expected, made().cert.pem()).unwrap();
     let (exit, _, err) = run(&["caches", "--config", &file]);
     assert!(exit == Exit::Failure && err.contains("ended before the answer was complete"), "{err}");
-    assert_eq!(manager.asked.lock().len(), 1, "and its token went nowhere");
+    assert_eq!(manager.received.lock().len(), 1, "the token is not sent");
     std::fs::remove_file(&expected).unwrap();
     assert_eq!(run(&["caches", "--config", &file]).0, Exit::WrongInput);
 }
 
 #[test]
-fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
+fn an_invalid_configuration_file_does_not_prevent_inspection() {
     let manager = Scripted::start(&[("/debug/caches", 200, "{\"caches\":[]}")]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("manager.yaml");
@@ -398,12 +405,12 @@ fn a_file_that_the_manager_refuses_keeps_nobody_from_looking() {
     let (file, address) = (file.display().to_string(), manager.address.to_string());
     let (exit, _, err) = run(&["caches", "--config", &file, "--address", &address]);
     assert!(exit == Exit::Success && err.contains("inspekt"), "{exit:?} {err}");
-    assert!(err.ends_with("its default address is assumed, and no token\n"), "{err}");
+    assert!(err.ends_with("using the default address and no token\n"), "{err}");
     assert_eq!(run(&["caches", "--config", "/nonexistent"]).0, Exit::WrongInput);
 }
 
 #[test]
-fn an_address_that_is_none_is_wrong_input() {
+fn an_invalid_address_is_wrong_input() {
     for address in ["localhost", ":8082", "http://127.0.0.1:8082", "127.0.0.1:0", "a@b:1", "[::1]"] {
         let expected = format!("error: --address {address:?}: expected HOST:PORT, such as localhost:8082\n");
         assert_eq!(run(&["caches", "--address", address]), (Exit::WrongInput, String::new(), expected));
@@ -414,7 +421,7 @@ fn an_address_that_is_none_is_wrong_input() {
 }
 
 #[test]
-fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
+fn watching_prints_changed_and_vanished_rows_but_not_ageing_values() {
     let table = |keys: &[(&str, u32, f64)], matched: usize| {
         let keys: Vec<_> = keys
             .iter()
@@ -430,17 +437,17 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
     };
     let (mut follower, mut err) = (follow::Follower::default(), Vec::new());
     let mut output = Output { command: Vec::new(), out: &mut Vec::new(), err: &mut err };
-    let mut news = |table: &Table| follower.news(table, &mut output);
-    let first = news(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
+    let mut changed_rows = |table: &Table| follower.changed_rows(table, &mut output);
+    let first = changed_rows(&table(&[("a", 1, 9.0), ("b", 1, 9.0)], 2));
     assert_eq!(first.lines().count(), 3, "{first}");
-    assert_eq!(news(&table(&[("a", 1, 8.0), ("b", 1, 8.0)], 2)), "");
+    assert_eq!(changed_rows(&table(&[("a", 1, 8.0), ("b", 1, 8.0)], 2)), "");
     assert_eq!(
-        news(&table(&[("a", 2, 20.0), ("c", 1, 9.0)], 2)),
+        changed_rows(&table(&[("a", 2, 20.0), ("c", 1, 9.0)], 2)),
         "a     backoff   2          20s    1.0s    -      generic   no\n\
          c     backoff   1          9.0s   1.0s    -      generic   no\n\
          b     gone      -          -      -       -      -         -\n"
     );
-    assert_eq!(news(&table(&[("a", 2, 19.0)], 2)), "", "c may be among those that are not shown");
+    assert_eq!(changed_rows(&table(&[("a", 2, 19.0)], 2)), "", "c may be beyond the limit");
     assert_eq!(
         String::from_utf8(err).unwrap(),
         "2 match, 1 shown; raise --limit, or go through pages with --sort name\n"
@@ -448,7 +455,7 @@ fn a_follower_prints_what_is_new_and_what_has_gone_and_not_what_grows_older() {
 }
 
 #[test]
-fn a_question_of_a_programs_own_is_asked_and_answered_as_those_of_every_manager() {
+fn a_page_command_prints_a_page_of_the_program() {
     let manager = Scripted::start(&[("/debug/prices/milk", 200, "3\n"), ("/debug/prices/tea", 200, "{}\n")]);
     let address = manager.address.to_string();
     let ask = |args: &[&str]| run_whole(&[&["price", "--address", &address], args].concat());
@@ -457,8 +464,8 @@ fn a_question_of_a_programs_own_is_asked_and_answered_as_those_of_every_manager(
     assert_eq!(ask(&["milk", "-o", "json"]), printed("3\n"));
     let (exit, out, err) = ask(&["tea"]);
     assert_eq!((exit, out.as_str()), (Exit::Failure, ""));
-    assert!(err.contains("the answer to /debug/prices/tea is not what this version expects"), "{err}");
+    assert!(err.contains("this version cannot read the answer to /debug/prices/tea"), "{err}");
     let refused = (Exit::WrongInput, String::new(), "error: no product \"coal\"\n".to_owned());
     assert_eq!(ask(&["coal"]), refused);
-    assert_eq!(manager.asked(), ["/debug/prices/milk", "/debug/prices/milk", "/debug/prices/tea"]);
+    assert_eq!(manager.paths(), ["/debug/prices/milk", "/debug/prices/milk", "/debug/prices/tea"]);
 }

@@ -1,6 +1,7 @@
 //! JSON lines: each event as one flat object, with the fields of the spans around it.
 //!
-//! tracing-subscriber's own JSON nests spans in a list, where no query for `namespace` and `name` finds them.
+//! tracing-subscriber's own JSON nests spans in a list, so that queries for `namespace` and `name` cannot
+//! find them.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,12 +20,12 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::key::Chain;
 
-/// Keys that every line has; a field of the same name gets an underscore.
+/// Keys of every line; an underscore is appended to a field of the same name.
 const OWN_KEYS: [&str; 4] = ["ts", "level", "msg", "logger"];
-/// Fields that come first, in this order; the others follow by name.
+/// The first fields, in this order; the others follow by name.
 const FIRST: [&str; 6] =
     ["controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID"];
-/// The field that comes last.
+/// The last field.
 const LAST: &str = "error";
 
 /// Formats events.
@@ -36,7 +37,7 @@ pub(super) struct Json {
 pub(super) struct SpanFields;
 
 /// Fields as JSON, such as `{"name":"web","attempt":1`.
-struct Members(String);
+struct JsonFields(String);
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -54,7 +55,7 @@ where
                 fields.extend(parse(&of_span.fields));
             }
         }
-        fields.extend(parse(&Members::of(event)));
+        fields.extend(parse(&JsonFields::of(event)));
         let metadata = event.metadata();
         let message = fields.remove("message");
         let message = message.as_deref().map_or("\"\"", RawValue::get);
@@ -68,7 +69,7 @@ where
             let name = if OWN_KEYS.contains(&&*name) { name + "_" } else { name };
             write!(line, ",{}:{value}", Value::from(name))?;
         }
-        // serde_json leaves DEL and the C1 controls as they are, which some terminals act on.
+        // serde_json does not escape DEL and the C1 controls, which control some terminals.
         for letter in line.chars() {
             if letter.is_control() {
                 write!(writer, "\\u{:04x}", u32::from(letter))?;
@@ -82,22 +83,24 @@ where
 
 impl<'w> FormatFields<'w> for SpanFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        writer.write_str(&Members::of(&fields))
+        writer.write_str(&JsonFields::of(&fields))
     }
 
     fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
-        // Replaced instead of appended: a span that lives for days may record its progress again and again.
+        // A value is replaced, not appended, because a span that lives for days may record its progress many
+        // times.
         let mut all = parse(&current.fields);
-        all.extend(parse(&Members::of(fields)));
+        all.extend(parse(&JsonFields::of(fields)));
         current.fields = serde_json::to_string(&all).map_err(|_| fmt::Error)?;
         Ok(())
     }
 }
 
-impl Members {
+impl JsonFields {
     /// Returns an object of these fields.
     fn of(fields: &impl RecordFields) -> String {
-        // Mostly enough: each reconcile has a span, whose fields are written whether or not it logs anything.
+        // Enough for most spans. Each reconcile has one, and its fields are formatted even if it logs
+        // nothing.
         let mut members = Self(String::with_capacity(256));
         fields.record(&mut members);
         if members.0.is_empty() {
@@ -113,7 +116,7 @@ impl Members {
         self.0.push(':');
     }
 
-    /// Puts what `write` appends into quotes. Most of it needs no escapes.
+    /// Appends the text of `write` in quotes. Most texts need no escapes.
     fn quote(&mut self, write: impl FnOnce(&mut String)) {
         let before = self.0.len();
         self.0.push('"');
@@ -129,12 +132,12 @@ impl Members {
 
     fn plain(&mut self, field: &Field, value: &impl fmt::Display) {
         self.name(field);
-        // A String takes all of it.
+        // Writing to a String cannot fail.
         write!(self.0, "{value}").ok();
     }
 }
 
-impl Visit for Members {
+impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.plain(field, &Value::from(value));
     }
@@ -162,7 +165,7 @@ impl Visit for Members {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.name(field);
-        // If a user's implementation fails midway, its partial output is kept.
+        // If a user's `Debug` fails midway, its partial output is kept.
         self.quote(|all| {
             write!(all, "{value:?}").ok();
         });

@@ -1,10 +1,10 @@
-//! Limits how often the same warning or error is logged: a failure of one object is mostly one of all objects, and five
-//! thousand of them must not fill a disk.
+//! Limits how often the same warning or error is logged: an error of one object often occurs for all objects,
+//! and five thousand such lines must not fill a disk.
 //!
-//! Lines are the same if they come from one place in the code and have the same `controller` and `kind`; so a controller
-//! in trouble takes no lines from another. A hundred are logged at once and ten a second. Each ten seconds, and at the end
-//! of the process, one line has the number of those that were left out. Lines below a warning are not limited: each
-//! reports something that happened once.
+//! Lines are the same if they come from one place in the code and have the same `controller` and `kind`; so a
+//! failing controller does not use up the limit of another one. A hundred are logged at once, and ten per
+//! second. Every ten seconds, and at the end of the process, one line reports the number of lines left out.
+//! Lines below a warning are not limited, because each reports a single event.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,83 +25,85 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::util::{self, BoundedMap, TokenBucket};
 
-/// Lines of one sort.
+/// The limit of lines with the same key.
 const RATE: util::Limit = util::Limit { interval: Duration::from_millis(100), burst: 100 };
-/// Between two reports of the lines that were left out.
+/// Time between two reports of lines left out.
 pub(super) const REPORT: Duration = Duration::from_secs(10);
-/// Sorts of lines that are remembered: far more than there are, unless controllers are named after objects.
-const SORTS: usize = 1024;
-/// The only lines of this module; they are not limited.
+/// The most keys to remember: far more than there are, unless controllers are named after objects.
+const MAX_KEYS: usize = 1024;
+/// The target of the reports. They are the only lines of this module, and are not limited.
 pub(super) const TARGET: &str = module_path!();
 
-/// The layer that leaves lines out.
+/// The layer that limits lines.
 #[derive(Clone, Debug)]
-pub(super) struct Limit(Arc<Shared>);
+pub(super) struct LineLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    /// Time between two reports.
     report: Duration,
-    /// Where the reports go: the subscriber that this layer is part of.
+    /// The subscriber that this layer is part of; it gets the reports.
     subscriber: OnceLock<WeakDispatch>,
-    /// Never locked while a line is written.
+    /// Never locked while a line is logged.
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    buckets: BoundedMap<Sort, TokenBucket>,
-    left_out: HashMap<Sort, LeftOut>,
-    /// Whether a thread runs that will report `left_out`.
+    buckets: BoundedMap<LineKey, TokenBucket>,
+    suppressed: HashMap<LineKey, Suppressed>,
+    /// Whether a thread runs that will report `suppressed`.
     reported: bool,
 }
 
-/// Lines that count as the same.
-type Sort = (Identifier, Names);
+/// Lines with the same key share one limit.
+type LineKey = (Identifier, KeyFields);
 
-/// The fields that tell lines of one place in the code apart.
+/// The fields that are part of a line's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Names {
+struct KeyFields {
     controller: Option<String>,
     kind: Option<String>,
 }
 
+/// Lines of one key that were left out since the last report.
 #[derive(Debug)]
-struct LeftOut {
+struct Suppressed {
     level: Level,
-    /// The text of the first.
+    /// The text of the first line.
     line: String,
     count: u64,
 }
 
-/// Reads the fields that matter here.
+/// Collects the message and the fields of a line's key.
 #[derive(Default)]
 struct Reader {
-    names: Names,
+    names: KeyFields,
     message: String,
 }
 
-// === impl Limit ===
+// === impl LineLimit ===
 
-impl Limit {
-    /// Reports the lines that were left out after this time.
+impl LineLimit {
+    /// Makes a layer that reports lines left out after this time.
     pub(super) fn new(report: Duration) -> Self {
-        let inner = Inner { buckets: BoundedMap::new(SORTS), left_out: HashMap::new(), reported: false };
+        let inner = Inner { buckets: BoundedMap::new(MAX_KEYS), suppressed: HashMap::new(), reported: false };
         Self(Arc::new(Shared { report, subscriber: OnceLock::new(), inner: Mutex::new(inner) }))
     }
 
-    /// Reports the lines that were left out since the last report.
+    /// Reports the lines left out since the last report.
     pub(super) fn flush(&self) {
-        let left_out = std::mem::take(&mut self.0.inner.lock().left_out);
-        self.0.log(left_out);
+        let suppressed = std::mem::take(&mut self.0.inner.lock().suppressed);
+        self.0.log(suppressed);
     }
 }
 
-impl<S> Layer<S> for Limit
+impl<S> Layer<S> for LineLimit
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
     fn on_register_dispatch(&self, subscriber: &Dispatch) {
-        // Set already only if one layer were part of two subscribers.
+        // A failure would mean that the layer is part of two subscribers.
         self.0.subscriber.set(subscriber.downgrade()).ok();
     }
 
@@ -124,43 +126,42 @@ where
         }
         let mut reader = Reader::default();
         for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
-            if let Some(Names { controller, kind }) = span.extensions().get() {
+            if let Some(KeyFields { controller, kind }) = span.extensions().get() {
                 reader.names.controller = controller.clone().or(reader.names.controller);
                 reader.names.kind = kind.clone().or(reader.names.kind);
             }
         }
         event.record(&mut reader);
-        let sort = (metadata.callsite(), reader.names);
-        let unreported =
-            self.0.inner.lock().leave_out(sort, *metadata.level(), reader.message, Instant::now());
-        if unreported == Some(true) {
+        let key = (metadata.callsite(), reader.names);
+        let suppressed = self.0.inner.lock().suppress(key, *metadata.level(), reader.message, Instant::now());
+        if suppressed == Some(true) {
             let shared = Arc::clone(&self.0);
-            // A thread, since the runtime of the line may end first. Without it the end of the process reports.
+            // A thread, because the runtime of the line may end first. If it cannot start, `flush` reports.
             thread::Builder::new().name("log-limit".to_owned()).spawn(move || shared.report()).ok();
         }
-        unreported.is_none()
+        suppressed.is_none()
     }
 }
 
 // === impl Shared ===
 
 impl Shared {
-    /// Reports until no line has been left out for a while.
+    /// Logs reports until no line has been left out between two of them.
     fn report(&self) {
         loop {
             thread::park_timeout(self.report);
-            let left_out = self.inner.lock().take();
-            if left_out.is_empty() {
+            let suppressed = self.inner.lock().take();
+            if suppressed.is_empty() {
                 return;
             }
-            self.log(left_out);
+            self.log(suppressed);
         }
     }
 
-    fn log(&self, left_out: HashMap<Sort, LeftOut>) {
+    fn log(&self, suppressed: HashMap<LineKey, Suppressed>) {
         let Some(subscriber) = self.subscriber.get().and_then(WeakDispatch::upgrade) else { return };
         dispatcher::with_default(&subscriber, || {
-            for ((_, Names { controller, kind }), LeftOut { level, line, count }) in left_out {
+            for ((_, KeyFields { controller, kind }), Suppressed { level, line, count }) in suppressed {
                 if level == Level::ERROR {
                     error!(controller, kind, line, left_out = count, "lines were left out");
                 } else {
@@ -174,28 +175,29 @@ impl Shared {
 // === impl Inner ===
 
 impl Inner {
-    /// Returns `None` for a line that is logged; otherwise counts it, and returns whether a report has to be arranged.
-    fn leave_out(&mut self, sort: Sort, level: Level, line: String, now: Instant) -> Option<bool> {
-        let bucket = self.buckets.get_or_insert_with(&sort, now, || TokenBucket::new(RATE));
+    /// Returns `None` for a line within the limit. Otherwise counts the line, and returns whether the caller
+    /// has to start the thread that reports.
+    fn suppress(&mut self, key: LineKey, level: Level, line: String, now: Instant) -> Option<bool> {
+        let bucket = self.buckets.get_or_insert_with(&key, now, || TokenBucket::new(RATE));
         if bucket.take(now).is_ok() {
             return None;
         }
-        self.left_out.entry(sort).or_insert(LeftOut { level, line, count: 0 }).count += 1;
+        self.suppressed.entry(key).or_insert(Suppressed { level, line, count: 0 }).count += 1;
         Some(!std::mem::replace(&mut self.reported, true))
     }
 
-    /// Takes what is to be reported. The thread that reports ends if there is nothing.
-    fn take(&mut self) -> HashMap<Sort, LeftOut> {
-        self.reported = !self.left_out.is_empty();
-        std::mem::take(&mut self.left_out)
+    /// Takes the lines to report. If there are none, the thread that reports ends.
+    fn take(&mut self) -> HashMap<LineKey, Suppressed> {
+        self.reported = !self.suppressed.is_empty();
+        std::mem::take(&mut self.suppressed)
     }
 }
 
 // === impl Reader ===
 
 impl Reader {
-    /// Returns where this field belongs.
-    fn place(&mut self, field: &Field) -> Option<&mut String> {
+    /// Returns the text to store a field in; `None` for other fields.
+    fn slot(&mut self, field: &Field) -> Option<&mut String> {
         match field.name() {
             "controller" => Some(self.names.controller.get_or_insert_default()),
             "kind" => Some(self.names.kind.get_or_insert_default()),
@@ -207,16 +209,16 @@ impl Reader {
 
 impl Visit for Reader {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if let Some(place) = self.place(field) {
-            place.clear();
-            // If a user's implementation fails midway, its partial output is kept.
-            fmt::write(place, format_args!("{value:?}")).ok();
+        if let Some(slot) = self.slot(field) {
+            slot.clear();
+            // If a user's `Debug` fails midway, its partial output is kept.
+            fmt::write(slot, format_args!("{value:?}")).ok();
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if let Some(place) = self.place(field) {
-            value.clone_into(place);
+        if let Some(slot) = self.slot(field) {
+            value.clone_into(slot);
         }
     }
 }

@@ -6,7 +6,7 @@ use tracing::{debug, error, info, info_span, warn};
 use super::*;
 use crate::util::tests::Lines;
 
-/// Sends each line.
+/// Sends each line on a channel.
 struct Sender(std::sync::mpsc::Sender<Vec<u8>>);
 
 impl io::Write for Sender {
@@ -29,10 +29,10 @@ fn logged(format: LogFormat, level: &str, work: impl FnOnce(&LogHandle)) -> Vec<
     let lines = Lines::default();
     let writer = lines.clone();
     let logging = Logging { format, level: level.parse().unwrap() };
-    let limit = Limit::new(Duration::from_millis(1));
+    let limit = LineLimit::new(Duration::from_millis(1));
     let (subscriber, handle) = build(&logging, move || writer.clone(), noon, false, limit);
-    // With one subscriber, tracing remembers the interest of the thread that first meets a line, which may be a test
-    // without any. With two it queries both each time.
+    // With a single subscriber, tracing caches the interest of the thread that first logs a line, which may
+    // be a test without a subscriber. With two it queries both each time.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || work(&handle));
     lines.read()
@@ -68,30 +68,38 @@ fn fields_of_spans_and_event_make_one_flat_object_in_a_fixed_order() {
         let _entered = inner.enter();
         inner.record("result", "error");
         let refused = Refused(fmt::Error);
-        error!(target: "mainstay::controller", error = &refused as &dyn std::error::Error, attempt = 2, took = 1.5, retried = true, "Reconciler \"failed\"");
+        error!(
+            target: "mainstay::controller",
+            error = &refused as &dyn std::error::Error, attempt = 2, took = 1.5, retried = true,
+            "Reconciler \"failed\""
+        );
     });
     assert_eq!(
         lines,
         [concat!(
-            r#"{"ts":"2026-01-02T12:00:00.000042Z","level":"error","msg":"Reconciler \"failed\"","logger":"mainstay::controller","#,
-            r#""controller":"web","namespace":"shop","name":"cart","reconcileID":"r-1","attempt":2,"result":"error","#,
-            r#""retried":true,"took":1.5,"error":"apply refused: an error occurred when formatting an argument"}"#,
+            r#"{"ts":"2026-01-02T12:00:00.000042Z","level":"error","msg":"Reconciler \"failed\"","#,
+            r#""logger":"mainstay::controller","controller":"web","namespace":"shop","name":"cart","#,
+            r#""reconcileID":"r-1","attempt":2,"result":"error","retried":true,"took":1.5,"#,
+            r#""error":"apply refused: an error occurred when formatting an argument"}"#,
         )]
     );
 }
 
 #[test]
-fn a_field_never_hides_a_key_of_the_line() {
+fn a_field_never_replaces_a_key_of_the_line() {
     let lines =
         logged(LogFormat::Json, "info", |_| info!(target: "t", ts = 1, level = "high", msg = "m\n", "Said"));
-    let expected = r#"{"ts":"2026-01-02T12:00:00.000042Z","level":"info","msg":"Said","logger":"t","level_":"high","msg_":"m\n","ts_":1}"#;
+    let expected = concat!(
+        r#"{"ts":"2026-01-02T12:00:00.000042Z","level":"info","msg":"Said","logger":"t","#,
+        r#""level_":"high","msg_":"m\n","ts_":1}"#,
+    );
     assert_eq!(lines, [expected]);
     let parsed: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(parsed["msg"], "Said");
 }
 
 #[test]
-fn levels_hold_by_module_and_can_be_changed_while_running() {
+fn levels_apply_by_module_and_can_be_changed_while_running() {
     let lines = logged(LogFormat::Json, "warn,mainstay::queue=debug", |handle| {
         info!(target: "mainstay::cache", "no 1");
         debug!(target: "mainstay::queue::lanes", "yes 1");
@@ -111,20 +119,20 @@ fn levels_hold_by_module_and_can_be_changed_while_running() {
 }
 
 #[test]
-fn what_peers_send_is_logged_only_where_their_library_is_asked_for() {
-    let said = |level: &str| {
+fn libraries_that_quote_peers_log_details_only_if_named() {
+    let logged_words = |level: &str| {
         let lines = logged(LogFormat::Text, level, |_| {
             debug!(target: "h2::codec", "frame");
             debug!(target: "hickory_net::udp", "answer");
-            info!(target: "h2::client", "told");
+            info!(target: "h2::client", "connected");
             debug!(target: "mainstay::queue", "own");
         });
         let has = |word: &&str| lines.iter().any(|line| line.contains(*word));
-        ["frame", "answer", "told", "own"].into_iter().filter(has).collect::<Vec<_>>()
+        ["frame", "answer", "connected", "own"].into_iter().filter(has).collect::<Vec<_>>()
     };
-    assert_eq!(said("trace"), ["told", "own"]);
-    assert_eq!(said("debug,h2=trace"), ["frame", "told", "own"]);
-    assert_eq!(said("warn,hickory_net=debug"), ["answer"]);
+    assert_eq!(logged_words("trace"), ["connected", "own"]);
+    assert_eq!(logged_words("debug,h2=trace"), ["frame", "connected", "own"]);
+    assert_eq!(logged_words("warn,hickory_net=debug"), ["answer"]);
 }
 
 #[test]
@@ -133,44 +141,47 @@ fn text_is_one_line_per_event_with_its_fields() {
         let _span = info_span!("reconcile", namespace = "shop", name = "cart").entered();
         info!(target: "mainstay::controller", attempt = 2, error = "a \"b\"\u{9b}", "Reconciled\n\x1b[31m");
     });
-    let expected = r#"2026-01-02T12:00:00.000042Z  INFO reconcile{namespace="shop" name="cart"}: mainstay::controller: Reconciled\n\u{1b}[31m attempt=2 error="a \"b\"\u{9b}""#;
+    let expected = concat!(
+        r#"2026-01-02T12:00:00.000042Z  INFO reconcile{namespace="shop" name="cart"}: "#,
+        r#"mainstay::controller: Reconciled\n\u{1b}[31m attempt=2 error="a \"b\"\u{9b}""#,
+    );
     assert_eq!(lines, [expected]);
 }
 
-/// A value whose text has every control character, and whose `Display` fails at its end.
-struct Rude;
+/// A value with every control character, and with a `Display` that fails at the end.
+struct Controls;
 
-impl fmt::Display for Rude {
+impl fmt::Display for Controls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        rude().chars().try_for_each(|letter| f.write_char(letter))?;
+        controls().chars().try_for_each(|letter| f.write_char(letter))?;
         Err(fmt::Error)
     }
 }
 
-fn rude() -> String {
+fn controls() -> String {
     (0_u32..0x250).filter_map(char::from_u32).chain("\u{2028}😀".chars()).collect()
 }
 
 #[test]
-fn no_value_ends_its_line_or_reaches_a_terminal() {
+fn control_characters_of_values_are_escaped() {
     for format in [LogFormat::Json, LogFormat::Text] {
         let lines = logged(format, "info", |_| {
-            let _span = info_span!("reconcile", name = rude(), namespace = %Rude).entered();
-            info!(target: "t", error = %Rude, kind = rude(), "{}", rude());
+            let _span = info_span!("reconcile", name = controls(), namespace = %Controls).entered();
+            info!(target: "t", error = %Controls, kind = controls(), "{}", controls());
         });
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(!lines[0].contains(char::is_control), "{lines:?}");
         if format == LogFormat::Json {
             let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
             for key in ["msg", "name", "namespace", "error", "kind"] {
-                assert_eq!(line[key], rude(), "{key}");
+                assert_eq!(line[key], controls(), "{key}");
             }
         }
     }
 }
 
 #[test]
-fn a_value_that_is_recorded_again_and_again_takes_no_more_room() {
+fn a_repeatedly_recorded_field_is_replaced() {
     let lines = logged(LogFormat::Json, "info", |_| {
         let span = info_span!("task", name = "cart", progress = 0);
         let _entered = span.enter();
@@ -183,10 +194,10 @@ fn a_value_that_is_recorded_again_and_again_takes_no_more_room() {
     assert!(lines[0].ends_with(r#""msg":"done","logger":"t","name":"cart","progress":999}"#), "{lines:?}");
 }
 
-/// Returns the lines whose text is `said`.
-fn saying(lines: &[String], said: &str) -> Vec<serde_json::Value> {
+/// Returns the lines with this message.
+fn with_message(lines: &[String], message: &str) -> Vec<serde_json::Value> {
     let lines = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    lines.filter(|line| line["msg"] == said).collect()
+    lines.filter(|line| line["msg"] == message).collect()
 }
 
 #[test]
@@ -198,30 +209,30 @@ fn repeated_warnings_and_errors_are_limited_and_counted() {
                 let _span = info_span!("reconcile", controller, attempt).entered();
                 error!(target: "t", "reconcile failed");
                 info!(target: "t", "wrote the Deployment");
-                debug!(target: "t", "asked for");
+                debug!(target: "t", "requested");
             }
         }
-        // The kind, of the event itself, tells lines apart as well.
+        // The kind, here a field of the event, is part of the key too.
         for attempt in 0..1_000 {
             warn!(target: "t", attempt, kind = if attempt < 999 { "Pod" } else { "Node" }, "watch failed");
         }
         log.flush();
     });
-    // On a slow machine some more have become due meanwhile.
+    // On a slow machine the limit allows some more lines meanwhile.
     let due = usize::try_from(100 + began.elapsed().as_millis() / 100 + 1).unwrap();
-    let of = |said: &str, field: &str, value: &str| {
-        saying(&lines, said).iter().filter(|line| line[field] == value).count()
+    let of = |message: &str, field: &str, value: &str| {
+        with_message(&lines, message).iter().filter(|line| line[field] == value).count()
     };
     let noisy = of("reconcile failed", "controller", "noisy");
     assert!((100..=due).contains(&noisy), "{noisy} lines, {due} were due");
     assert_eq!(of("reconcile failed", "controller", "quiet"), 1, "another controller");
     assert!(of("watch failed", "kind", "Pod") <= due);
     assert_eq!(of("watch failed", "kind", "Node"), 1, "another kind");
-    for all in ["wrote the Deployment", "asked for"] {
+    for all in ["wrote the Deployment", "requested"] {
         assert_eq!(of(all, "controller", "noisy"), 1_000, "{all}: lines below a warning are not limited");
     }
-    // Each line that was left out is counted in a report.
-    let reports = saying(&lines, "lines were left out");
+    // Each line left out is counted in a report.
+    let reports = with_message(&lines, "lines were left out");
     let counted = |field: &str, value: &str| {
         let of = reports.iter().filter(|line| line[field] == value);
         of.filter_map(|line| line["left_out"].as_u64()).sum::<u64>()
@@ -235,7 +246,7 @@ fn repeated_warnings_and_errors_are_limited_and_counted() {
 }
 
 #[test]
-fn lines_left_out_of_a_module_are_reported_though_others_log_errors_only() {
+fn lines_left_out_of_one_module_are_reported_while_others_log_only_errors() {
     let lines = logged(LogFormat::Json, "error,shop=warn", |handle| {
         (0..1_000).for_each(|_| warn!(target: "shop::orders", "order failed"));
         handle.flush();
@@ -249,7 +260,7 @@ fn lines_that_were_left_out_are_reported_while_the_process_runs() {
     let all = 10_000;
     let writer = move || Sender(reports.clone());
     let logging = Logging { format: LogFormat::Json, level: "info".parse().unwrap() };
-    let limit = Limit::new(Duration::from_millis(1));
+    let limit = LineLimit::new(Duration::from_millis(1));
     let (subscriber, _handle) = build(&logging, writer, noon, false, limit);
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(subscriber, || {

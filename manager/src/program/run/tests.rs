@@ -2,7 +2,7 @@ use super::*;
 use crate::queue::SettingsProblem;
 
 #[test]
-fn settings_that_make_no_sense_are_wrong_input_and_a_name_that_is_taken_is_a_mistake_in_the_code() {
+fn invalid_settings_are_wrong_input_and_a_duplicate_name_is_not() {
     let problem = |field: &str| SettingsProblem {
         field: field.to_owned(),
         value: "0".to_owned(),
@@ -16,9 +16,9 @@ controller "web": queue.retryShare 0 is too little"#;
     assert_eq!(Chain(&*refused).to_string(), lines);
     let proxy = || ConnectError::Proxy { server: Box::new("https://edge".parse().unwrap()) };
     let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
-    assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "of whichever cluster");
+    assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "for any cluster");
     let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep".into() }.into();
-    assert!(is_wrong_input(&*runs_once), "onLost: Exit mends it");
+    assert!(is_wrong_input(&*runs_once), "onLost: Exit would prevent the error");
     let taken: BoxError = RegisterError::DuplicateName { name: "web".into() }.into();
     assert!(!is_wrong_input(&*taken));
 }

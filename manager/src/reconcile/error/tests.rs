@@ -20,7 +20,7 @@ fn what_an_error_stands_on_says_when_to_try_again() {
     let undecodable = ReadError::Decode {
         object: crate::key::ObjectKey {
             kind: crate::key::KindId::new("", "v1", "ConfigMap", "configmaps", true),
-            request: crate::key::NamespacedName::namespaced("shop", "web"),
+            name: crate::key::NamespacedName::namespaced("shop", "web"),
         },
         source: serde_json::from_str::<u8>("x").unwrap_err(),
     };

@@ -15,41 +15,41 @@ fn evicted(peers: &[&Arc<Peer>]) -> Vec<bool> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_waiting_connection_makes_room_but_not_before_its_turn_is_over() {
+async fn the_longest_waiting_connection_is_evicted_after_the_minimum_wait() {
     let mut peers = Peers::default();
     let (first, second) = (join(&mut peers), join(&mut peers));
-    advance(TURN.saturating_sub(TICK)).await;
-    // After an answer the first one has waited for less.
+    advance(MIN_WAIT.saturating_sub(TICK)).await;
+    // The answer resets the wait of the first one.
     first.answering();
     first.wait();
     assert_eq!(peers.evict(Instant::now()), Instant::now() + TICK);
-    assert_eq!(evicted(&[&first, &second]), [false, false], "the turn is not over");
+    assert_eq!(evicted(&[&first, &second]), [false, false], "the minimum wait is not over");
     advance(TICK).await;
-    assert_eq!(peers.evict(Instant::now()), Instant::now() + TURN);
+    assert_eq!(peers.evict(Instant::now()), Instant::now() + MIN_WAIT);
     assert_eq!(evicted(&[&first, &second]), [false, true]);
-    // One that is still closing is not evicted once more in place of another.
-    assert_eq!(peers.evict(Instant::now()), Instant::now() + TURN.saturating_sub(TICK));
+    // A connection that is still closing is not evicted again instead of another.
+    assert_eq!(peers.evict(Instant::now()), Instant::now() + MIN_WAIT.saturating_sub(TICK));
     assert_eq!(evicted(&[&first, &second]), [false, true]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_being_answered_is_kept_however_long_that_takes() {
+async fn a_connection_is_not_evicted_while_its_handler_runs() {
     let mut peers = Peers::default();
     let only = join(&mut peers);
     only.answering();
     advance(Duration::from_hours(1)).await;
-    assert_eq!(peers.evict(Instant::now()), Instant::now() + TURN);
+    assert_eq!(peers.evict(Instant::now()), Instant::now() + MIN_WAIT);
     assert_eq!(evicted(&[&only]), [false]);
     only.wait();
-    assert_eq!(peers.evict(Instant::now()), Instant::now() + TURN, "it has time to read its answer");
+    assert_eq!(peers.evict(Instant::now()), Instant::now() + MIN_WAIT, "it has time to read its answer");
     assert_eq!(evicted(&[&only]), [false]);
-    advance(TURN).await;
+    advance(MIN_WAIT).await;
     peers.evict(Instant::now());
     assert_eq!(evicted(&[&only]), [true]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_have_ended_are_forgotten() {
+async fn ended_connections_are_removed() {
     let mut peers = Peers::default();
     for _ in 0..100 {
         drop(join(&mut peers));
@@ -57,5 +57,5 @@ async fn connections_that_have_ended_are_forgotten() {
     let open = join(&mut peers);
     assert_eq!(peers.0.len(), 1);
     drop(open);
-    assert_eq!(peers.evict(Instant::now()), Instant::now() + TURN, "there is none to evict");
+    assert_eq!(peers.evict(Instant::now()), Instant::now() + MIN_WAIT, "no connection to evict");
 }

@@ -36,54 +36,54 @@ fn directory_of(made: &Made<rcgen::KeyPair>) -> TempDir {
     directory
 }
 
-/// The whole chain of texts, with the directory's path left out.
+/// Returns the whole error chain, with `DIR` in place of the directory's path.
 fn refusal(directory: &TempDir) -> String {
     let error = Certificates::load(directory.path()).unwrap_err();
     crate::key::Chain(&error).to_string().replace(&directory.path().display().to_string(), "DIR")
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_with_its_path_and_what_was_expected() {
+fn an_unusable_pair_is_refused_with_path_and_expectation() {
     let (one, other) = (made(), made());
     let directory = directory_of(&one);
     put_key(&directory, &other);
     let text = refusal(&directory);
-    assert!(text.starts_with("tls.crt and tls.key in DIR are no pair that can be shown: "), "{text}");
+    assert!(text.starts_with("tls.crt and tls.key in DIR are not a usable pair: "), "{text}");
     write(directory.path().join("tls.key"), "none").unwrap();
     let text = refusal(&directory);
-    assert!(text.starts_with("DIR/tls.key holds no private key in PEM: "), "{text}");
+    assert!(text.starts_with("DIR/tls.key contains no private key in PEM: "), "{text}");
     write(directory.path().join("tls.crt"), one.signing_key.serialize_pem()).unwrap();
     let text = refusal(&directory);
-    assert!(text.starts_with("DIR/tls.crt holds no certificate in PEM: "), "{text}");
+    assert!(text.starts_with("DIR/tls.crt contains no certificate in PEM: "), "{text}");
     std::fs::remove_file(directory.path().join("tls.crt")).unwrap();
     let text = refusal(&directory);
     assert!(text.starts_with("DIR/tls.crt cannot be read: No such file"), "{text}");
 }
 
-/// The contents of both files as they are now.
+/// Reads both files.
 fn files(directory: &TempDir) -> [io::Result<Vec<u8>>; 2] {
     paths(directory.path()).map(|path| read_regular(&path))
 }
 
 #[test]
-fn a_rotation_seen_half_way_leaves_the_old_pair_and_is_counted_as_a_failed_read() {
+fn an_incomplete_rotation_keeps_the_old_pair_and_counts_as_a_failed_read() {
     let (old, new) = (made(), made());
     let directory = directory_of(&old);
     let certificates = Certificates::load(directory.path()).unwrap();
     let shown = || certificates.0.pair.read().cert.clone();
-    assert!(!certificates.take(files(&directory)).unwrap(), "nothing is new");
+    assert!(!certificates.update(files(&directory)).unwrap(), "the pair is not new");
     put_chain(&directory, &new);
-    assert!(certificates.take(files(&directory)).is_err());
+    assert!(certificates.update(files(&directory)).is_err());
     assert_eq!(shown(), [old.cert.der().clone()]);
     put_key(&directory, &new);
-    assert!(certificates.take(files(&directory)).unwrap());
+    assert!(certificates.update(files(&directory)).unwrap());
     assert_eq!(shown(), [new.cert.der().clone()]);
-    assert!(!certificates.take(files(&directory)).unwrap());
+    assert!(!certificates.update(files(&directory)).unwrap());
     let reads = certificates.reads();
     assert_eq!((reads.total.get(), reads.errors.get()), (5, 1));
 }
 
-/// Puts a pair in force as a kubelet does: in a directory of its own, to which `..data` is pointed in one step.
+/// Writes a pair as the kubelet does: into a new directory, to which the link `..data` is then moved atomically.
 fn swap(volume: &TempDir, version: &str, made: &Made<rcgen::KeyPair>) {
     let [versioned, data, next] = [version, "..data", "..data_tmp"].map(|name| volume.path().join(name));
     std::fs::create_dir(&versioned).unwrap();
@@ -108,7 +108,7 @@ async fn a_running_server_follows_a_volume_whose_files_are_swapped() {
     let running = JoinSet::from_iter([bound.run(Router::new(), stop.clone())]);
     let shown = || certificates.0.pair.read().cert.clone();
 
-    // The clock stands while a file is read, so whatever is due is done by then.
+    // The paused clock stands still while a file is read, so the read has ended by then.
     sleep(Duration::from_secs(3)).await;
     swap(&volume, "..2", &new);
     assert_eq!(shown(), [old.cert.der().clone()]);
@@ -119,11 +119,11 @@ async fn a_running_server_follows_a_volume_whose_files_are_swapped() {
     running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
     swap(&volume, "..3", &old);
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(certificates.reads().total.get(), 3, "the stop ends the following too");
+    assert_eq!(certificates.reads().total.get(), 3, "files are not followed after the stop");
 }
 
-/// Asks over TLS, trusting this certificate alone.
-async fn ask(address: std::net::SocketAddr, trusted: &Made<rcgen::KeyPair>) -> io::Result<String> {
+/// Sends a request over TLS and trusts only this certificate.
+async fn request(address: std::net::SocketAddr, trusted: &Made<rcgen::KeyPair>) -> io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.cert.der().clone()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -141,7 +141,7 @@ async fn ask(address: std::net::SocketAddr, trusted: &Made<rcgen::KeyPair>) -> i
 }
 
 #[tokio::test]
-async fn handshakes_show_the_pair_in_force_and_neither_silence_nor_plain_text_holds_a_place() {
+async fn handshakes_use_the_present_pair_and_silent_or_plain_peers_do_not_block_others() {
     let (old, new) = (made(), made());
     let directory = directory_of(&old);
     let certificates = Certificates::load(directory.path()).unwrap();
@@ -152,25 +152,25 @@ async fn handshakes_show_the_pair_in_force_and_neither_silence_nor_plain_text_ho
     let running = JoinSet::from_iter([bound.run(router, stop.clone())]);
 
     let _silent = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
-    let answer = ask(address, &old).await.unwrap();
+    let answer = request(address, &old).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/a"), "{answer}");
     let own_read = async {
         while certificates.reads().total.get() < 2 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    // If it came later, it would put the old pair in force again.
+    // A later read would restore the old pair.
     timeout(Duration::from_secs(30), own_read).await.expect("the server reads its files at the start");
     put_chain(&directory, &new);
     put_key(&directory, &new);
-    assert!(certificates.take(files(&directory)).unwrap());
-    assert!(ask(address, &new).await.unwrap().ends_with("/a"));
-    assert!(ask(address, &old).await.is_err(), "the old one is shown no longer");
+    assert!(certificates.update(files(&directory)).unwrap());
+    assert!(request(address, &new).await.unwrap().ends_with("/a"));
+    assert!(request(address, &old).await.is_err(), "the old pair is no longer used");
 
     let mut plain = TcpStream::connect(address).await.unwrap();
     plain.write_all(b"GET /a HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
-    // A reset is as good an end as a close.
+    // The connection may end with a reset instead of a close.
     plain.read_to_end(&mut answer).await.unwrap_or_default();
     assert!(!answer.starts_with(b"HTTP"), "answered without TLS");
 

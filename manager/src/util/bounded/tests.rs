@@ -5,7 +5,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_new_key_takes_the_place_of_the_least_recently_used_one() {
+fn a_new_key_evicts_the_least_recently_used_one() {
     let (mut map, now) = (BoundedMap::new(2), Instant::now());
     for key in 1..100 {
         map.get_or_insert_with(&key, now, || "first");
@@ -18,7 +18,7 @@ fn a_new_key_takes_the_place_of_the_least_recently_used_one() {
 }
 
 #[test]
-fn a_value_taken_out_or_replaced_does_not_come_back() {
+fn a_removed_or_replaced_value_does_not_come_back() {
     let (mut map, now) = (BoundedMap::new(3), Instant::now());
     assert_eq!(map.insert("a".to_owned(), 1, now), None);
     assert_eq!(map.insert("a".to_owned(), 2, now), Some(1));
@@ -29,7 +29,7 @@ fn a_value_taken_out_or_replaced_does_not_come_back() {
 }
 
 #[test]
-fn an_entry_ends_with_its_time_to_live_however_often_it_is_read() {
+fn reads_do_not_prolong_the_time_to_live_of_an_entry() {
     let start = Instant::now();
     let mut map = BoundedMap::new(4).expire_after(10 * SECOND);
     map.insert("default", 1, start);
@@ -45,7 +45,7 @@ fn an_entry_ends_with_its_time_to_live_however_often_it_is_read() {
     assert_eq!(map.peek(&"endless", end), Some(&3));
     assert_eq!(map.insert("short", 4, end), None, "the old value had expired");
     assert_eq!(map.get_or_insert_with(&"default", end, || 5), &5);
-    assert_eq!(map.get(&"default", end + 9 * SECOND), Some(&mut 5), "a new value has its time from now on");
+    assert_eq!(map.get(&"default", end + 9 * SECOND), Some(&mut 5), "a new value has a new time to live");
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// The model is a list of key, value and end, least recently used first.
     #[test]
-    fn a_bounded_map_does_what_a_list_in_order_of_use_does(
+    fn a_bounded_map_equals_a_list_in_order_of_use(
         capacity in 1_usize..8,
         steps in proptest::collection::vec(step(), 0..300),
     ) {

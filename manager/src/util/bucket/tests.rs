@@ -62,7 +62,7 @@ fn setting_a_limit_gives_no_tokens_back() {
 }
 
 #[test]
-fn a_rate_without_sense_lets_nothing_through_after_the_first() {
+fn a_rate_that_is_not_above_zero_allows_only_the_first_token() {
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY.recip()] {
         let mut bucket = TokenBucket::new(Limit::per_second(rate, 0));
         assert_eq!(bucket.take(SECOND), Ok(()));
@@ -73,7 +73,7 @@ fn a_rate_without_sense_lets_nothing_through_after_the_first() {
 proptest! {
     /// The model fills up step by step, in milliseconds of tokens.
     #[test]
-    fn a_bucket_does_what_one_that_is_filled_step_by_step_does(
+    fn a_bucket_equals_one_that_is_filled_step_by_step(
         interval in 1_u64..50,
         burst in 1_u32..6,
         steps in proptest::collection::vec((0_u64..60, any::<bool>()), 1..200),

@@ -10,10 +10,10 @@ use tokio::time::{Instant, advance, timeout};
 use super::*;
 use crate::util::os::tests::make_pipe;
 
-/// Longer than any change takes to be returned.
+/// Longer than the time in which any change is returned.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// A file with this text and its follower, which has returned the text once.
+/// Makes a file with this text, and a follower that has returned the text once.
 async fn followed(text: &str) -> (TempDir, PathBuf, Follower<1>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("manager.yaml");
@@ -23,13 +23,13 @@ async fn followed(text: &str) -> (TempDir, PathBuf, Follower<1>) {
     (folder, file, follower)
 }
 
-/// The next text, or the kind of the error of reading it.
+/// Returns the next text, or the kind of the read error.
 async fn next(follower: &mut Follower<1>) -> String {
     let [read] = timeout(SETTLED, follower.next()).await.expect("returned in time");
     read.map_or_else(|error| format!("{:?}", error.kind()), |bytes| String::from_utf8(bytes).unwrap())
 }
 
-/// Asserts that nothing is returned while `during` has elapsed.
+/// Asserts that the follower returns no contents for this long.
 async fn silent(follower: &mut Follower<1>, during: Duration) {
     let early = timeout(during, follower.next()).await;
     assert!(early.is_err(), "{early:?}");
@@ -46,7 +46,7 @@ async fn a_file_is_followed_through_every_way_to_save_it() {
     fs::rename(&beside, &file).unwrap();
     assert_eq!(next(&mut follower).await, "by rename");
 
-    // As vim does: the old one goes aside, and a new one is written.
+    // As vim does: rename the old file and write a new one.
     fs::rename(&file, folder.path().join("manager.yaml~")).unwrap();
     fs::write(&file, "by backup").unwrap();
     assert_eq!(next(&mut follower).await, "by backup");
@@ -61,7 +61,7 @@ async fn a_file_is_followed_through_every_way_to_save_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_leaves_length_and_modification_time_as_they_were_is_seen() {
+async fn a_change_with_the_same_length_and_modification_time_is_noticed() {
     let (_folder, file, mut follower) = followed("one").await;
     let modified = metadata(&file).unwrap().modified().unwrap();
     fs::write(&file, "two").unwrap();
@@ -69,7 +69,7 @@ async fn a_change_that_leaves_length_and_modification_time_as_they_were_is_seen(
     assert_eq!(next(&mut follower).await, "two");
 }
 
-/// Lays a version out as the kubelet does: in a directory of its own, behind one link that is renamed.
+/// Writes a version as the kubelet does: into its own directory, behind one link that is renamed.
 fn mount(folder: &Path, version: &str, text: &str) {
     let versioned = folder.join(version);
     fs::create_dir(&versioned).unwrap();
@@ -108,7 +108,7 @@ async fn a_change_is_returned_once_it_is_confirmed_and_at_most_a_period_later() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_being_written_is_not_taken_for_complete() {
+async fn an_incomplete_file_is_not_returned() {
     let (_folder, file, mut follower) = followed("old").await;
     for length in 1..=40 {
         fs::write(&file, "x".repeat(length)).unwrap();
@@ -118,7 +118,7 @@ async fn a_file_that_is_being_written_is_not_taken_for_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_being_written_at_the_start_is_not_taken_for_complete() {
+async fn an_incomplete_file_is_not_returned_at_the_start_either() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("manager.yaml");
     fs::write(&file, "the beginning").unwrap();
@@ -158,7 +158,7 @@ async fn files_that_belong_together_are_returned_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pipe_is_an_error_and_is_not_waited_for() {
+async fn a_pipe_is_an_error_and_does_not_block() {
     let (_folder, file, mut follower) = followed("first").await;
     fs::remove_file(&file).unwrap();
     make_pipe(&file);
@@ -175,7 +175,7 @@ fn a_file_that_is_too_long_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_goes_away_without_a_change_of_the_file_is_noticed() {
+async fn the_end_of_an_error_is_noticed_without_a_change_of_the_file() {
     static FAILS: AtomicUsize = AtomicUsize::new(0);
     let (_folder, _file, mut follower) = followed("text").await;
     follower.attributes = None;
@@ -200,7 +200,7 @@ async fn an_unchanged_file_is_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_hangs_holds_one_thread_and_stalls_nothing_else() {
+async fn a_hanging_volume_blocks_one_thread_and_no_other_task() {
     static READS: AtomicUsize = AtomicUsize::new(0);
     static HANGS: (Mutex<bool>, Condvar) = (Mutex::new(true), Condvar::new());
     let (_folder, file, mut follower) = followed("before").await;

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 
 use super::ProcessUsage;
 
-/// Goes on while the machine is suspended.
+/// A clock that advances while the machine is suspended.
 pub(super) const BOOT_CLOCK: ClockId = ClockId::Boottime;
 
-/// Of `/proc/self/stat`, in the kernel's units.
+/// Fields of `/proc/self/stat`, in the kernel's units.
 #[derive(Debug, PartialEq)]
 struct Stat {
     start_ticks: f64,
@@ -50,7 +50,7 @@ pub(super) fn process_usage() -> ProcessUsage {
         started: boot.zip(stat).map(|(boot, stat)| boot + stat.start_ticks / clock_ticks_per_second() as f64),
         resident_bytes: stat.map(|stat| stat.resident_pages * page_size() as f64),
         virtual_bytes: stat.map(|stat| stat.virtual_bytes),
-        // One of them is the directory's own.
+        // Minus the descriptor of the directory itself.
         open_files: fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1) as f64),
         received_bytes: network.map(|network| network.received),
         sent_bytes: network.map(|network| network.sent),
@@ -60,12 +60,12 @@ pub(super) fn process_usage() -> ProcessUsage {
 // === impl Stat ===
 
 impl Stat {
-    /// Reads what `proc_pid_stat(5)` describes.
+    /// Parses the format of `proc_pid_stat(5)`.
     fn parse(stat: &str) -> Option<Self> {
-        // The name of the program stands in parentheses, and may have spaces and parentheses of its own.
+        // The name of the program is in parentheses, and may contain spaces and parentheses.
         let (_, fields) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // The manual counts from 1, and two fields stand before these.
+        // The manual counts from 1, and the first two fields are cut off.
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
         Some(Self { start_ticks: field(22)?, virtual_bytes: field(23)?, resident_pages: field(24)? })
     }
@@ -74,7 +74,7 @@ impl Stat {
 // === impl Network ===
 
 impl Network {
-    /// Reads pairs of lines: names, then numbers.
+    /// Parses pairs of lines: names, then numbers.
     fn parse(netstat: &str) -> Option<Self> {
         let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
         let (names, numbers) = (lines.next()?, lines.next()?);
@@ -86,7 +86,7 @@ impl Network {
     }
 }
 
-/// Returns when the machine was booted, in seconds since 1970.
+/// Returns the boot time of the machine in seconds since 1970.
 fn boot_seconds(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }

@@ -18,15 +18,15 @@ fn a_pipe_without_a_writer_is_opened_at_once() {
     assert!(!open_without_waiting(&pipe).unwrap().metadata().unwrap().is_file());
 }
 
-/// Makes a named pipe. By the program, since macOS has not the call.
+/// Makes a named pipe with `mkfifo`, as rustix lacks the call on macOS.
 pub(crate) fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Raises the number of files this process may open as far as the system allows, and returns it.
+/// Raises the limit of open files as far as the system allows, and returns it.
 pub(crate) fn raise_file_limit() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
-    // Without a maximum macOS refuses more than this.
+    // macOS refuses more than this if the maximum is unlimited.
     limit.current = Some(limit.maximum.unwrap_or(10_240));
     setrlimit(Resource::Nofile, limit).unwrap();
     limit.current.unwrap()

@@ -341,12 +341,12 @@ async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<S
 async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_and_its_failures() {
     let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
     let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-    let run = Writer::controller("test").running(&NamespacedName::namespaced("shop", "a"));
+    let run = Writer::controller("test").in_run_of(&NamespacedName::namespaced("shop", "a"));
     // Each write is of the version that the one before it left.
     let mut left = 5;
     let mut own = |number| {
         let object = generation(number, "u1", 10 + number);
-        bench.cache.written(&object, run.on(Some(left)));
+        bench.cache.written(&object, run.for_version(Some(left)));
         left = 10 + number;
     };
     let first = fail(&bench, 1, || own(2)).await;
@@ -391,12 +391,12 @@ async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whateve
 #[tokio::test(start_paused = true)]
 async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
     let [a, b] = ["a", "b"].map(|name| NamespacedName::namespaced("shop", name));
-    let run = |key: &NamespacedName| Writer::controller("test").running(key);
+    let run = |key: &NamespacedName| Writer::controller("test").in_run_of(key);
     for (case, writer, expected) in [
-        ("its own run", run(&a).on(Some(5)), State::Parked),
+        ("its own run", run(&a).for_version(Some(5)), State::Parked),
         ("its own run, with what another wrote before", run(&a), State::Ready),
-        ("the run of another key", run(&b).on(Some(5)), State::Ready),
-        ("another controller", Writer::controller("other").running(&a).on(Some(5)), State::Ready),
+        ("the run of another key", run(&b).for_version(Some(5)), State::Ready),
+        ("another controller", Writer::controller("other").in_run_of(&a).for_version(Some(5)), State::Ready),
         ("no run", Writer::controller("test"), State::Ready),
         ("a part without a name", Writer::default(), State::Ready),
     ] {
@@ -430,7 +430,7 @@ async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
             bench.queue.add(name.clone(), Add::strong(Cause::bare(Trigger::Generic)));
             let _parked: Retried = bench.get().await.terminal("no luck");
         }
-        let writer = Writer::controller("test").running(&NamespacedName::cluster(run));
+        let writer = Writer::controller("test").in_run_of(&NamespacedName::cluster(run));
         bench.cache.written(&generation(1, "u1", 12), writer);
         // Time for the delivery.
         sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! A name that resolves.
+//! A `dns` check: a name has enough records.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use crate::dependency::probe::reachability::Reachability;
 use crate::dependency::probe::resolve::Resolve;
 use crate::reasons::probe;
 
-/// Looks a name up, and holds if it has as many records as asked for. Their contents do not matter.
-pub(in crate::dependency::probe) async fn look_up(
+/// Succeeds if the name has at least the expected number of records. Their contents do not matter.
+pub(in crate::dependency::probe) async fn resolve_records(
     check: &DnsCheck,
     resolve: &dyn Resolve,
     reachability: &mut Option<Reachability>,
@@ -33,12 +33,12 @@ pub(in crate::dependency::probe) async fn look_up(
     }
 }
 
-/// Says why a look-up gave nothing.
+/// Returns the failure for a failed lookup.
 pub(in crate::dependency::probe) fn unresolved(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => not_found(),
         io::ErrorKind::TimedOut => Failure::before(probe::LOOK_UP_FAILED, "no name server answered in time"),
-        _ => Failure::before(probe::LOOK_UP_FAILED, "the name servers did not answer the question"),
+        _ => Failure::before(probe::LOOK_UP_FAILED, "the name servers could not answer the query"),
     }
 }
 

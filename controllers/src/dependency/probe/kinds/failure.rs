@@ -1,4 +1,4 @@
-//! Why a check does not hold.
+//! The failure of a check.
 
 use std::error::Error;
 use std::io;
@@ -8,10 +8,10 @@ use crate::dependency::probe::ProbeResult;
 use crate::dependency::probe::policy::Detail;
 use crate::reasons::probe;
 
-/// Why a check does not hold, as far as anybody may be told.
+/// The failure of a check, with as much detail as a user may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::dependency::probe) struct Failure {
-    /// Of several addresses the furthest is told, so that it does not depend on which came last.
+    /// Of several addresses the failure that got furthest is the result, so their order does not matter.
     reached: Reached,
     reason: &'static str,
     message: String,
@@ -20,52 +20,52 @@ pub(in crate::dependency::probe) struct Failure {
 /// How far an attempt got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
-    /// Nobody said anything.
-    Nothing,
-    /// The way there failed.
+    /// Nowhere: no answer at all.
+    Nowhere,
+    /// To the network, which reported an error.
     Network,
-    /// A machine that said that nobody listens.
+    /// To the machine, which refused the connection.
     Machine,
-    /// A program that answered otherwise than was asked for.
-    Program,
+    /// To a server, whose answer is not the expected one.
+    Server,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// Somebody answered, and not as was asked for.
+    /// A server answered, but not as expected.
     pub(super) fn answered(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reached: Reached::Program, reason, message: message.into() }
+        Self { reached: Reached::Server, reason, message: message.into() }
     }
 
-    /// The attempt did not get as far as an answer.
+    /// The attempt failed before an answer.
     pub(in crate::dependency::probe) fn before(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reached: Reached::Network, reason, message: message.into() }
     }
 
-    /// There was no answer within the time for it.
+    /// No answer within the timeout.
     pub(in crate::dependency::probe) fn timeout(within: Duration) -> Self {
         let message = format!("no answer within {within:?}");
-        Self { reached: Reached::Nothing, reason: probe::TIMEOUT, message }
+        Self { reached: Reached::Nowhere, reason: probe::TIMEOUT, message }
     }
 
-    /// No connection was made.
+    /// Connecting failed.
     pub(in crate::dependency::probe) fn of_dial(error: &io::Error) -> Self {
         let (reached, reason, message) = match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 (Reached::Machine, probe::REFUSED, "connection refused".to_owned())
             }
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                (Reached::Network, probe::UNREACHABLE, "no route to it".to_owned())
+                (Reached::Network, probe::UNREACHABLE, "no route to host".to_owned())
             }
-            io::ErrorKind::TimedOut => (Reached::Nothing, probe::TIMEOUT, "no answer".to_owned()),
+            io::ErrorKind::TimedOut => (Reached::Nowhere, probe::TIMEOUT, "no answer".to_owned()),
             kind => (Reached::Network, probe::FAILED, format!("connecting failed: {kind}")),
         };
         Self { reached, reason, message }
     }
 
-    /// The connection ended before there was an answer, or what came was not `protocol`.
-    pub(super) fn of_talk(error: &(dyn Error + 'static), protocol: &str) -> Self {
+    /// The exchange failed: the connection ended before an answer, or the answer does not follow `protocol`.
+    pub(super) fn of_exchange(error: &(dyn Error + 'static), protocol: &str) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
             let io = error.downcast_ref::<io::Error>();
@@ -87,32 +87,32 @@ impl Failure {
         Self::not_protocol(protocol)
     }
 
-    /// What came is not `protocol`, or more than is read of it.
+    /// The answer does not follow `protocol`, or is longer than a probe reads.
     pub(super) fn not_protocol(protocol: &str) -> Self {
-        let message = format!("what it answers is not {protocol}, or is more than a probe reads");
+        let message = format!("its answer is not {protocol}, or is longer than a probe reads");
         Self::answered(probe::PROTOCOL_ERROR, message)
     }
 
-    /// The other side ended the connection before it had answered.
+    /// The server closed the connection before its answer.
     pub(super) fn closed() -> Self {
-        Self::answered(probe::CONNECTION_CLOSED, "it closed the connection before it had answered")
+        Self::answered(probe::CONNECTION_CLOSED, "it closed the connection without an answer")
     }
 
-    /// Returns the one of two that says more.
-    pub(in crate::dependency::probe) fn or_more_telling(self, other: Self) -> Self {
+    /// Returns the failure that got further; `self` if both got equally far.
+    pub(in crate::dependency::probe) fn or_further(self, other: Self) -> Self {
         if other.reached > self.reached { other } else { self }
     }
 
-    /// Returns what is said of it at this detail.
+    /// Returns the result with this detail.
     pub(in crate::dependency::probe) fn at(self, detail: Detail) -> ProbeResult {
         let Self { reason, message, .. } = self;
         match detail {
-            // The look-up of a name tells nothing of what it leads to; and that nobody could look must not read as a loss.
+            // A failed lookup reveals nothing about the target, and must not be taken for the loss of it.
             _ if reason == probe::LOOK_UP_FAILED => ProbeResult::NotReady { reason, message },
             Detail::Full => ProbeResult::NotReady { reason, message },
             Detail::Coarse => ProbeResult::NotReady {
                 reason: probe::NOT_READY,
-                message: "it does not answer as it should".to_owned(),
+                message: "it does not answer as expected".to_owned(),
             },
         }
     }

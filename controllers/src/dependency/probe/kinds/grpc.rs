@@ -1,6 +1,6 @@
-//! The standard gRPC health service, asked once.
+//! One call of the standard gRPC health service.
 //!
-//! HTTP/2 is left to those who know it; of gRPC there are two messages, which `message` writes and reads.
+//! The crate `h2` does HTTP/2; gRPC adds two messages, which `message` encodes and decodes.
 //! <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>
 
 pub(super) mod message;
@@ -13,34 +13,34 @@ use mainstay_api::plan::GrpcCheck;
 use mainstay_api::wait_for::GrpcTlsMode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Failure, USER_AGENT, beside, tls};
+use super::{Failure, USER_AGENT, drive_until, tls};
 use crate::dependency::probe::Connection;
 use crate::reasons::probe;
 
 const METHOD: &str = "/grpc.health.v1.Health/Check";
-/// What is spoken, for messages.
+/// The protocol, as failures name it.
 const PROTOCOL: &str = "gRPC";
 /// Most bytes of headers and of trailers.
 const MAX_HEADERS: u32 = 16 * 1024;
 /// Most bytes of an answer: its message has two, and whatever fields a later version may add.
 const MAX_MESSAGE: usize = 4 * 1024;
 
-/// gRPC's own codes, as far as they mean something to a health check.
+/// The gRPC status codes that have a meaning for a health check.
 const NOT_FOUND: &str = "5";
 const UNIMPLEMENTED: &str = "12";
 
-/// Asks the health service, and holds if it says that the service serves.
+/// Succeeds if the health service answers `SERVING` for the service of the check.
 pub(super) async fn health(check: &GrpcCheck, connection: Connection) -> Result<(), Failure> {
     match check.tls {
-        GrpcTlsMode::Plaintext => ask(check, "http", connection).await,
+        GrpcTlsMode::Plaintext => exchange(check, "http", connection).await,
         GrpcTlsMode::Tls => {
             let connection = tls::unverified(&check.address.host, b"h2", connection).await?;
-            ask(check, "https", connection).await
+            exchange(check, "https", connection).await
         }
     }
 }
 
-async fn ask(
+async fn exchange(
     check: &GrpcCheck,
     scheme: &str,
     stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -48,7 +48,7 @@ async fn ask(
     let handshake =
         Builder::new().enable_push(false).max_header_list_size(MAX_HEADERS).handshake::<_, Bytes>(stream);
     let (sender, connection) = handshake.await.map_err(|error| failed(&error))?;
-    beside(call(check, scheme, sender), connection).await
+    drive_until(call(check, scheme, sender), connection).await
 }
 
 async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Result<(), Failure> {
@@ -66,38 +66,40 @@ async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Re
         let message = format!("it answered with HTTP status {}", head.status.as_u16());
         return Err(Failure::answered(probe::UNEXPECTED_STATUS, message));
     }
-    // Whoever answers every request alike would seem to serve.
+    // Otherwise a server that gives every request the same answer could seem to be serving.
     let content_type = head.headers.get("content-type").map(http::HeaderValue::as_bytes);
     if !content_type.is_some_and(is_grpc) {
         return Err(Failure::not_protocol(PROTOCOL));
     }
-    // An answer without a message says how it ended in its headers.
-    if let Some(ended) = ending(&head.headers) {
-        ended?;
+    // An answer without a message has its status in the headers.
+    if let Some(status) = status_of(&head.headers) {
+        status?;
     }
     let (answer, trailers) = read(body).await?;
-    ending(&trailers).unwrap_or_else(|| Err(Failure::not_protocol(PROTOCOL)))?;
+    status_of(&trailers).unwrap_or_else(|| Err(Failure::not_protocol(PROTOCOL)))?;
     match message::is_serving(&answer) {
         Some(true) => Ok(()),
-        Some(false) => {
-            Err(Failure::answered(probe::NOT_SERVING, "its health service says that it does not serve"))
-        }
+        Some(false) => Err(Failure::answered(
+            probe::NOT_SERVING,
+            "its health service answers with another status than SERVING",
+        )),
         None => Err(Failure::not_protocol(PROTOCOL)),
     }
 }
 
-/// `application/grpc`, alone or with a format or parameters. `application/grpc-web` is another protocol, with its trailers
-/// in the body. <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
+/// Returns whether it is `application/grpc`, alone or with a format or parameters. `application/grpc-web`
+/// is another protocol, with its trailers in the body.
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Reads what there is of a body, and the trailers behind it.
+/// Reads the body of an answer, and its trailers.
 async fn read(mut body: RecvStream) -> Result<(Vec<u8>, HeaderMap), Failure> {
     let mut message = Vec::new();
     while let Some(data) = body.data().await {
-        // Nothing is given back to the window: it has room for more than is read.
+        // The window is never enlarged: its first size is larger than the bound.
         message.extend_from_slice(&data.map_err(|error| failed(&error))?);
         if message.len() > MAX_MESSAGE {
             return Err(Failure::not_protocol(PROTOCOL));
@@ -107,14 +109,11 @@ async fn read(mut body: RecvStream) -> Result<(Vec<u8>, HeaderMap), Failure> {
     Ok((message, trailers.unwrap_or_default()))
 }
 
-/// Returns how a call ended, where these headers say it.
-fn ending(headers: &HeaderMap) -> Option<Result<(), Failure>> {
+/// Returns the outcome of a call, if these headers contain its status.
+fn status_of(headers: &HeaderMap) -> Option<Result<(), Failure>> {
     let failure = match headers.get("grpc-status")?.to_str().unwrap_or_default() {
         "0" => return Some(Ok(())),
-        NOT_FOUND => Failure::answered(
-            probe::HEALTH_UNKNOWN,
-            "its health service does not know the service asked about",
-        ),
+        NOT_FOUND => Failure::answered(probe::HEALTH_UNKNOWN, "its health service does not know the service"),
         UNIMPLEMENTED => Failure::answered(probe::NO_HEALTH_SERVICE, "it has no health service"),
         code => match code.parse::<u8>() {
             Ok(code @ 1..=16) => {
@@ -127,5 +126,7 @@ fn ending(headers: &HeaderMap) -> Option<Result<(), Failure>> {
 }
 
 fn failed(error: &h2::Error) -> Failure {
-    error.get_io().map_or_else(|| Failure::not_protocol(PROTOCOL), |error| Failure::of_talk(error, PROTOCOL))
+    error
+        .get_io()
+        .map_or_else(|| Failure::not_protocol(PROTOCOL), |error| Failure::of_exchange(error, PROTOCOL))
 }

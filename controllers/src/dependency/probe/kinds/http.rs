@@ -1,4 +1,4 @@
-//! An HTTP/1.1 GET whose answer is its status.
+//! One HTTP/1.1 GET; the status of the answer decides.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use mainstay_api::plan::HttpCheck;
 use mainstay_api::wait_for::HttpScheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Failure, USER_AGENT, beside, tls};
+use super::{Failure, USER_AGENT, drive_until, tls};
 use crate::dependency::probe::Connection;
 use crate::reasons::probe;
 
@@ -21,18 +21,19 @@ use crate::reasons::probe;
 const MAX_HEAD: usize = 16 * 1024;
 /// Most headers of an answer.
 const MAX_HEADERS: usize = 100;
-/// Most bytes of a body that are taken, so that the other side need not log a connection that broke off.
+/// Most bytes of a body that are read. Without reading it, servers would log a broken connection for each
+/// probe.
 const MAX_BODY: usize = 10 * 1024;
-/// Longest time that is spent on taking them: the status has decided already.
+/// Longest time to read the body; the status has decided already.
 const BODY_TIME: Duration = Duration::from_millis(100);
 
 /// Sends a GET and judges the status of the answer. A redirect is an answer like any other.
 pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(), Failure> {
     let status = match check.scheme {
-        HttpScheme::Http => ask(check, connection).await?,
+        HttpScheme::Http => exchange(check, connection).await?,
         HttpScheme::Https => {
             let connection = tls::unverified(&check.address.host, b"http/1.1", connection).await?;
-            ask(check, connection).await?
+            exchange(check, connection).await?
         }
     };
     let status = status.as_u16();
@@ -46,7 +47,7 @@ pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(),
     Err(Failure::answered(probe::UNEXPECTED_STATUS, format!("it answered with HTTP status {status}")))
 }
 
-async fn ask(
+async fn exchange(
     check: &HttpCheck,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<StatusCode, Failure> {
@@ -57,11 +58,11 @@ async fn ask(
     let answer = async {
         let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let status = answer.status();
-        // Whatever becomes of the body, the status has been given.
-        drop(tokio::time::timeout(BODY_TIME, take(answer.into_body())).await);
+        // The status decides, even if reading the body fails.
+        drop(tokio::time::timeout(BODY_TIME, drain(answer.into_body())).await);
         Ok(status)
     };
-    beside(answer, connection).await
+    drive_until(answer, connection).await
 }
 
 fn request(check: &HttpCheck) -> Result<Request<Empty<Bytes>>, Failure> {
@@ -84,7 +85,7 @@ fn request(check: &HttpCheck) -> Result<Request<Empty<Bytes>>, Failure> {
         let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&header.value)) else {
             return Err(Failure::before(probe::FAILED, "one of the headers cannot be sent"));
         };
-        // In place of what is sent by default; a header of the object's own that stands there twice is sent twice.
+        // These two replace the default; any other header that the object lists twice is sent twice.
         if name == ACCEPT || name == AGENT {
             request.headers_mut().insert(name, value);
         } else {
@@ -94,11 +95,11 @@ fn request(check: &HttpCheck) -> Result<Request<Empty<Bytes>>, Failure> {
     Ok(request)
 }
 
-async fn take(mut body: Incoming) {
-    let mut taken = 0;
-    while !body.is_end_stream() && taken < MAX_BODY {
+async fn drain(mut body: Incoming) {
+    let mut read = 0;
+    while !body.is_end_stream() && read < MAX_BODY {
         let Some(Ok(frame)) = body.frame().await else { return };
-        taken += frame.data_ref().map_or(0, Bytes::len);
+        read += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 
@@ -106,5 +107,5 @@ fn failed(error: &hyper::Error) -> Failure {
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         return Failure::closed();
     }
-    Failure::of_talk(error, "HTTP/1.1")
+    Failure::of_exchange(error, "HTTP/1.1")
 }

@@ -1,7 +1,7 @@
-//! Every kind of check against real listeners on loopback that behave, and that do not.
+//! Every kind of check against real listeners on loopback, well-behaved and not.
 //!
-//! What is checked is named as a Service, so that a result tells in full; that raw addresses are told of coarsely has a
-//! test of its own. Bounds on time only end what hangs: no test asks how fast something was.
+//! Checks name a Service, whose results have full detail; one test covers the coarse results of raw
+//! addresses. Timeouts only end hanging checks: no test measures speed.
 
 mod dns;
 mod grpc;
@@ -25,28 +25,28 @@ use tokio::task::JoinSet;
 
 use crate::dependency::probe::attempt::attempt;
 use crate::dependency::probe::{
-    Authorities, Behind, Dial, DialFuture, NoAuthorities, Owner, ProbeResult, Resolve, ResolveFuture, Seams,
-    ServiceAnswer, Services, ServicesFuture, Surroundings, Target, TokioDial, authorities,
+    AddressOwner, Authorities, Backends, ClusterInfo, Dial, DialFuture, NoAuthorities, ProbeResult, Resolve,
+    ResolveFuture, Seams, ServiceAnswer, Services, ServicesFuture, Target, TokioDial, authorities,
 };
 use crate::settings::{ProbeMode, ProbePolicy};
 
-/// For what ends by itself.
+/// The timeout of a check that ends by itself.
 const PATIENT: Duration = Duration::from_secs(30);
-/// For what never ends.
+/// The timeout of a check that hangs.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A listener on loopback, and what it does with each connection.
+/// A listener on loopback that serves each connection with the same behaviour.
 struct Listener {
     port: u16,
     accepted: Arc<AtomicUsize>,
     serving: JoinSet<()>,
 }
 
-/// The world of one check: Service `db` is loopback, and nothing else is there.
-struct World {
-    /// What the key `ca.crt` of every `ConfigMap` says.
+/// The cluster of one check: it has no Service except `db`, whose cluster address is loopback.
+struct FakeCluster {
+    /// The value of the key `ca.crt` in every `ConfigMap`.
     authorities: Option<String>,
-    /// Whether the API server never gets to telling that.
+    /// Whether the API server never answers a read of it.
     is_silent: bool,
 }
 
@@ -56,6 +56,7 @@ struct NoNames;
 // === impl Listener ===
 
 impl Listener {
+    /// Calls `behave` for each connection.
     async fn serve<F>(behave: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -76,7 +77,7 @@ impl Listener {
         Self { port, accepted, serving }
     }
 
-    /// Accepts, and says nothing for ever.
+    /// Accepts connections and never answers.
     async fn hanging() -> Self {
         Self::serve(|stream| async move {
             let _open = stream;
@@ -85,25 +86,26 @@ impl Listener {
         .await
     }
 
-    /// Accepts, and resets the connection.
+    /// Accepts connections and resets them.
     async fn resetting() -> Self {
         Self::serve(|stream| async move {
-            // Half a request unread makes of a close a reset.
+            // Closing with unread data resets the connection.
             drop(stream.readable().await);
             drop(stream);
         })
         .await
     }
 
-    /// Reads what is asked, says these bytes, and closes.
-    async fn saying(answer: &'static [u8]) -> Self {
+    /// Reads the request, answers with these bytes, and closes.
+    async fn answering(answer: &'static [u8]) -> Self {
         Self::serve(move |mut stream| async move {
-            let mut asked = [0; 4096];
-            drop(stream.read(&mut asked).await);
+            let mut request = [0; 4096];
+            drop(stream.read(&mut request).await);
             drop(stream.write_all(answer).await);
-            // What the other side still has to say is waited for: a reset could overtake the answer.
+            // Reads on to the end: closing with unread data would reset the connection, and could lose the
+            // answer.
             drop(stream.shutdown().await);
-            while stream.read(&mut asked).await.is_ok_and(|count| count > 0) {}
+            while stream.read(&mut request).await.is_ok_and(|count| count > 0) {}
         })
         .await
     }
@@ -122,9 +124,9 @@ impl Listener {
     }
 }
 
-// === impl World ===
+// === impl FakeCluster ===
 
-impl World {
+impl FakeCluster {
     fn new() -> Self {
         Self::trusting(None)
     }
@@ -138,15 +140,15 @@ impl World {
             dial: Arc::new(TokioDial),
             resolve: Arc::new(NoNames),
             services: Arc::new(LoopbackService),
-            surroundings: Arc::new(self),
+            cluster: Arc::new(self),
             random: Arc::new(|| 0.0),
         };
         attempt(&Target::new("shop", check), timeout, &policy(), &seams).await.result
     }
 }
 
-impl Surroundings for World {
-    fn owner(&self, _: SocketAddr) -> Result<Option<Owner>, String> {
+impl ClusterInfo for FakeCluster {
+    fn owner(&self, _: SocketAddr) -> Result<Option<AddressOwner>, String> {
         Ok(None)
     }
 
@@ -168,8 +170,8 @@ impl Services for LoopbackService {
         ServiceAnswer::Cluster(vec![Ipv4Addr::LOCALHOST.into()])
     }
 
-    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
-        Ok(Some(Behind::default()))
+    fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
+        Ok(Some(Backends::default()))
     }
 }
 
@@ -189,11 +191,11 @@ fn policy() -> ProbePolicy {
 }
 
 async fn reason(check: ProbeCheck) -> &'static str {
-    World::new().check(check, PATIENT).await.reason()
+    FakeCluster::new().check(check, PATIENT).await.reason()
 }
 
 #[tokio::test]
-async fn a_tcp_check_holds_as_soon_as_somebody_accepts() {
+async fn a_tcp_check_succeeds_once_the_connection_is_accepted() {
     let (mut hanging, resetting) = (Listener::hanging().await, Listener::resetting().await);
     for listener in [&hanging, &resetting] {
         assert_eq!(reason(ProbeCheck::Tcp(listener.address())).await, "Connected");
@@ -202,7 +204,7 @@ async fn a_tcp_check_holds_as_soon_as_somebody_accepts() {
     assert_eq!(reason(ProbeCheck::Tcp(hanging.address())).await, "Refused");
 }
 
-/// Dials addresses by what they are: loopback as it is, `10.1.0.1` never answers.
+/// Dials loopback addresses; all others never answer.
 struct HalfSilent;
 
 impl Dial for HalfSilent {
@@ -218,14 +220,14 @@ impl Services for Endpoints {
         ServiceAnswer::Headless(self.0.clone())
     }
 
-    fn behind(&self, _: SocketAddr) -> Result<Option<Behind>, String> {
+    fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
         Ok(None)
     }
 }
 
-/// The other family, or another endpoint, is asked where one is silent or hangs once it is connected.
+/// One endpoint never accepts, one hangs once it is connected, and the third one answers.
 #[tokio::test]
-async fn one_endpoint_that_is_silent_hides_no_other() {
+async fn a_silent_endpoint_does_not_hide_the_others() {
     let hangs_once = {
         let first = AtomicUsize::new(0);
         Listener::serve(move |mut stream| {
@@ -246,17 +248,17 @@ async fn one_endpoint_that_is_silent_hides_no_other() {
         dial: Arc::new(HalfSilent),
         resolve: Arc::new(NoNames),
         services: Arc::new(Endpoints(endpoints.to_vec())),
-        surroundings: Arc::new(World::new()),
+        cluster: Arc::new(FakeCluster::new()),
         random: Arc::new(|| 0.0),
     };
     let target = Target::new("shop", http::get(&hangs_once));
     let timeout = Duration::from_secs(8);
     assert_eq!(attempt(&target, timeout, &policy(), &seams).await.result, ProbeResult::Answered);
-    assert_eq!(hangs_once.accepted(), 2, "both loopback endpoints were connected to");
+    assert_eq!(hangs_once.accepted(), 2, "both loopback endpoints were dialled");
 }
 
 #[tokio::test]
-async fn of_a_raw_address_nothing_is_told_but_that_it_does_not_answer() {
+async fn all_failures_of_a_raw_address_give_the_same_result() {
     let coarse = |check: ProbeCheck, timeout| {
         let raw =
             |address: &Address| Address::parse("address", &format!("127.0.0.1:{}", address.port)).unwrap();
@@ -274,23 +276,24 @@ async fn of_a_raw_address_nothing_is_told_but_that_it_does_not_answer() {
                 tls.address = raw(&tls.address);
                 ProbeCheck::Tls(tls)
             }
-            ProbeCheck::Dns(_) => panic!("a look-up connects to nothing"),
+            ProbeCheck::Dns(_) => panic!("a dns check has no connection"),
         };
-        World::trusting(Some(tls::Authority::new().pem())).check(check, timeout)
+        FakeCluster::trusting(Some(tls::Authority::new().pem())).check(check, timeout)
     };
     let (hanging, resetting) = (Listener::hanging().await, Listener::resetting().await);
-    let error = Listener::saying(b"HTTP/1.1 500 secret\r\ncontent-length: 6\r\n\r\nsecret").await;
+    let error = Listener::answering(b"HTTP/1.1 500 secret\r\ncontent-length: 6\r\n\r\nsecret").await;
     let gone = Address::parse("address", "db:1").unwrap();
-    let mut told = Vec::new();
-    // Whoever answers is waited for, or a slow machine would make all of them silent.
+    let mut results = Vec::new();
+    // Patient with listeners that answer: on a slow machine a short timeout would make them silent.
     for (listener, timeout) in [(&hanging, SHORT), (&resetting, PATIENT), (&error, PATIENT)] {
-        told.push(coarse(http::get(listener), timeout).await);
-        told.push(coarse(grpc::health(listener, ""), timeout).await);
-        told.push(coarse(tls::handshake(listener, "db"), timeout).await);
+        results.push(coarse(http::get(listener), timeout).await);
+        results.push(coarse(grpc::health(listener, ""), timeout).await);
+        results.push(coarse(tls::handshake(listener, "db"), timeout).await);
     }
-    told.push(coarse(ProbeCheck::Tcp(gone), PATIENT).await);
-    for result in &told {
-        assert_eq!(result, &told[0]);
+    results.push(coarse(ProbeCheck::Tcp(gone), PATIENT).await);
+    for result in &results {
+        assert_eq!(result, &results[0]);
     }
-    assert_eq!((told[0].reason(), told[0].message()), ("NotReady", "it does not answer as it should"));
+    let expected = ("NotReady", "it does not answer as expected");
+    assert_eq!((results[0].reason(), results[0].message()), expected);
 }

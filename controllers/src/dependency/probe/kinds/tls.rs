@@ -1,4 +1,4 @@
-//! TLS: with everything verified for `tls` checks, with no certificate verified below HTTPS and gRPC.
+//! TLS handshakes: `tls` checks verify the certificate; HTTPS and gRPC checks accept any.
 
 use std::io;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use tokio_rustls::client::TlsStream;
 use super::Failure;
 use crate::dependency::probe::Connection;
 use crate::dependency::probe::authorities::{MAX_AUTHORITIES, MAX_TEXT, NoAuthorities};
-use crate::dependency::probe::surroundings::Surroundings;
+use crate::dependency::probe::cluster_info::ClusterInfo;
 use crate::reasons::probe;
 
-/// Those of the system, read at the first check that needs them.
+/// The authorities of the system, read at the first check that needs them.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
 
-/// Returns a configuration that trusts whom a check says.
+/// Returns a configuration that trusts the authorities of a check.
 pub(super) async fn trust(
     check: &TlsCheck,
     namespace: &str,
-    surroundings: &dyn Surroundings,
+    cluster: &dyn ClusterInfo,
 ) -> Result<Arc<ClientConfig>, Failure> {
     let Some(key) = &check.ca else {
         return verifying(SYSTEM.get_or_init(system).await);
     };
     let what =
         format!("key {} of ConfigMap {namespace}/{}", key.key.as_deref().unwrap_or_default(), key.name);
-    let roots = surroundings.authorities(namespace, key).await.map_err(|error| {
+    let roots = cluster.authorities(namespace, key).await.map_err(|error| {
         let (reason, message) = match error {
             NoAuthorities::Missing => (probe::AUTHORITIES_NOT_FOUND, format!("there is no {what}")),
             NoAuthorities::Unknown(cause) => {
@@ -53,17 +53,17 @@ pub(super) async fn trust(
     verifying(&roots)
 }
 
-/// Shakes hands; the certificate has to be valid for the name, now, by an authority that is trusted.
+/// Succeeds if the certificate is valid now, for the name, and signed by a trusted authority.
 pub(super) async fn verified(
     check: &TlsCheck,
     config: &Arc<ClientConfig>,
     connection: Connection,
 ) -> Result<(), Failure> {
     let name = ServerName::try_from(check.server_name.clone()).map_err(|_| unusable_name())?;
-    shake_hands(config, name, connection).await.map(drop)
+    handshake(config, name, connection).await.map(drop)
 }
 
-/// Shakes hands with whoever is there, as a kubelet does. `protocol` is offered by ALPN.
+/// Accepts any certificate, as the kubelet does for HTTPS probes. Offers `protocol` by ALPN.
 pub(super) async fn unverified(
     host: &Host,
     protocol: &[u8],
@@ -77,7 +77,7 @@ pub(super) async fn unverified(
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
     let mut config = config(provider, verifier)?;
     config.alpn_protocols = vec![protocol.to_owned()];
-    shake_hands(&Arc::new(config), name, connection).await
+    handshake(&Arc::new(config), name, connection).await
 }
 
 // === private ===
@@ -86,7 +86,7 @@ pub(super) fn verifying(roots: &Arc<RootCertStore>) -> Result<Arc<ClientConfig>,
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(&provider));
     let Ok(verifier) = verifier.build() else {
-        let message = "the manager's system trusts no authority; caConfigMap says whom to trust";
+        let message = "the manager's system has no trusted authorities; name some by caConfigMap";
         return Err(Failure::before(probe::AUTHORITIES_NOT_FOUND, message));
     };
     config(provider, verifier).map(Arc::new)
@@ -98,10 +98,10 @@ fn config(
 ) -> Result<ClientConfig, Failure> {
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let unusable = |error| Failure::before(probe::FAILED, format!("TLS cannot be set up: {error}"));
-    // Dangerous as far as the verifier is.
+    // Not dangerous with the verifier of `tls` checks; the other one accepts any certificate on purpose.
     let builder = builder.map_err(unusable)?.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = builder.with_no_client_auth();
-    // Each handshake is a whole one: a resumed one would not look at the certificate.
+    // A resumed session would skip the certificate.
     config.resumption = Resumption::disabled();
     Ok(config)
 }
@@ -109,7 +109,7 @@ fn config(
 async fn system() -> Arc<RootCertStore> {
     let read = || {
         let mut roots = RootCertStore::empty();
-        // What cannot be read is not trusted.
+        // A certificate that cannot be read is not trusted.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)
     };
@@ -117,20 +117,20 @@ async fn system() -> Arc<RootCertStore> {
     tokio::task::spawn_blocking(read).await.unwrap_or_else(empty)
 }
 
-async fn shake_hands(
+async fn handshake(
     config: &Arc<ClientConfig>,
     name: ServerName<'static>,
     connection: Connection,
 ) -> Result<TlsStream<Connection>, Failure> {
-    let shaken = TlsConnector::from(Arc::clone(config)).connect(name, connection).await;
-    shaken.map_err(|error| failed(&error))
+    let connected = TlsConnector::from(Arc::clone(config)).connect(name, connection).await;
+    connected.map_err(|error| failed(&error))
 }
 
 fn failed(error: &io::Error) -> Failure {
     let tls = error.get_ref().and_then(|inner| {
         inner.downcast_ref::<Error>().or_else(|| inner.source().and_then(|source| source.downcast_ref()))
     });
-    let Some(tls) = tls else { return Failure::of_talk(error, "TLS") };
+    let Some(tls) = tls else { return Failure::of_exchange(error, "TLS") };
     let (reason, message) = match tls {
         Error::InvalidCertificate(certificate) => of_certificate(certificate),
         Error::AlertReceived(_) | Error::PeerIncompatible(_) => {
@@ -152,19 +152,19 @@ fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             (probe::CERTIFICATE_WRONG_NAME, "its certificate is for other names")
         }
-        // The latter is by somebody who only has the name of one that is trusted.
+        // A bad signature comes from an issuer that only has the same name as a trusted one.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            (probe::CERTIFICATE_UNTRUSTED, "its certificate is by no authority that is trusted")
+            (probe::CERTIFICATE_UNTRUSTED, "its certificate is signed by no trusted authority")
         }
         _ => (probe::CERTIFICATE_INVALID, "its certificate is not acceptable"),
     }
 }
 
 fn unusable_name() -> Failure {
-    Failure::before(probe::FAILED, "the name is not one that TLS knows")
+    Failure::before(probe::FAILED, "the name is not valid for TLS")
 }
 
-/// Takes every certificate; signatures of the handshake are verified all the same.
+/// Accepts every certificate, but verifies the signatures of the handshake.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -36,24 +36,24 @@ impl Net {
         self.targets[target].2.forget_silence();
     }
 
-    fn look(&mut self) -> bool {
+    fn evaluate(&mut self) -> bool {
         let hosts: Vec<_> = self.targets.iter().map(|(target, ..)| target.host()).collect();
         let targets = self.targets.iter().zip(&hosts);
         let contacts = targets.map(|((target, _, contact), host)| (target.namespace(), &**host, contact));
-        self.guard.look(contacts, self.now)
+        self.guard.evaluate(contacts, self.now)
     }
 
-    /// Probes everything once in ten seconds, one after the other.
+    /// Probes all targets within ten seconds, one after the other.
     fn round(&mut self) -> bool {
         let step = Duration::from_secs(10) / u32::try_from(self.targets.len()).unwrap();
         for at in 0..self.targets.len() {
             self.now += step;
             let (_, reachability, contact) = &mut self.targets[at];
-            if contact.note(*reachability, false, self.now) {
-                self.look();
+            if contact.record(*reachability, false, self.now) {
+                self.evaluate();
             }
         }
-        self.look()
+        self.evaluate()
     }
 
     fn rounds(&mut self, count: usize) -> bool {
@@ -62,7 +62,7 @@ impl Net {
 }
 
 #[test]
-fn more_hosts_silent_than_answering_is_no_coincidence() {
+fn more_silent_than_answering_hosts_raise_an_alarm() {
     for (silent, expected) in [(1, false), (5, false), (6, true), (10, true)] {
         let mut net = Net::new(10);
         assert!(!net.rounds(3));
@@ -72,30 +72,30 @@ fn more_hosts_silent_than_answering_is_no_coincidence() {
 }
 
 #[test]
-fn it_lasts_as_long_as_its_cause_and_a_little_longer() {
+fn the_alarm_lasts_as_long_as_its_cause_and_a_little_longer() {
     let mut net = Net::new(10);
     net.rounds(3);
     net.set(0..10, Reachability::Silent);
     assert!(net.rounds(2));
-    assert!(net.rounds(360), "an hour later it still says nothing about the prerequisites");
+    assert!(net.rounds(360), "still after an hour");
     net.set(0..10, Reachability::Answered);
-    assert!(net.rounds(2), "each has been seen once more");
+    assert!(net.rounds(2), "each target is probed once more first");
     assert!(!net.rounds(2));
 }
 
 #[test]
-fn a_host_that_can_no_longer_be_asked_counts_on_neither_side() {
+fn a_host_that_is_no_longer_probed_does_not_count() {
     let mut net = Net::new(4);
     net.add("shop", "10.0.0.3:81");
     net.rounds(3);
     net.set(0..5, Reachability::Silent);
     assert!(net.rounds(2));
-    // Forgotten and not probed any more, as a denied target is not.
+    // The silence is forgotten and the target not probed any more, as for a denied target.
     for _ in 0..2 {
         net.forget_silence(0);
         net.targets.remove(0);
     }
-    assert!(net.rounds(10), "nor for having answered before");
+    assert!(net.rounds(10), "it does not count as answering either");
     net.forget_silence(1);
     net.targets.remove(1);
     assert!(net.rounds(10), "another of its ports is silent");
@@ -122,15 +122,15 @@ fn a_refusal_is_an_answer() {
     let mut net = Net::new(2);
     net.rounds(3);
     net.set([0], Reachability::Silent);
-    assert!(!net.rounds(6), "the other answers, whatever it says");
+    assert!(!net.rounds(6), "the other host answers");
 }
 
 #[test]
-fn with_few_targets_our_own_machine_makes_the_difference() {
+fn a_single_host_raises_an_alarm_only_by_a_local_fault() {
     let mut net = Net::new(1);
     net.rounds(3);
     net.set([0], Reachability::Silent);
-    assert!(!net.rounds(30), "the one that is waited for may well be down");
+    assert!(!net.rounds(30), "the only host may be down");
 
     let mut net = Net::new(1);
     net.rounds(3);
@@ -145,7 +145,7 @@ fn with_few_targets_our_own_machine_makes_the_difference() {
     let mut net = Net::new(3);
     net.rounds(3);
     net.set([0], Reachability::LocalFault);
-    assert!(!net.rounds(30), "a fault that others do not have is about that address");
+    assert!(!net.rounds(30), "a fault that other hosts do not have is about that address");
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn ports_of_one_host_are_one_host() {
 }
 
 #[test]
-fn one_namespace_with_many_targets_does_not_speak_for_the_others() {
+fn one_namespace_with_many_targets_raises_no_alarm_for_the_others() {
     let mut net = Net::new(10);
     net.add("pay", "10.1.0.1:80");
     net.rounds(3);
     net.set(0..10, Reachability::Silent);
-    assert!(!net.rounds(3), "the other one is answered");
+    assert!(!net.rounds(3), "the host of the other namespace answers");
     net.set([10], Reachability::Silent);
-    assert!(net.rounds(2), "it is not any more");
+    assert!(net.rounds(2), "that host is silent, too");
 
     let mut net = Net::new(1);
     for namespace in ["pay", "bank", "post"] {
@@ -189,7 +189,7 @@ fn a_host_that_many_namespaces_wait_for_is_one_host() {
     }
     net.rounds(3);
     net.set(10..13, Reachability::Silent);
-    assert!(!net.rounds(30), "it is down, whoever waits for it");
+    assert!(!net.rounds(30), "the host is down for all of them");
 
     let mut net = Net::new(0);
     for namespace in ["pay", "bank", "post"] {
@@ -197,7 +197,7 @@ fn a_host_that_many_namespaces_wait_for_is_one_host() {
     }
     net.rounds(3);
     net.set(0..3, Reachability::Silent);
-    assert!(!net.rounds(30), "even if nobody waits for anything else");
+    assert!(!net.rounds(30), "even if it is the only host");
 
     let mut net = Net::new(10);
     for (network, namespace) in ["pay", "bank", "post"].into_iter().enumerate() {

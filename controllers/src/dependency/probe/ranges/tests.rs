@@ -60,7 +60,7 @@ fn every_form_of_a_forbidden_address_is_found() {
 }
 
 #[test]
-fn of_several_meanings_the_worst_counts() {
+fn the_strictest_of_several_classes_counts() {
     for ip in ["2001:0:7f00:1::5601:5601", "64:ff9b:1:7f:0:1::"] {
         assert!(matches!(special(ip.parse().unwrap()), Some(Special::Never(_))), "{ip}");
     }

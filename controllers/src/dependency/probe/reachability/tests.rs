@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn an_answer_is_told_from_silence_and_from_a_fault_of_our_own() {
+fn answers_silence_and_local_faults_are_classified() {
     let cases = [
         (io::ErrorKind::ConnectionRefused.into(), Reachability::Answered),
         (io::ErrorKind::NotFound.into(), Reachability::Answered),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn services_are_named_in_four_forms() {
+fn a_service_has_four_forms_of_its_name() {
     for host in ["db", "db.shop", "db.shop.svc", "db.shop.svc.cluster.local"] {
         assert_eq!(service_name(host, "shop"), Some(("db", "shop")), "{host}");
     }

@@ -1,4 +1,4 @@
-//! The invariants of the bookkeeping, checked as a whole.
+//! Checks the invariants of the bookkeeping.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ impl Targets {
                     "entry {id} is due or has a probe in flight"
                 );
             } else {
-                assert!(entry.due().is_none(), "entry {id} is due without a place");
+                assert!(entry.due().is_none(), "entry {id} is due over the limit of its namespace");
             }
             assert!(!entry.waits.is_empty(), "no object waits for entry {id}");
             assert!(!entry.gone.is_cancelled());
@@ -35,12 +35,12 @@ impl Targets {
         assert!(self.requests.values().all(|ids| !ids.is_empty()));
         let with_service = self.entries.values().filter(|entry| entry.target.service().is_some());
         assert_eq!(self.services.len(), with_service.count());
-        self.check_places();
+        self.check_admission();
         self.entries.values().filter(|entry| entry.is_probed).count()
     }
 
-    /// The oldest targets of each namespace have its places.
-    fn check_places(&self) {
+    /// The oldest targets of each namespace are admitted.
+    fn check_admission(&self) {
         let mut ids = HashSet::new();
         for (namespace, of_namespace) in &self.namespaces {
             assert!(!of_namespace.is_empty());

@@ -1,10 +1,11 @@
-//! The invariants of the engine, whatever happens in whatever order.
+//! The invariants of the engine, with random steps in random order.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Target, period, timeout and delay of one want, in small numbers. Target 4 is a name, and of two namespaces.
+/// Target, period, timeout and delay of one want, as small numbers. Target 4 is a name; targets from 5 on
+/// are of another namespace.
 type AnyWant = (u8, u64, u64, u64);
 
 #[derive(Clone, Debug)]
@@ -12,7 +13,7 @@ enum Step {
     Watch(u8, Vec<AnyWant>),
     Network(u8, Option<Net>),
     Pass(u64),
-    Hurry,
+    ProbeNow,
     Reconfigure(u32, u32, u64),
 }
 
@@ -24,7 +25,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0..6u8, prop::collection::vec((0..10u8, 1..4u64, 1..4u64, 0..3u64), 0..4)).prop_map(|(a, b)| Step::Watch(a, b)),
         2 => (0..5u8, prop::option::of(net)).prop_map(|(a, b)| Step::Network(a, b)),
         8 => (0..5000u64).prop_map(Step::Pass),
-        1 => Just(Step::Hurry),
+        1 => Just(Step::ProbeNow),
         1 => (1..1000u32, 0..4u32, 1..4u64).prop_map(|(a, b, c)| Step::Reconfigure(a, b, c)),
     ]
 }
@@ -69,9 +70,9 @@ async fn run(steps: Vec<Step>) {
             Step::Watch(name, wants) => {
                 let wants: Vec<Want> = wants.into_iter().map(any_want).collect();
                 watch(&bench, name, wants.clone());
-                drop(bench.told());
+                drop(bench.notified());
                 watch(&bench, name, wants);
-                assert_eq!(bench.told(), Vec::<String>::new(), "a repeated call changes nothing");
+                assert_eq!(bench.notified(), Vec::<String>::new(), "a repeated call changes nothing");
             }
             Step::Network(target, net) => {
                 let ip = if target == 4 { "10.96.0.7".to_owned() } else { host(target) };
@@ -82,22 +83,22 @@ async fn run(steps: Vec<Step>) {
                 }
             }
             Step::Pass(milliseconds) => tokio::time::sleep(Duration::from_millis(milliseconds)).await,
-            Step::Hurry => bench.engine.probe_now("shop", "db"),
+            Step::ProbeNow => bench.engine.probe_now("shop", "db"),
             Step::Reconfigure(rate, targets, period) => {
                 bench.engine.reconfigure(policy(rate, targets, period));
             }
         }
         let probed = bench.engine.shared.targets.lock().check();
-        // Probes without an entry are dropped by their tasks, which have to run for that.
+        // The tasks of removed entries have to run to drop their probes.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let open = bench.net.open.load(Ordering::Relaxed);
         assert!(
             open <= SLOTS && open <= probed.max(bench.engine.shared.targets.lock().check()),
             "{open} dials"
         );
-        assert!(bench.engine.shared.turns.check() <= SLOTS);
+        assert!(bench.engine.shared.slots.check() <= SLOTS);
     }
-    // Nothing is stuck: with a network that answers, every admitted target is soon ready.
+    // No target is stuck: once the network answers, all of them are soon ready.
     bench.engine.reconfigure(policy(1000, 1000, 1));
     for target in 0..5 {
         let ip = if target == 4 { "10.96.0.7".to_owned() } else { host(target) };
@@ -108,7 +109,7 @@ async fn run(steps: Vec<Step>) {
         let states = bench.states(&name.to_string());
         assert!(states.iter().all(|state| *state == VerdictState::Ready), "{states:?}");
     }
-    assert_eq!((bench.net.open.load(Ordering::Relaxed), bench.engine.shared.turns.check()), (0, 0));
+    assert_eq!((bench.net.open.load(Ordering::Relaxed), bench.engine.shared.slots.check()), (0, 0));
     bench.stop.cancel();
     bench.driver.join_next().await.unwrap().unwrap();
 }

@@ -6,7 +6,10 @@ use serde_json::json;
 use super::*;
 
 fn store(names: &[&str]) -> Store<Service> {
-    let service = |name: &&str| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"clusterIP": "10.96.0.7"}});
+    let service = |name: &&str| {
+        let metadata = json!({"name": name, "namespace": "shop"});
+        json!({"metadata": metadata, "spec": {"clusterIP": "10.96.0.7"}})
+    };
     Store::from_values(&KindId::of::<Service>(), names.iter().map(service))
 }
 
@@ -17,10 +20,10 @@ fn a_version_is_decoded_once() {
     let view = |name: &str| {
         store.list(&Select::all()).unwrap().into_iter().find(|view| view.meta().name() == name).unwrap()
     };
-    let taken_out = facts.take_out(view("a").view()).unwrap();
-    assert!(Arc::ptr_eq(&facts.of(view("a").view()).unwrap(), &taken_out));
-    let asked_for = facts.of(view("b").view()).unwrap();
-    assert!(Arc::ptr_eq(&facts.of(view("b").view()).unwrap(), &asked_for));
+    let extracted = facts.extract(view("a").view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(view("a").view()).unwrap(), &extracted));
+    let read = facts.of(view("b").view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(view("b").view()).unwrap(), &read));
 }
 
 #[test]
@@ -29,18 +32,18 @@ fn facts_of_a_deleted_object_are_removed() {
     let facts = Facts::<ServiceFacts>::default();
     let entries = store.list(&Select::all()).unwrap();
     for entry in &entries {
-        facts.take_out(entry.view()).unwrap();
+        facts.extract(entry.view()).unwrap();
     }
     let delta =
         Delta { old: Some(entries[0].view()), new: None, initial: false, resync: false, own_write: None };
     facts.handle(&Delta { new: delta.old, ..delta });
-    assert_eq!(facts.0.lock().len(), 2, "another version of it");
+    assert_eq!(facts.0.lock().len(), 2, "another version of the object");
     facts.handle(&delta);
     assert_eq!(facts.0.lock().keys().collect::<Vec<_>>(), [&entries[1].meta().uid]);
 }
 
 #[test]
-fn facts_of_another_version_are_not_taken_for_those_of_this_one() {
+fn a_reader_gets_the_facts_of_its_own_version() {
     let service = |ip: &str, version: &str| {
         let metadata = json!({"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": version});
         let service = json!({"metadata": metadata, "spec": {"clusterIP": ip}});
@@ -56,8 +59,8 @@ fn facts_of_another_version_are_not_taken_for_those_of_this_one() {
 }
 
 #[test]
-fn facts_of_a_version_that_is_too_large_are_those_of_its_way_in_and_of_no_other() {
-    // An index function is shown the whole of a version of which the store keeps metadata.
+fn facts_of_a_version_that_is_too_large_come_from_the_index_function() {
+    // An index function sees all of a version of which the store keeps only metadata.
     let service = |version: &str, ports: usize| {
         let ports: Vec<_> =
             (0..ports).map(|number| json!({"name": format!("{number:0600}"), "port": number})).collect();
@@ -69,8 +72,8 @@ fn facts_of_a_version_that_is_too_large_are_those_of_its_way_in_and_of_no_other(
     let facts = Facts::<ServiceFacts>::default();
     let (whole, kept) = (service("7", 1), service("7", 20_000));
     assert!(kept.view().bytes().is_err(), "only metadata is kept");
-    let taken_out = facts.of(whole.view()).unwrap();
-    assert!(Arc::ptr_eq(&facts.of(kept.view()).unwrap(), &taken_out));
+    let extracted = facts.of(whole.view()).unwrap();
+    assert!(Arc::ptr_eq(&facts.of(kept.view()).unwrap(), &extracted));
     let next = facts.of(service("8", 20_000).view()).unwrap_err();
     assert!(next.contains("maxObjectBytes"), "{next}");
 }

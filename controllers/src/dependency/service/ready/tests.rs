@@ -38,13 +38,13 @@ fn services(spec: &Value, slices: impl IntoIterator<Item = Value>) -> CachedServ
 }
 
 #[test]
-fn each_ready_pod_counts_once_whatever_its_families() {
+fn a_ready_pod_with_two_address_families_counts_once() {
     let ports = json!([{"name": "", "port": 5432}]);
     let v4 = json!([pod("a", "10.1.0.1", true), pod("b", "10.1.0.2", false), pod("c", "10.1.0.3", ())]);
     let v6 = json!([pod("a", "fd00::1", true), pod("b", "fd00::2", false), pod("c", "fd00::3", true)]);
     let spec = json!({"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]});
     let services = services(&spec, [slice("v4", &ports, &v4), slice("v6", &ports, &v6)]);
-    assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "no word means ready");
+    assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "absent means ready");
     assert_eq!(services.endpoints("shop", "db", Some(&number(5432))), Endpoints::Ready(2));
     assert_eq!(services.endpoints("shop", "db", Some(&number(80))), Endpoints::NoPort);
     assert_eq!(services.endpoints("shop", "other", None), Endpoints::NotFound);
@@ -76,18 +76,18 @@ fn only_slices_that_have_the_port_count_for_it() {
 }
 
 #[test]
-fn headless_services_and_slices_by_hand_count_alike() {
+fn endpoints_without_pods_count_by_address() {
     let bare = json!([{"addresses": ["10.1.0.1"]}, {"addresses": ["10.1.0.2", "10.1.0.9"]}]);
     let again = json!([{"addresses": ["10.1.0.2"]}, {"addresses": []}]);
     let slices = [slice("one", &json!(null), &bare), slice("two", &json!([]), &again)];
     let services = services(&json!({"clusterIP": "None"}), slices);
-    assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "one stands there twice");
+    assert_eq!(services.endpoints("shop", "db", None), Endpoints::Ready(2), "one address is listed twice");
     let empty = self::services(&json!({"clusterIP": "None"}), [slice("e", &json!(null), &json!(null))]);
     assert_eq!(empty.endpoints("shop", "db", None), Endpoints::Ready(0));
 }
 
 #[test]
-fn a_host_outside_has_a_port_if_it_can_be_told() {
+fn an_external_name_has_the_port_of_the_check_or_its_only_port() {
     let outside = |ports: Value| {
         services(&json!({"type": "ExternalName", "externalName": "db.example.com", "ports": ports}), [])
     };
@@ -96,5 +96,5 @@ fn a_host_outside_has_a_port_if_it_can_be_told() {
     assert_eq!(none.endpoints("shop", "db", Some(&named("sql"))), Endpoints::NoPort);
     assert_eq!(none.endpoints("shop", "db", None), Endpoints::External(None));
     assert_eq!(sql.endpoints("shop", "db", Some(&named("sql"))), Endpoints::External(Some(5432)));
-    assert_eq!(sql.endpoints("shop", "db", None), Endpoints::External(Some(5432)), "there is no other");
+    assert_eq!(sql.endpoints("shop", "db", None), Endpoints::External(Some(5432)), "its only port");
 }

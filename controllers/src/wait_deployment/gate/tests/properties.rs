@@ -1,4 +1,4 @@
-//! What holds over all histories.
+//! Properties of the gate over random histories.
 
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ pub(super) fn any_spec() -> impl Strategy<Value = Value> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Happens {
+pub(super) enum Event {
     Seen(Vec<Observation>),
     Deleted,
     Edited,
@@ -47,130 +47,131 @@ pub(super) enum Happens {
     Time(i64),
 }
 
-pub(super) fn anything() -> impl Strategy<Value = Happens> {
+pub(super) fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => prop::collection::vec(any_observation(), 2).prop_map(Happens::Seen),
-        1 => Just(Happens::Deleted),
-        1 => Just(Happens::Edited),
-        1 => (0..4i64).prop_map(Happens::Scaled),
-        1 => any::<bool>().prop_map(Happens::Outage),
-        3 => (1..40i64).prop_map(Happens::Time),
+        4 => prop::collection::vec(any_observation(), 2).prop_map(Event::Seen),
+        1 => Just(Event::Deleted),
+        1 => Just(Event::Edited),
+        1 => (0..4i64).prop_map(Event::Scaled),
+        1 => any::<bool>().prop_map(Event::Outage),
+        3 => (1..40i64).prop_map(Event::Time),
     ]
 }
 
-pub(super) fn stage(spec: &Value) -> Stage {
-    let stage = Stage::new(wait_for(&["a", "b"], spec), &[unknown(), unknown()]);
-    assert!(stage.object.plan().is_ok(), "{:?}", stage.object.plan());
-    stage
+pub(super) fn scenario(spec: &Value) -> Scenario {
+    let scenario = Scenario::new(wait_for(&["a", "b"], spec), &[unknown(), unknown()]);
+    assert!(scenario.object.plan().is_ok(), "{:?}", scenario.object.plan());
+    scenario
 }
 
-/// What is applied; `template` is that of the live Deployment.
-pub(super) fn body(stage: &Stage, write: Write, template: &Value) -> Value {
-    let mut body = desired(&stage.object, &[]);
-    if let Some(live) = stage.live.as_ref().filter(|_| write.holds_template) {
+/// Returns the body of a write; `template` is that of the live Deployment.
+pub(super) fn body(scenario: &Scenario, planned: PlannedWrite, template: &Value) -> Value {
+    let mut body = desired(&scenario.object, &[]);
+    if let Some(live) = scenario.live.as_ref().filter(|_| planned.holds_template) {
         body = with_template_held(&body, live, template);
     }
-    match write.replicas {
-        Replicas::AsAsked => body,
-        Replicas::Held => with_replicas_held(&body, stage.live.as_ref()),
-        Replicas::TakenAway => with_no_replicas(&body),
+    match planned.replicas {
+        Replicas::AsSpecified => body,
+        Replicas::Held => with_replicas_held(&body, scenario.live.as_ref()),
+        Replicas::ScaledToZero => with_no_replicas(&body),
     }
 }
 
-/// What the server makes of a write.
-fn perform(stage: &mut Stage, decision: &Decision) {
+/// Applies the planned write.
+fn perform(scenario: &mut Scenario, decision: &Decision) {
     let Some(write) = decision.write() else { return };
-    let mut body = body(stage, write, &json!({}));
+    let mut body = body(scenario, write, &json!({}));
     body["metadata"]["uid"] = json!("d1");
     body["metadata"]["generation"] = json!(1);
     body["status"] = available();
-    stage.live = Some(serde_json::from_value(body).unwrap());
+    scenario.live = Some(serde_json::from_value(body).unwrap());
 }
 
-pub(super) fn happen(stage: &mut Stage, what: Happens) {
-    match what {
-        Happens::Seen(observations) => stage.observations = observations,
-        Happens::Deleted => stage.live = None,
-        Happens::Edited => {
-            let next = stage.object.generation() + 1;
-            stage.object.metadata.generation = Some(next);
-            stage.object.spec.template.insert("edit".to_owned(), next.into());
+pub(super) fn apply_event(scenario: &mut Scenario, event: Event) {
+    match event {
+        Event::Seen(observations) => scenario.observations = observations,
+        Event::Deleted => scenario.live = None,
+        Event::Edited => {
+            let next = scenario.object.generation() + 1;
+            scenario.object.metadata.generation = Some(next);
+            scenario.object.spec.template.insert("edit".to_owned(), next.into());
         }
-        Happens::Scaled(replicas) => {
-            if let Some(live) = &mut stage.live {
+        Event::Scaled(replicas) => {
+            if let Some(live) = &mut scenario.live {
                 live.spec.replicas = Some(replicas);
             }
         }
-        Happens::Outage(outage) => stage.outage = outage,
-        Happens::Time(seconds) => stage.now += seconds,
+        Event::Outage(outage) => scenario.outage = outage,
+        Event::Time(seconds) => scenario.now += seconds,
     }
 }
 
-/// One reconcile, with all its writes.
-fn reconcile(stage: &mut Stage) -> Decision {
-    reconcile_unless_refused(stage, true)
+/// Runs one reconcile with all its writes.
+fn reconcile(scenario: &mut Scenario) -> Decision {
+    reconcile_once(scenario, true)
 }
 
-/// One whose status may meet a version of the object that is newer, or whose process ends before it is written.
-fn reconcile_unless_refused(stage: &mut Stage, written: bool) -> Decision {
-    let decision = stage.decide();
-    let status = stage.report(&decision);
-    perform(stage, &decision);
+/// Runs one reconcile; unless `written`, its status write is lost.
+fn reconcile_once(scenario: &mut Scenario, written: bool) -> Decision {
+    let decision = scenario.decide();
+    let status = scenario.report(&decision);
+    perform(scenario, &decision);
     if written {
-        write(&mut stage.object, &status);
+        write(&mut scenario.object, &status);
     }
     decision
 }
 
-fn history(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Happens, bool)>> {
-    prop::collection::vec((anything(), prop::bool::weighted(0.7)), length)
+fn history(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Event, bool)>> {
+    prop::collection::vec((any_event(), prop::bool::weighted(0.7)), length)
 }
 
 proptest! {
     #[test]
-    fn a_second_look_at_the_same_state_writes_nothing(
+    fn a_second_run_in_the_same_state_writes_nothing(
         spec in any_spec(),
         history in history(1..24),
     ) {
-        let mut stage = stage(&spec);
-        for (what, written) in history {
-            happen(&mut stage, what);
-            reconcile_unless_refused(&mut stage, written);
-            // What was let through changes what is looked at: a few passes, and then rest.
+        let mut scenario = scenario(&spec);
+        for (event, written) in history {
+            apply_event(&mut scenario, event);
+            reconcile_once(&mut scenario, written);
+            // A written Deployment changes which checks are needed, so a few runs may follow.
             for _ in 0..3 {
-                reconcile(&mut stage);
+                reconcile(&mut scenario);
             }
-            let status = stage.report(&stage.decide());
-            prop_assert!(status.is_shown_by(&stage.object), "{:#?}\n{status:#?}", stage.object.status);
+            let status = scenario.report(&scenario.decide());
+            prop_assert!(status.is_shown_by(&scenario.object), "{:#?}\n{status:#?}", scenario.object.status);
             let true_ones = [condition::READY, condition::RECONCILING, condition::STALLED];
-            let true_ones = true_ones.iter().filter(|type_| stage.condition(type_).starts_with("True"));
+            let true_ones = true_ones.iter().filter(|type_| scenario.condition(type_).starts_with("True"));
             prop_assert!(true_ones.count() <= 1, "{}", row(&status));
         }
     }
 
     #[test]
-    fn a_deployment_is_made_and_grows_only_when_it_may(
+    fn a_deployment_is_created_and_scaled_up_only_when_the_gate_allows(
         spec in any_spec(),
         history in history(1..24),
     ) {
-        let mut stage = stage(&spec);
+        let mut scenario = scenario(&spec);
         let wants = |gate: &str| spec["gates"].as_array().unwrap().contains(&json!(gate));
-        for (what, written) in history {
-            happen(&mut stage, what);
-            let before = stage.live.clone();
-            let decision = reconcile_unless_refused(&mut stage, written);
+        for (event, written) in history {
+            apply_event(&mut scenario, event);
+            let before = scenario.live.clone();
+            let decision = reconcile_once(&mut scenario, written);
             let Some(write) = decision.write() else { continue };
-            let may = decision.needs.hold() || write.proceeds;
+            let may = decision.needs.are_ready() || write.proceeds;
             if before.is_none() && wants("Create") {
-                prop_assert!(may, "created while {:?}", stage.observations);
+                prop_assert!(may, "created while {:?}", scenario.observations);
             }
             let was = before.as_ref().map_or(0, |live| live.spec.replicas.unwrap_or_default());
-            let is = stage.live.as_ref().unwrap().spec.replicas.unwrap_or_default();
+            let is = scenario.live.as_ref().unwrap().spec.replicas.unwrap_or_default();
             if was == 0 && is > 0 && wants("ScaleFromZero") {
-                prop_assert!(may, "scaled up while {:?}", stage.observations);
+                prop_assert!(may, "scaled up while {:?}", scenario.observations);
             }
             if was > 0 && is == 0 {
-                prop_assert!(spec["onLoss"] == "ScaleToZero" && decision.needs.seen == Seen::Fails && !stage.outage);
+                let has_failed = decision.needs.observed == Observed::NotReady && !scenario.outage;
+                prop_assert!(spec["onLoss"] == "ScaleToZero" && has_failed);
             }
             if write.proceeds {
                 prop_assert_eq!(&spec["onDeadline"], "Proceed");
@@ -179,34 +180,34 @@ proptest! {
     }
 
     #[test]
-    fn whatever_has_happened_the_end_depends_on_what_is_true_in_the_end(
+    fn the_final_status_depends_only_on_the_final_state(
         spec in any_spec(),
         history in history(0..24),
         edits in 0..3,
     ) {
-        let mut stage = stage(&spec);
-        for (what, written) in history {
-            if !matches!(what, Happens::Edited) {
-                happen(&mut stage, what);
+        let mut scenario = scenario(&spec);
+        for (event, written) in history {
+            if !matches!(event, Event::Edited) {
+                apply_event(&mut scenario, event);
             }
-            reconcile_unless_refused(&mut stage, written);
+            reconcile_once(&mut scenario, written);
         }
         for _ in 0..edits {
-            happen(&mut stage, Happens::Edited);
+            apply_event(&mut scenario, Event::Edited);
         }
-        stage.outage = false;
-        stage.observations = vec![ready(), ready()];
+        scenario.outage = false;
+        scenario.observations = vec![ready(), ready()];
         for _ in 0..3 {
-            reconcile(&mut stage);
+            reconcile(&mut scenario);
         }
-        prop_assert_eq!(stage.condition("Ready"), "True/Available");
-        // Where neither the start nor the running depends on them, nobody has looked.
+        prop_assert_eq!(scenario.condition("Ready"), "True/Available");
+        // With neither the gate Create nor a reaction to losses, the dependencies are never checked.
         if spec["onLoss"] != "Ignore" || spec["gates"].as_array().unwrap().contains(&json!("Create")) {
-            prop_assert_eq!(stage.condition("DependenciesReady"), "True/AllReady");
+            prop_assert_eq!(scenario.condition("DependenciesReady"), "True/AllReady");
         }
-        let live = stage.live.as_ref().unwrap();
+        let live = scenario.live.as_ref().unwrap();
         prop_assert_eq!(live.spec.replicas, Some(3));
-        prop_assert_eq!(live.written_for(), Some(stage.object.generation()));
-        prop_assert_eq!(stage.decide().as_str(), "open");
+        prop_assert_eq!(live.written_for(), Some(scenario.object.generation()));
+        prop_assert_eq!(scenario.decide().as_str(), "open");
     }
 }

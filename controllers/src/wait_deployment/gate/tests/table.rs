@@ -1,9 +1,9 @@
-//! The table of states and events.
+//! Decisions by state and check result.
 
 use super::*;
 
-fn course(stage: &Stage) -> String {
-    let decision = stage.decide();
+fn course(scenario: &Scenario) -> String {
+    let decision = scenario.decide();
     let closed =
         decision.closed.map_or("", |closed| if closed.expired.is_some() { " expired" } else { " closed" });
     let next = decision.next.map_or_else(String::new, |next| format!(" next {}s", next.as_secs()));
@@ -19,7 +19,7 @@ fn course(stage: &Stage) -> String {
                 (write.proceeds, "proceeds"),
                 (write.holds_template, "holds template"),
                 (write.replicas == Replicas::Held, "holds replicas"),
-                (write.replicas == Replicas::TakenAway, "scales to zero"),
+                (write.replicas == Replicas::ScaledToZero, "scales to zero"),
             ];
             let flags: Vec<_> = flags.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
             format!("write {}", flags.join(", ")).trim_end().to_owned()
@@ -29,7 +29,7 @@ fn course(stage: &Stage) -> String {
 }
 
 #[test]
-fn every_deployment_meets_every_prerequisite_as_in_the_table() {
+fn decisions_follow_the_table_of_deployments_and_results() {
     let probe = object(&json!({"waitProbe": {"address": "postgres:5432"}}));
     let ours = live(&probe, &available());
     let mut foreign = ours.clone();
@@ -59,46 +59,46 @@ fn every_deployment_meets_every_prerequisite_as_in_the_table() {
     let mut table = String::new();
     for (deployment, live) in &deployments {
         for (kind, object) in &probes {
-            let asks = object.plan().is_ok_and(|plan| looks(object, &plan, live.as_ref()));
-            for (name, result) in &results[..if asks { 4 } else { 1 }] {
-                let mut stage = Stage::new(object.clone(), std::slice::from_ref(result));
-                stage.live.clone_from(live);
-                let asks = if asks { "asks" } else { "" };
-                writeln!(table, "{deployment:8} {kind:8} {name:8} {asks:5} {}", course(&stage)).unwrap();
+            let checks = object.plan().is_ok_and(|plan| needs_checks(object, &plan, live.as_ref()));
+            for (name, result) in &results[..if checks { 4 } else { 1 }] {
+                let mut scenario = Scenario::new(object.clone(), std::slice::from_ref(result));
+                scenario.live.clone_from(live);
+                let checks = if checks { "checks" } else { "" };
+                writeln!(table, "{deployment:8} {kind:8} {name:8} {checks:7} {}", course(&scenario)).unwrap();
             }
         }
     }
     let expected = "\
-none     valid    -        asks  wait closed
-none     valid    ready    asks  write
-none     valid    refused  asks  wait closed
-none     valid    denied   asks  wait closed
-none     absent   -              write
-none     invalid  -              invalid waitProbe.address closed
-ours     valid    -        asks  write
-ours     valid    ready    asks  write
-ours     valid    refused  asks  write
-ours     valid    denied   asks  write
-ours     absent   -              write
-ours     invalid  -              write
-foreign  valid    -              conflict Controlled(\"Rollout web\")
-foreign  absent   -              conflict Controlled(\"Rollout web\")
-foreign  invalid  -              conflict Controlled(\"Rollout web\")
-orphan   valid    -              write adopts
-orphan   absent   -              write adopts
-orphan   invalid  -              write adopts
-other    valid    -              conflict OtherSelector
-other    absent   -              conflict OtherSelector
-other    invalid  -              conflict OtherSelector
-leaving  valid    -              terminating
-leaving  absent   -              terminating
-leaving  invalid  -              terminating
+none     valid    -        checks  wait closed
+none     valid    ready    checks  write
+none     valid    refused  checks  wait closed
+none     valid    denied   checks  wait closed
+none     absent   -                write
+none     invalid  -                invalid waitProbe.address closed
+ours     valid    -        checks  write
+ours     valid    ready    checks  write
+ours     valid    refused  checks  write
+ours     valid    denied   checks  write
+ours     absent   -                write
+ours     invalid  -                write
+foreign  valid    -                conflict Controlled(\"Rollout web\")
+foreign  absent   -                conflict Controlled(\"Rollout web\")
+foreign  invalid  -                conflict Controlled(\"Rollout web\")
+orphan   valid    -                write adopts
+orphan   absent   -                write adopts
+orphan   invalid  -                write adopts
+other    valid    -                conflict OtherSelector
+other    absent   -                conflict OtherSelector
+other    invalid  -                conflict OtherSelector
+leaving  valid    -                terminating
+leaving  absent   -                terminating
+leaving  invalid  -                terminating
 ";
     assert_eq!(table, expected, "\n{table}");
 }
 
 #[test]
-fn several_dependencies_come_to_one_answer() {
+fn several_dependencies_lead_to_one_decision() {
     let cases = [
         ("All", [ready(), ready()], "write"),
         ("All", [ready(), unknown()], "wait closed"),
@@ -110,8 +110,8 @@ fn several_dependencies_come_to_one_answer() {
         ("Any", [denied(), invalid()], "wait closed"),
     ];
     for (policy, observations, expected) in cases {
-        let stage = Stage::new(wait_for(&["a", "b"], &json!({"match": policy})), &observations);
-        assert_eq!(course(&stage), expected, "{policy} of {observations:?}");
+        let scenario = Scenario::new(wait_for(&["a", "b"], &json!({"match": policy})), &observations);
+        assert_eq!(course(&scenario), expected, "{policy} of {observations:?}");
     }
 }
 
@@ -119,31 +119,35 @@ fn several_dependencies_come_to_one_answer() {
 fn an_optional_dependency_is_never_waited_for() {
     let mut all = wait_for(&["a", "b"], &json!({}));
     all.spec.wait_for.as_mut().unwrap()["dependencies"][1]["optional"] = json!(true);
-    assert_eq!(course(&Stage::new(all.clone(), &[ready(), refused()])), "write");
-    assert_eq!(course(&Stage::new(all.clone(), &[refused(), ready()])), "wait closed");
+    assert_eq!(course(&Scenario::new(all.clone(), &[ready(), refused()])), "write");
+    assert_eq!(course(&Scenario::new(all.clone(), &[refused(), ready()])), "wait closed");
     all.spec.wait_for.as_mut().unwrap()["match"] = json!("Any");
-    assert_eq!(course(&Stage::new(all.clone(), &[refused(), ready()])), "wait closed", "nor does it open");
+    assert_eq!(
+        course(&Scenario::new(all.clone(), &[refused(), ready()])),
+        "wait closed",
+        "it does not open the gate either"
+    );
     all.spec.wait_for.as_mut().unwrap()["dependencies"][0]["optional"] = json!(true);
-    assert_eq!(course(&Stage::new(all, &[refused(), refused()])), "write", "all of them are optional");
+    assert_eq!(course(&Scenario::new(all, &[refused(), refused()])), "write", "all of them are optional");
 }
 
 #[test]
-fn each_gate_holds_what_it_names_and_nothing_else() {
+fn each_gate_holds_back_only_its_own_part() {
     let gates = |gates: &[&str]| wait_for(&["a"], &json!({"gates": gates, "onLoss": "Ignore"}));
-    let edit = |stage: &mut Stage| {
-        stage.object.metadata.generation = Some(3);
-        stage.object.spec.template.insert("spec".to_owned(), json!({"containers": []}));
+    let edit = |scenario: &mut Scenario| {
+        scenario.object.metadata.generation = Some(3);
+        scenario.object.spec.template.insert("spec".to_owned(), json!({"containers": []}));
     };
-    let empty = |stage: &mut Stage| stage.live.as_mut().unwrap().spec.replicas = Some(0);
+    let empty = |scenario: &mut Scenario| scenario.live.as_mut().unwrap().spec.replicas = Some(0);
     let mut table = String::new();
     for names in [&["Create"][..], &["Update"], &["ScaleFromZero"], &["Update", "ScaleFromZero"]] {
         for (name, seen) in [("refused", refused()), ("ready", ready())] {
-            let mut line = |what: &str, stage: &Stage| {
-                writeln!(table, "{:20} {name:8} {what:9} {}", names.join("+"), course(stage)).unwrap();
+            let mut line = |state: &str, scenario: &Scenario| {
+                writeln!(table, "{:20} {name:8} {state:9} {}", names.join("+"), course(scenario)).unwrap();
             };
-            line("absent", &Stage::new(gates(names), std::slice::from_ref(&seen)));
-            let running = Stage::new(gates(names), std::slice::from_ref(&seen)).running();
-            line("as it was", &running);
+            line("absent", &Scenario::new(gates(names), std::slice::from_ref(&seen)));
+            let running = Scenario::new(gates(names), std::slice::from_ref(&seen)).running();
+            line("unchanged", &running);
             let mut edited = running.clone();
             edit(&mut edited);
             line("edited", &edited);
@@ -156,42 +160,42 @@ fn each_gate_holds_what_it_names_and_nothing_else() {
     }
     let expected = "\
 Create               refused  absent    wait closed
-Create               refused  as it was write
+Create               refused  unchanged write
 Create               refused  edited    write
 Create               refused  at zero   write
 Create               refused  both      write
 Create               ready    absent    write
-Create               ready    as it was write
+Create               ready    unchanged write
 Create               ready    edited    write
 Create               ready    at zero   write
 Create               ready    both      write
 Update               refused  absent    write
-Update               refused  as it was write
+Update               refused  unchanged write
 Update               refused  edited    write holds template closed
 Update               refused  at zero   write
 Update               refused  both      write holds template closed
 Update               ready    absent    write
-Update               ready    as it was write
+Update               ready    unchanged write
 Update               ready    edited    write
 Update               ready    at zero   write
 Update               ready    both      write
 ScaleFromZero        refused  absent    write holds replicas closed
-ScaleFromZero        refused  as it was write
+ScaleFromZero        refused  unchanged write
 ScaleFromZero        refused  edited    write
 ScaleFromZero        refused  at zero   write holds replicas closed
 ScaleFromZero        refused  both      write holds replicas closed
 ScaleFromZero        ready    absent    write
-ScaleFromZero        ready    as it was write
+ScaleFromZero        ready    unchanged write
 ScaleFromZero        ready    edited    write
 ScaleFromZero        ready    at zero   write
 ScaleFromZero        ready    both      write
 Update+ScaleFromZero refused  absent    write holds replicas closed
-Update+ScaleFromZero refused  as it was write
+Update+ScaleFromZero refused  unchanged write
 Update+ScaleFromZero refused  edited    write holds template closed
 Update+ScaleFromZero refused  at zero   write holds replicas closed
 Update+ScaleFromZero refused  both      write holds template, holds replicas closed
 Update+ScaleFromZero ready    absent    write
-Update+ScaleFromZero ready    as it was write
+Update+ScaleFromZero ready    unchanged write
 Update+ScaleFromZero ready    edited    write
 Update+ScaleFromZero ready    at zero   write
 Update+ScaleFromZero ready    both      write
@@ -200,81 +204,81 @@ Update+ScaleFromZero ready    both      write
 }
 
 #[test]
-fn a_template_is_new_by_its_mark_and_without_one_by_the_generation() {
+fn a_template_is_compared_by_its_hash_and_without_one_by_the_generation() {
     let object = wait_for(&["a"], &json!({"gates": ["Update"]}));
-    let mut stage = Stage::new(object, &[refused()]).running();
-    stage.object.metadata.generation = Some(3);
-    assert_eq!(course(&stage), "write", "an edit of something else is no new template");
-    let live = stage.live.as_mut().unwrap();
+    let mut scenario = Scenario::new(object, &[refused()]).running();
+    scenario.object.metadata.generation = Some(3);
+    assert_eq!(course(&scenario), "write", "an edit outside the template");
+    let live = scenario.live.as_mut().unwrap();
     live.metadata.annotations.remove(crate::deployment::TEMPLATE_ANNOTATION);
-    assert_eq!(course(&stage), "write holds template closed", "nobody knows what this one was written with");
-    stage.object.metadata.generation = Some(2);
-    assert_eq!(course(&stage), "write", "it was written for this generation");
+    assert_eq!(course(&scenario), "write holds template closed", "the written template is unknown");
+    scenario.object.metadata.generation = Some(2);
+    assert_eq!(course(&scenario), "write", "written for this generation");
 }
 
 #[test]
-fn an_invalid_spec_holds_what_it_means_to_hold() {
+fn the_gates_of_an_invalid_spec_hold() {
     let mut object = wait_for(&["a"], &json!({"gates": ["Create", "Update"]}));
     object.spec.wait_for.as_mut().unwrap()["dependencies"][0]["periodSeconds"] = json!(0);
-    let mut stage = Stage::new(object, &[]).running();
-    assert_eq!(course(&stage), "write", "nothing is new");
-    stage.object.metadata.generation = Some(3);
-    stage.object.spec.template.insert("spec".to_owned(), json!({}));
-    assert_eq!(course(&stage), "write holds template closed");
+    let mut scenario = Scenario::new(object, &[]).running();
+    assert_eq!(course(&scenario), "write", "no new template");
+    scenario.object.metadata.generation = Some(3);
+    scenario.object.spec.template.insert("spec".to_owned(), json!({}));
+    assert_eq!(course(&scenario), "write holds template closed");
 }
 
 #[test]
-fn the_deadline_counts_from_the_closing_whatever_happens_in_between() {
+fn the_deadline_counts_from_the_closing_despite_edits_and_restarts() {
     for (on_deadline, expected) in
         [("Fail", "wait expired"), ("KeepWaiting", "wait expired"), ("Proceed", "write proceeds")]
     {
         let others = json!({"deadlineSeconds": 60, "onDeadline": on_deadline});
-        let mut stage = Stage::new(wait_for(&["a"], &others), &[refused()]);
-        assert_eq!(course(&stage), "wait closed next 60s");
-        stage.step(1_000, &[refused()]);
-        // Another replica, another generation, another result: the status tells since when.
-        stage.object.metadata.generation = Some(3);
-        stage.step(1_050, &[unknown()]);
-        stage.now = 1_059;
-        assert_eq!(course(&stage), "wait closed next 1s", "{on_deadline}");
-        stage.now = 1_060;
-        assert_eq!(course(&stage), expected);
-        stage.observations = vec![ready()];
-        assert_eq!(course(&stage), "write", "a success opens it all the same");
+        let mut scenario = Scenario::new(wait_for(&["a"], &others), &[refused()]);
+        assert_eq!(course(&scenario), "wait closed next 60s");
+        scenario.step(1_000, &[refused()]);
+        // Another replica, generation and result: the status has the time of the closing.
+        scenario.object.metadata.generation = Some(3);
+        scenario.step(1_050, &[unknown()]);
+        scenario.now = 1_059;
+        assert_eq!(course(&scenario), "wait closed next 1s", "{on_deadline}");
+        scenario.now = 1_060;
+        assert_eq!(course(&scenario), expected);
+        scenario.observations = vec![ready()];
+        assert_eq!(course(&scenario), "write", "a success still opens the gate");
     }
 }
 
 #[test]
 fn an_edited_deadline_counts_from_the_same_closing() {
-    let mut stage = Stage::new(wait_for(&["a"], &json!({"deadlineSeconds": 60})), &[refused()]);
-    stage.step(1_000, &[refused()]);
-    stage.object.spec.wait_for.as_mut().unwrap()["deadlineSeconds"] = json!(100);
-    stage.object.metadata.generation = Some(3);
-    stage.now = 1_090;
-    assert_eq!(course(&stage), "wait closed next 10s");
+    let mut scenario = Scenario::new(wait_for(&["a"], &json!({"deadlineSeconds": 60})), &[refused()]);
+    scenario.step(1_000, &[refused()]);
+    scenario.object.spec.wait_for.as_mut().unwrap()["deadlineSeconds"] = json!(100);
+    scenario.object.metadata.generation = Some(3);
+    scenario.now = 1_090;
+    assert_eq!(course(&scenario), "wait closed next 10s");
 }
 
 #[test]
 fn a_deployment_deleted_by_hand_closes_the_gate_again() {
-    let mut stage = Stage::new(wait_for(&["a"], &json!({"deadlineSeconds": 60})), &[ready()]);
-    stage.step(1_000, &[ready()]);
-    assert_eq!(stage.object.status.as_ref().unwrap().gate_closed_time, None);
-    stage.now = 5_000;
-    stage.observations = vec![refused()];
-    assert_eq!(course(&stage), "wait closed next 60s", "a new wait with a deadline of its own");
+    let mut scenario = Scenario::new(wait_for(&["a"], &json!({"deadlineSeconds": 60})), &[ready()]);
+    scenario.step(1_000, &[ready()]);
+    assert_eq!(scenario.object.status.as_ref().unwrap().gate_closed_time, None);
+    scenario.now = 5_000;
+    scenario.observations = vec![refused()];
+    assert_eq!(course(&scenario), "wait closed next 60s", "a new deadline");
 }
 
 #[test]
 fn a_held_update_has_a_deadline_of_its_own() {
     let others =
         json!({"gates": ["Update"], "deadlineSeconds": 60, "onDeadline": "Proceed", "onLoss": "Ignore"});
-    let mut stage = Stage::new(wait_for(&["a"], &others), &[refused()]).running();
-    stage.step(1_000, &[refused()]);
-    stage.object.metadata.generation = Some(3);
-    stage.object.spec.template.insert("spec".to_owned(), json!({}));
-    stage.step(2_000, &[refused()]);
-    assert_eq!(stage.condition("UpdateHeld"), "True/TemplateHeld");
-    assert_eq!(stage.condition("Ready"), "False/WaitingForDependencies");
-    stage.now = 2_060;
-    assert_eq!(course(&stage), "write proceeds");
+    let mut scenario = Scenario::new(wait_for(&["a"], &others), &[refused()]).running();
+    scenario.step(1_000, &[refused()]);
+    scenario.object.metadata.generation = Some(3);
+    scenario.object.spec.template.insert("spec".to_owned(), json!({}));
+    scenario.step(2_000, &[refused()]);
+    assert_eq!(scenario.condition("UpdateHeld"), "True/TemplateHeld");
+    assert_eq!(scenario.condition("Ready"), "False/WaitingForDependencies");
+    scenario.now = 2_060;
+    assert_eq!(course(&scenario), "write proceeds");
 }

@@ -1,94 +1,95 @@
-//! Gate, mirror and Deployment controller act in any order, on what they happen to know, and their writes may be refused:
-//! once nothing happens any more they come to the same, and rest.
+//! Gate, mirror and Deployment controller together: they run in any order, on caches of any age, and status
+//! writes may be lost. Once no event arrives any more, every order ends in the same state without further
+//! writes.
 
 use proptest::prelude::*;
 
-use super::properties::{Happens, any_spec, anything, body, happen, stage};
+use super::properties::{Event, any_event, any_spec, apply_event, body, scenario};
 use super::*;
 use crate::status_mirror::mirror::mirror;
 
-/// Rounds after which they have to rest: what one of them writes, the others may have to answer, and so once more.
+/// Most rounds until no actor writes any more: a write of one actor may cause writes of the others.
 const ROUNDS: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Actor {
     Gate,
-    /// It does not know the last edit yet, and says so.
-    GateOfThePast,
+    /// The gate with a cache that does not show the last edit yet.
+    StaleGate,
     Mirror,
     Controller,
 }
 
-/// A server that keeps two parts of one status by their owners.
+/// An API server with one object. Its status has two field managers.
 #[derive(Clone, Debug)]
 struct World {
-    stage: Stage,
+    scenario: Scenario,
     /// The object before its last edit.
     past: WaitDeployment,
-    /// The Deployment's spec, of which `stage` shows but a part.
+    /// The Deployment's whole spec; `scenario` has only the decoded part.
     spec: Value,
-    /// Deployments made so far.
-    births: u32,
+    /// Number of Deployments created so far.
+    created: u32,
     of_gate: Value,
     of_mirror: Value,
 }
 
 fn any_actor() -> impl Strategy<Value = Actor> {
-    prop::sample::select(vec![Actor::Gate, Actor::GateOfThePast, Actor::Mirror, Actor::Controller])
+    prop::sample::select(vec![Actor::Gate, Actor::StaleGate, Actor::Mirror, Actor::Controller])
 }
 
 // === impl World ===
 
 impl World {
     fn new(spec: &Value) -> Self {
-        let stage = stage(spec);
-        let past = stage.object.clone();
-        Self { stage, past, spec: Value::Null, births: 0, of_gate: json!({}), of_mirror: json!({}) }
+        let scenario = scenario(spec);
+        let past = scenario.object.clone();
+        Self { scenario, past, spec: Value::Null, created: 0, of_gate: json!({}), of_mirror: json!({}) }
     }
 
-    fn happens(&mut self, what: Happens) {
-        match what {
-            Happens::Scaled(replicas) => {
-                if self.stage.live.is_some() {
+    fn apply_event(&mut self, event: Event) {
+        match event {
+            Event::Scaled(replicas) => {
+                if self.scenario.live.is_some() {
                     self.spec["replicas"] = replicas.into();
                     let body = self.live_body();
                     self.apply(body);
                 }
             }
-            Happens::Edited => {
-                self.past = self.stage.object.clone();
-                happen(&mut self.stage, what);
+            Event::Edited => {
+                self.past = self.scenario.object.clone();
+                apply_event(&mut self.scenario, event);
             }
-            other => happen(&mut self.stage, other),
+            other => apply_event(&mut self.scenario, other),
         }
     }
 
-    /// One turn. A status that is written is lost unless it `lands`.
-    fn act(&mut self, actor: Actor, lands: bool) {
+    /// Runs one actor. Unless `written`, its status write is lost.
+    fn act(&mut self, actor: Actor, written: bool) {
         match actor {
             Actor::Gate => {
-                if let Some(status) = self.gate().filter(|_| lands) {
+                if let Some(status) = self.gate().filter(|_| written) {
                     self.of_gate = status;
                 }
             }
-            Actor::GateOfThePast => {
-                let now = self.stage.object.clone();
+            Actor::StaleGate => {
+                let now = self.scenario.object.clone();
                 let past = WaitDeployment { status: now.status.clone(), ..self.past.clone() };
-                self.stage.object = past;
-                if let Some(status) = self.gate().filter(|_| lands) {
+                self.scenario.object = past;
+                if let Some(status) = self.gate().filter(|_| written) {
                     self.of_gate = status;
                 }
-                self.stage.object = now;
+                self.scenario.object = now;
             }
             Actor::Mirror => {
-                let (object, live) = (&self.stage.object, self.stage.live.as_ref());
-                let status = mirror(object, live, &Time(at(self.stage.now)));
-                if lands && !status.is_shown_by(object) {
+                let (object, live) = (&self.scenario.object, self.scenario.live.as_ref());
+                let status = mirror(object, live, &Time(at(self.scenario.now)));
+                if written && !status.is_shown_by(object) {
                     self.of_mirror = json!(status);
                 }
             }
             Actor::Controller => {
-                let Some(live) = &mut self.stage.live else { return };
+                let Some(live) = &mut self.scenario.live else { return };
                 let (replicas, generation) = (live.spec.replicas, live.metadata.generation);
                 let conditions = json!([
                     {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
@@ -104,40 +105,40 @@ impl World {
         self.show();
     }
 
-    /// Decides, writes the Deployment, and returns the status if it has to be written.
+    /// Runs the gate: writes the Deployment, and returns the status if it differs.
     fn gate(&mut self) -> Option<Value> {
-        let decision = self.stage.decide();
+        let decision = self.scenario.decide();
         if let Some(write) = decision.write() {
-            self.apply(body(&self.stage, write, &self.spec["template"]));
+            self.apply(body(&self.scenario, write, &self.spec["template"]));
         }
-        let status = self.stage.report(&decision);
-        (!status.is_shown_by(&self.stage.object)).then(|| json!(status))
+        let status = self.scenario.report(&decision);
+        (!status.is_shown_by(&self.scenario.object)).then(|| json!(status))
     }
 
-    /// The server's side of an apply of the Deployment.
+    /// Applies the Deployment.
     fn apply(&mut self, mut body: Value) {
-        let before = self.stage.live.take();
+        let before = self.scenario.live.take();
         let is_new = before.is_none();
-        self.births += u32::from(is_new);
+        self.created += u32::from(is_new);
         let generation = before.as_ref().map_or(0, |live| live.metadata.generation);
         let changed = is_new || body["spec"] != self.spec;
         self.spec = body["spec"].clone();
-        body["metadata"]["uid"] = format!("d{}", self.births).into();
+        body["metadata"]["uid"] = format!("d{}", self.created).into();
         body["metadata"]["generation"] = json!(generation + i64::from(changed));
         body["status"] = before.map_or_else(|| json!({}), |live| live.status.into());
-        self.stage.live = Some(serde_json::from_value(body).unwrap());
+        self.scenario.live = Some(serde_json::from_value(body).unwrap());
     }
 
-    /// What somebody else than the gate applies: all is as it is, but for the spec.
+    /// Returns the body of another client's write, which changes only the spec.
     fn live_body(&self) -> Value {
-        let live = self.stage.live.as_ref().unwrap();
-        let mut body = desired(&self.stage.object, &[]);
+        let live = self.scenario.live.as_ref().unwrap();
+        let mut body = desired(&self.scenario.object, &[]);
         body["metadata"]["annotations"] = json!(live.metadata.annotations);
         body["spec"] = self.spec.clone();
         body
     }
 
-    /// Shows both parts as one status. No field and no condition has two owners.
+    /// Merges both parts into one status, and asserts that no field and no condition has two owners.
     fn show(&mut self) {
         let mut status = self.of_gate.clone();
         for (key, value) in self.of_mirror.as_object().unwrap() {
@@ -153,26 +154,26 @@ impl World {
                 (_, Some(_)) => panic!("{key} has two owners"),
             }
         }
-        self.stage.object.status = Some(serde_json::from_value(status).unwrap());
+        self.scenario.object.status = Some(serde_json::from_value(status).unwrap());
     }
 
-    /// Has everybody act in this order until nobody has anything to do.
-    fn rest(&mut self, order: &[Actor]) {
+    /// Runs the actors in this order until none of them writes.
+    fn settle(&mut self, order: &[Actor]) {
         for _ in 0..ROUNDS {
-            let before = (self.of_gate.clone(), self.of_mirror.clone(), self.stage.live.clone());
+            let before = (self.of_gate.clone(), self.of_mirror.clone(), self.scenario.live.clone());
             for actor in order {
                 self.act(*actor, true);
             }
-            if before == (self.of_gate.clone(), self.of_mirror.clone(), self.stage.live.clone()) {
+            if before == (self.of_gate.clone(), self.of_mirror.clone(), self.scenario.live.clone()) {
                 return;
             }
         }
-        panic!("they do not come to rest: {self:#?}");
+        panic!("the actors do not stop writing: {self:#?}");
     }
 
-    /// What people see, but for times, and for how often things were made.
+    /// Returns the visible state without times and counts of Deployments.
     fn summary(&self, watched: bool) -> String {
-        let (object, live) = (&self.stage.object, self.stage.live.as_ref().unwrap());
+        let (object, live) = (&self.scenario.object, self.scenario.live.as_ref().unwrap());
         let status = object.status.as_ref().unwrap();
         let mut text = format!("{:?} {:?}\n", live.spec, live.metadata.annotations);
         for condition in &status.conditions {
@@ -203,31 +204,32 @@ fn order() -> impl Strategy<Value = Vec<Actor>> {
 
 proptest! {
     #[test]
-    fn all_orders_of_all_histories_end_alike(
+    fn every_order_of_every_history_ends_in_the_same_state(
         spec in any_spec(),
         history in prop::collection::vec(
-            (prop::option::of(anything()), any_actor(), prop::bool::weighted(0.8)), 0..32,
+            (prop::option::of(any_event()), any_actor(), prop::bool::weighted(0.8)), 0..32,
         ),
         order in order(),
     ) {
         let mut world = World::new(&spec);
-        for (what, actor, lands) in history {
-            if let Some(what) = what {
-                world.happens(what);
+        for (event, actor, written) in history {
+            if let Some(event) = event {
+                world.apply_event(event);
             }
-            world.act(actor, lands);
+            world.act(actor, written);
         }
         let mut fresh = World::new(&spec);
-        fresh.stage.object.spec = world.stage.object.spec.clone();
-        fresh.stage.object.metadata.generation = world.stage.object.metadata.generation;
+        fresh.scenario.object.spec = world.scenario.object.spec.clone();
+        fresh.scenario.object.metadata.generation = world.scenario.object.metadata.generation;
         for (world, order) in
             [(&mut world, &order[..]), (&mut fresh, &[Actor::Gate, Actor::Controller, Actor::Mirror])]
         {
-            world.happens(Happens::Outage(false));
-            world.happens(Happens::Seen(vec![ready(), ready()]));
-            world.rest(order);
+            world.apply_event(Event::Outage(false));
+            world.apply_event(Event::Seen(vec![ready(), ready()]));
+            world.settle(order);
         }
-        let watched = spec["onLoss"] != "Ignore" || spec["gates"].as_array().unwrap().contains(&json!("Create"));
+        let gates = spec["gates"].as_array().unwrap();
+        let watched = spec["onLoss"] != "Ignore" || gates.contains(&json!("Create"));
         prop_assert_eq!(world.summary(watched), fresh.summary(watched));
     }
 }

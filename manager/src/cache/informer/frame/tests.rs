@@ -1,12 +1,12 @@
 use super::*;
 use crate::cache::object::json::Cursor;
 
-fn drain(lines: &mut Lines) -> Vec<Line> {
+fn drain(lines: &mut Lines) -> Vec<Limited> {
     std::iter::from_fn(|| lines.next()).collect()
 }
 
-fn whole(text: &'static str) -> Line {
-    Line::Whole(Bytes::from_static(text.as_bytes()))
+fn whole(text: &'static str) -> Limited {
+    Limited::Whole(Bytes::from_static(text.as_bytes()))
 }
 
 #[test]
@@ -24,36 +24,32 @@ fn lines_are_found_however_the_stream_is_cut() {
 }
 
 #[test]
-fn a_line_that_came_in_one_piece_is_not_copied() {
+fn a_line_in_one_chunk_is_not_copied() {
     let stream = Bytes::from(b"one\ntwo\nthr".to_vec());
     let mut lines = Lines::new(0);
     lines.push(stream.clone());
-    let Some(Line::Whole(one)) = lines.next() else { panic!("a line is there") };
+    let Some(Limited::Whole(one)) = lines.next() else { panic!("a line is there") };
     assert_eq!(one.as_ptr(), stream.as_ptr());
     lines.push(Bytes::from_static(b"ee\n"));
-    assert_eq!(
-        drain(&mut lines),
-        [whole("two"), whole("three")],
-        "also when more comes before it is asked for"
-    );
+    assert_eq!(drain(&mut lines), [whole("two"), whole("three")], "pushed before all lines were taken");
 }
 
 #[test]
-fn a_line_over_the_limit_is_dropped_once_and_the_next_is_whole() {
+fn a_line_over_the_limit_is_dropped_and_the_next_is_whole() {
     let mut lines = Lines::new(4);
     lines.push(Bytes::from_static(b"1234\n12345"));
-    assert_eq!(drain(&mut lines), [whole("1234"), Line::TooLong(Bytes::from_static(b"12345"))]);
+    assert_eq!(drain(&mut lines), [whole("1234"), Limited::TooLong(Bytes::from_static(b"12345"))]);
     for _ in 0..100 {
         lines.push(vec![b'x'; 1000].into());
         assert_eq!(drain(&mut lines), []);
-        assert!(lines.begun.capacity() < 4096, "nothing of it is kept");
+        assert!(lines.partial.capacity() < 4096, "dropped bytes are not buffered");
     }
     lines.push(Bytes::from_static(b"x\nok\n"));
     assert_eq!(drain(&mut lines), [whole("ok")]);
 }
 
 #[test]
-fn an_event_is_read_in_any_order_and_with_members_of_a_later_server() {
+fn an_event_is_read_with_members_in_any_order_and_unknown_ones() {
     for line in [
         r#"{"type":"ADDED","object":{"a":{}}}"#,
         r#"{"type":"ADDED","object":{"a":{}} , "at":[{}] }"#,
@@ -62,13 +58,13 @@ fn an_event_is_read_in_any_order_and_with_members_of_a_later_server() {
         let event = Event::read(line.as_bytes()).unwrap();
         let mut cursor = Cursor::new(event.object.bytes).unwrap();
         let object = cursor.value().unwrap();
-        assert_eq!((&*event.kind, object.text), ("ADDED", r#"{"a":{}}"#), "{line}");
+        assert_eq!((&*event.event_type, object.text), ("ADDED", r#"{"a":{}}"#), "{line}");
         event.object.end(&mut cursor).unwrap();
     }
 }
 
 #[test]
-fn what_follows_an_object_is_the_end_of_its_event_and_nothing_else() {
+fn bytes_after_an_object_other_than_the_end_of_its_event_are_an_error() {
     for rest in ["", "}}", "}x", ",}", r#","a"}"#, r#","a":}"#, ",1:2}"] {
         let line = format!(r#"{{"type":"MODIFIED","object":{{}}{rest}"#);
         let event = Event::read(line.as_bytes()).unwrap();
@@ -79,7 +75,7 @@ fn what_follows_an_object_is_the_end_of_its_event_and_nothing_else() {
 }
 
 #[test]
-fn only_an_annotation_that_says_true_ends_the_initial_events() {
+fn only_the_annotation_value_true_ends_the_initial_events() {
     let bookmark = |value: &str| {
         let text = format!(
             r#"{{"metadata":{{"resourceVersion":"9","annotations":{{"k8s.io/initial-events-end":"{value}"}}}}}}"#
@@ -92,7 +88,7 @@ fn only_an_annotation_that_says_true_ends_the_initial_events() {
 }
 
 #[test]
-fn a_failure_in_plain_text_keeps_its_words() {
+fn an_error_in_plain_text_becomes_the_message_of_the_status() {
     let status = read_status(429, b"Too many requests, please try again later.\n");
     assert_eq!((status.code, status.message.as_str()), (429, "Too many requests, please try again later."));
     let status = read_status(429, br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3}}"#);

@@ -1,41 +1,43 @@
-//! How long a reflector waits after another failure in a row.
+//! Delays after consecutive failures of one reflector.
 //!
-//! Whoever answers is asked less and less often, because each answer costs it something. Where nobody answers there is
-//! nobody to spare, and a watch that is to work again within seconds of the server's return must not sleep through it.
+//! After error responses the delay grows to 20 s or more, because each response costs the server work.
+//! Requests without any response cost it nothing and are retried every few seconds, so that the watch resumes
+//! soon after an outage.
 
 use std::time::Duration;
 
-/// The first wait: client-go's, long enough for a restarting API server to be back.
+/// The first delay, as in client-go. A restarting API server is often back by then.
 const BASE: Duration = Duration::from_millis(800);
-/// No wait after an answer is this long; the longest are 20 s and half as much again.
+/// Upper bound of the delay after an error response, exclusive. Without jitter the longest is 20 s.
 const MAX: Duration = Duration::from_secs(30);
-/// No wait after a request without any answer is this long. With the second in which a new watch shows that it works, one
-/// that was cut is up again within the five that readiness promises.
-const MAX_UNANSWERED: Duration = Duration::from_secs(3);
+/// Upper bound of the delay after a request without a response, exclusive. Readiness promises that a watch
+/// that was cut is up again within five seconds; a new watch takes one of them to prove that it works.
+const MAX_NO_RESPONSE: Duration = Duration::from_secs(3);
 
-/// Doubling waits with jitter, from 0.8 s and below 30 s, or 3 s where nobody answers.
+/// Doubling delays with jitter, from 0.8 s to below 30 s, or below 3 s while the server does not respond.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// Bad answers since the last progress.
-    answers: u32,
-    /// Requests without an answer since the last progress. Counted apart: what a server says when it comes back is news.
-    silences: u32,
+    /// Error responses since the last progress.
+    errors: u32,
+    /// Requests without a response since the last progress. Counted apart, so that the first error response
+    /// of a server that comes back is followed by a short delay.
+    no_responses: u32,
 }
 
 // === impl Backoff ===
 
 impl Backoff {
-    /// Returns the wait after another answer that was of no use; `random` is in `0.0..1.0`.
-    pub(super) fn after_answer(&mut self, random: f64) -> Duration {
-        next(&mut self.answers, MAX, random)
+    /// Returns the delay after another error response; `random` is in `0.0..1.0`.
+    pub(super) fn after_error(&mut self, random: f64) -> Duration {
+        next(&mut self.errors, MAX, random)
     }
 
-    /// Returns the wait after another request that nobody answered; `random` is in `0.0..1.0`.
-    pub(super) fn after_silence(&mut self, random: f64) -> Duration {
-        next(&mut self.silences, MAX_UNANSWERED, random)
+    /// Returns the delay after another request without a response; `random` is in `0.0..1.0`.
+    pub(super) fn after_no_response(&mut self, random: f64) -> Duration {
+        next(&mut self.no_responses, MAX_NO_RESPONSE, random)
     }
 
-    /// Forgets the failures. Called when the watch has moved, never because a connection was made.
+    /// Forgets all failures. Called when the watch has advanced, never because a connection was opened.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }

@@ -1,10 +1,10 @@
-//! The requests a reflector sends, and what it makes of refusals.
+//! The requests of a reflector, and how it classifies failures.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, RETRY_AFTER};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
@@ -16,42 +16,42 @@ use crate::cache::object::Projection;
 use crate::cache::store::select::Scope;
 use crate::key::Chain;
 
-/// Longest silence within a page, and before the head of any answer.
-const SILENCE: Duration = Duration::from_mins(1);
-/// Longest wait a server may ask for: a confused header must not stop a reflector for hours.
-const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// Bytes kept of a refusal.
-const REFUSAL: usize = 64 * 1024;
+/// Longest time without a byte before the head of a response, and within a page.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+/// Upper bound of a `Retry-After`, so that a wrong header cannot stop a reflector for hours.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+/// Most bytes read of an error response.
+const MAX_ERROR_BODY: usize = 64 * 1024;
 
-/// Characters of a query value that stand escaped: all but the unreserved ones.
+/// Characters that are escaped in a query value: all but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Where one reflector asks, and how.
+/// The collection that one reflector lists and watches.
 pub(super) struct Endpoint {
     client: kube::Client,
-    /// Path and the part of the query that every request has, ending in `?` or `&`.
+    /// The path and the selectors of every request, ending in `?` or `&`.
     base: String,
     projection: Projection,
 }
 
-/// Why a list or a watch ended badly.
+/// Why a list or a watch failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The position asked for is no longer served (410): list again.
+    /// The version or continue token has expired (410); list again.
     Expired,
-    /// The server does not stream lists: page instead.
+    /// The server does not stream lists; list by pages.
     Unstreamed(String),
-    /// The server named a time to wait.
-    Later(Duration, String),
+    /// The server named a delay before the next request.
+    RetryAfter(Duration, String),
     /// The kind is not served (404).
-    Missing(String),
-    /// This identity may not read it (403).
+    NotFound(String),
+    /// This identity may not list or watch the kind (403).
     Forbidden(String),
-    /// Another answer that is a refusal.
+    /// Any other error response. It may be caused by the version, so some of them in a row lead to a list.
     Refused(String),
-    /// The server is busy, or what it had begun to send broke off: nothing is known about the position.
+    /// The server is busy, or the response broke off. The version may still be good.
     Broken(String),
-    /// No server has answered: none could be reached, or it closed the connection, or it kept silent.
+    /// No response: the server could not be reached, closed the connection or was silent for too long.
     Unanswered(String),
 }
 
@@ -59,41 +59,44 @@ pub(super) enum Failure {
 
 impl Endpoint {
     pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
-        let labels = scope.labels.as_ref().map(|selector| parameter("labelSelector", &selector.to_string()));
-        let fields = scope.fields.as_ref().map(|selector| parameter("fieldSelector", selector));
-        let base = [format!("{path}?"), labels.unwrap_or_default(), fields.unwrap_or_default()].concat();
+        let mut base = format!("{path}?");
+        if let Some(selector) = &scope.labels {
+            base += &format!("labelSelector={}&", escaped(&selector.to_string()));
+        }
+        if let Some(selector) = &scope.fields {
+            base += &format!("fieldSelector={}&", escaped(selector));
+        }
         Self { client, base, projection }
     }
 
-    /// Asks for one page. `limit` 0 asks for all at once.
+    /// Requests one page of `limit` items; 0 = all in one response.
     pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Body, Failure> {
         let next = next.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
-        let query = format!("limit={limit}{next}");
-        Ok(self.send(&query, "PartialObjectMetadataList").await?.into_body())
+        self.send(&format!("limit={limit}{next}"), "PartialObjectMetadataList").await
     }
 
-    /// Opens a watch after a version.
+    /// Opens a watch of the changes after a version.
     pub(super) async fn watch(&self, version: &str, seconds: u64) -> Result<Body, Failure> {
         let version = escaped(version);
         let query =
             format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={version}");
-        Ok(self.send(&query, "PartialObjectMetadata").await?.into_body())
+        self.send(&query, "PartialObjectMetadata").await
     }
 
-    /// Opens a watch that begins with everything there is, as of now.
+    /// Opens a watch that begins with all present objects ([KEP-3157](https://kep.k8s.io/3157)).
     pub(super) async fn streamed_list(&self, seconds: u64) -> Result<Body, Failure> {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
              &timeoutSeconds={seconds}"
         );
-        match self.send(&query, "PartialObjectMetadata").await {
-            Ok(response) => Ok(response.into_body()),
-            Err(Failure::Refused(text)) => Err(Failure::Unstreamed(text)),
-            Err(failure) => Err(failure),
-        }
+        self.send(&query, "PartialObjectMetadata").await.map_err(|failure| match failure {
+            Failure::Refused(text) => Failure::Unstreamed(text),
+            failure => failure,
+        })
     }
 
-    async fn send(&self, query: &str, partial: &str) -> Result<Response<Body>, Failure> {
+    /// Sends a request; `partial` is the type that is requested for metadata-only objects.
+    async fn send(&self, query: &str, partial: &str) -> Result<Body, Failure> {
         let accept = match self.projection {
             Projection::Full => "application/json".to_owned(),
             Projection::Metadata => {
@@ -104,30 +107,30 @@ impl Endpoint {
             .header(ACCEPT, accept)
             .body(Body::empty())
             .map_err(|error| Failure::Refused(format!("the request cannot be built: {error}")))?;
-        let sent = timeout(SILENCE, self.client.send(request)).await;
+        let sent = timeout(READ_TIMEOUT, self.client.send(request)).await;
         let response = sent
-            .map_err(|_| Failure::Unanswered(silence(SILENCE)))?
-            .map_err(|error| Failure::unanswered(&error))?;
+            .map_err(|_| Failure::Unanswered(sent_nothing()))?
+            .map_err(|error| Failure::Unanswered(Chain(&error).to_string()))?;
         if response.status().is_success() {
-            return Ok(response);
+            return Ok(response.into_body());
         }
         let (head, body) = response.into_parts();
-        // The code decides; a refusal whose text is cut off is still that refusal.
-        let text = read_all(body, REFUSAL).await.unwrap_or_default();
+        // The code decides, so it does not matter if the body breaks off.
+        let text = read_all(body, MAX_ERROR_BODY).await.unwrap_or_default();
         let status = read_status(head.status.as_u16(), &text);
         Err(Failure::from_status(&status, retry_after(&head.headers)))
     }
 }
 
-/// Reads what has come of a body that is to end by itself; `None` is its end.
+/// Reads the next bytes of a body; `None` at its end.
 pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure> {
-    let frame = timeout(SILENCE, body.frame()).await.map_err(|_| Failure::Broken(silence(SILENCE)))?;
+    let frame = timeout(READ_TIMEOUT, body.frame()).await.map_err(|_| Failure::Broken(sent_nothing()))?;
     let Some(frame) = frame else { return Ok(None) };
-    let frame = frame.map_err(|error| Failure::broken(&error))?;
+    let frame = frame.map_err(|error| Failure::Broken(Chain(&error).to_string()))?;
     Ok(Some(frame.into_data().unwrap_or_default()))
 }
 
-/// Reads a body to its end, or somewhat more than so many bytes of it.
+/// Reads a body to its end, or until at least `limit` bytes of it are read.
 pub(super) async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     while whole.len() < limit
@@ -138,18 +141,13 @@ pub(super) async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Fail
     Ok(whole.freeze())
 }
 
-fn silence(limit: Duration) -> String {
-    format!("the server sent nothing for {limit:?}")
+fn sent_nothing() -> String {
+    format!("the server sent nothing for {READ_TIMEOUT:?}")
 }
 
-/// Reads the header's seconds; its date form is not used by API servers.
+/// Reads the seconds of a `Retry-After` header. API servers do not send its date form.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// Returns a part of a query with the separator behind it.
-fn parameter(name: &str, value: &str) -> String {
-    format!("{name}={}&", escaped(value))
 }
 
 /// Escapes a query value.
@@ -160,31 +158,24 @@ fn escaped(text: &str) -> PercentEncode<'_> {
 // === impl Failure ===
 
 impl Failure {
-    pub(super) fn broken(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Broken(Chain(error).to_string())
-    }
-
-    fn unanswered(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::Unanswered(Chain(error).to_string())
-    }
-
+    /// Classifies an error response; `header` is its `Retry-After`.
     pub(super) fn from_status(status: &Status, header: Option<Duration>) -> Self {
         let text = match (status.message.as_str(), status.reason.as_str()) {
             ("", "") => format!("the server answered {}", status.code),
             ("", reason) => format!("the server answered {}: {reason}", status.code),
             (message, _) => format!("the server answered {}: {message}", status.code),
         };
-        let named = || Some(Duration::from_secs(status.details.as_ref()?.retry_after_seconds.into()));
-        let wait = header.or_else(named).filter(|wait| !wait.is_zero());
-        // The page of a gateway that reached no server: servers give a reason.
-        let of_gateway = status.reason.is_empty();
-        match (status.code, wait) {
+        let in_body = || Some(Duration::from_secs(status.details.as_ref()?.retry_after_seconds.into()));
+        let retry_after = header.or_else(in_body).filter(|delay| !delay.is_zero());
+        // API servers send a reason; the page of a gateway that could not reach one has none.
+        let from_gateway = status.reason.is_empty();
+        match (status.code, retry_after) {
             _ if is_expired(status) => Self::Expired,
-            (429 | 500..=599, Some(wait)) => Self::Later(wait.min(LONGEST_WAIT), text),
-            (502..=504, None) if of_gateway => Self::Unanswered(text),
-            // All about the server; an internal error, 500, may be about this very position.
+            (429 | 500..=599, Some(delay)) => Self::RetryAfter(delay.min(MAX_RETRY_AFTER), text),
+            (502..=504, None) if from_gateway => Self::Unanswered(text),
+            // These depend on the server's state alone. A 500 is missing here: the version may cause it.
             (401 | 408 | 429 | 501..=599, None) => Self::Broken(text),
-            (404, _) => Self::Missing(text),
+            (404, _) => Self::NotFound(text),
             (403, _) => Self::Forbidden(text),
             _ => Self::Refused(text),
         }

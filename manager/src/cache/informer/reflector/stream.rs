@@ -1,4 +1,4 @@
-//! Watches, and lists that are streamed as the beginning of one.
+//! Watches, and lists that are streamed as the beginning of a watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,35 +8,38 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::request::Failure;
-use super::{PATIENCE, Reflector, too_large};
-use crate::cache::informer::frame::{Bookmark, Event, Line, Lines, read_status};
+use super::{ATTEMPTS, Reflector, too_large};
+use crate::cache::informer::Limited;
+use crate::cache::informer::frame::{Bookmark, Event, Lines, read_status};
 use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::raw::Raw;
 use crate::cache::object::scan::ScanError;
 use crate::cache::store::object_store::{EventKind, ObjectStore};
+use crate::key::Chain;
 
-/// Seconds a watch is asked to last; the exact time is drawn, so that watches do not end together.
+/// The `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
 const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 240..=300;
-/// How long after its own end a watch is given up: something in between swallows the bytes.
-const OVERTIME: Duration = Duration::from_secs(5);
-/// Longest silence within the initial events. A server that ignores the question goes silent here.
-const INITIAL_SILENCE: Duration = Duration::from_secs(15);
-/// Within the initial events: what took longer to come had not been sent yet.
-const AT_HAND: Duration = Duration::from_micros(100);
-/// Within the initial events: how long a server that is slower than we are gets to send more. Being woken for each object
-/// would cost a third of the list's processor time.
-const GATHERING: Duration = Duration::from_millis(1);
-/// A watch that has lived so long works, although nothing happened.
-const SETTLED: Duration = Duration::from_secs(1);
-/// A watch that has lived so long is progress, although nothing happened.
-const LASTING: Duration = Duration::from_secs(10);
+/// Time after `timeoutSeconds` at which the reflector closes a watch that the server has not ended. A proxy
+/// in between may have dropped the connection without a reset.
+const GRACE: Duration = Duration::from_secs(5);
+/// Longest time without a byte in the initial events. A server that ignores `sendInitialEvents` stays silent.
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(15);
+/// A read in the initial events that takes at least this long had to wait for the server.
+const WAITED: Duration = Duration::from_micros(100);
+/// Pause after a read in the initial events that had to wait, so that more objects arrive before the next
+/// one. A wake-up for each object would take a third of the list's processor time.
+const GATHER: Duration = Duration::from_millis(1);
+/// Age from which a watch without events counts as working.
+const WORKING_AFTER: Duration = Duration::from_secs(1);
+/// Age from which a watch without events counts as progress.
+const PROGRESS_AFTER: Duration = Duration::from_secs(10);
 
-/// What the events of a stream mean.
+/// How the events of a stream are applied.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// They are the present state, marked with the list's epoch.
+    /// As the present state, in the list of this epoch.
     Initial(u64),
-    /// They are changes.
+    /// As changes.
     Live,
 }
 
@@ -46,86 +49,88 @@ struct Stream {
     lines: Lines,
     phase: Phase,
     began: Instant,
-    /// When the server must have ended it.
-    deadline: Instant,
-    /// Whether it is known to work.
-    settled: bool,
+    /// `timeoutSeconds` and [`GRACE`] after `began`; the server should have ended the watch before.
+    end: Instant,
+    /// Whether the watch has proved to work, by an event, the end mark or its age.
+    works: bool,
 }
 
 // === impl Reflector ===
 
 impl Reflector {
+    /// Lists by the initial events of a watch, and then watches on the same connection.
     pub(super) async fn stream_list(&mut self) -> Result<(), Failure> {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
-        // Before the request: what is deleted while the answer is on its way was deleted after the list had begun.
+        // Before the request, so that an own delete during the request counts as later than the list.
         let phase = Phase::Initial(self.store.begin_list());
         let body = self.endpoint.streamed_list(seconds).await?;
-        let outcome = self.follow(Stream::new(body, &self.store, phase, began, seconds)).await;
+        let outcome = self.read(Stream::new(body, &self.store, phase, began, seconds)).await;
         if self.resume.is_some() {
             self.unfinished = 0;
             return outcome;
         }
         self.unfinished += 1;
-        if self.unfinished < PATIENCE {
+        if self.unfinished < ATTEMPTS {
             return outcome;
         }
         let reason = format!("{} streamed lists ended before their end mark", self.unfinished);
         Err(Failure::Unstreamed(reason))
     }
 
+    /// Watches the changes after a version.
     pub(super) async fn watch(&mut self, version: &ResourceVersion) -> Result<(), Failure> {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
         let body = self.endpoint.watch(&version.to_string(), seconds).await?;
-        self.store.counts.watching(self.part);
-        self.follow(Stream::new(body, &self.store, Phase::Live, began, seconds)).await
+        self.store.counts.count_watch(self.part);
+        self.read(Stream::new(body, &self.store, Phase::Live, began, seconds)).await
     }
 
-    /// Takes events until the stream ends, or the right to it.
-    async fn follow(&mut self, mut stream: Stream) -> Result<(), Failure> {
-        let lost = Arc::clone(&self.rights).lost(self.random.fork());
-        // What has come first: it was sent while it was allowed.
+    /// Applies events until the stream ends, or an access review denies the watch.
+    async fn read(&mut self, mut stream: Stream) -> Result<(), Failure> {
+        let denied = Arc::clone(&self.access).denied(self.random.fork());
+        // Events first: the server sent them while the watch was allowed.
         let outcome = tokio::select! {
             biased;
-            outcome = self.take_all(&mut stream) => outcome,
-            () = lost => {
-                tracing::debug!(kind = %self.store.kind, "the right to watch is denied, asking for another watch");
+            outcome = self.read_events(&mut stream) => outcome,
+            () = denied => {
+                tracing::debug!(kind = %self.store.kind, "access review denied the watch, opening another");
                 Ok(())
             }
         };
-        if stream.began.elapsed() >= LASTING && self.resume.is_some() {
+        if stream.began.elapsed() >= PROGRESS_AFTER && self.resume.is_some() {
             self.progressed();
         }
         outcome
     }
 
-    async fn take_all(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+    async fn read_events(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         loop {
             while let Some(line) = stream.lines.next() {
-                self.take(&line, stream)?;
+                self.apply_line(&line, stream)?;
             }
             self.store.room().await;
-            // However much it sends: the end mark is due before the stream's own end.
-            if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.deadline {
-                return self.silence(stream);
+            // A server that sends initial events without pause must also end them before the watch ends.
+            if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.end {
+                return self.timed_out(stream);
             }
-            let (asked, until) = (Instant::now(), stream.patience());
+            let (asked, until) = (Instant::now(), stream.timeout());
             let Ok(frame) = timeout_at(until, stream.body.frame()).await else {
-                self.silence(stream)?;
+                self.timed_out(stream)?;
                 continue;
             };
-            if matches!(stream.phase, Phase::Initial(_)) && asked.elapsed() >= AT_HAND {
-                sleep(GATHERING).await;
+            if matches!(stream.phase, Phase::Initial(_)) && asked.elapsed() >= WAITED {
+                sleep(GATHER).await;
             }
             match frame {
-                // Paced even after events: a server that cuts every watch short is not asked in a loop.
-                None if stream.settled || stream.began.elapsed() >= SETTLED => {
-                    sleep_until(stream.began + SETTLED).await;
+                // One watch per second at most, even if the server ends each of them after some events.
+                None if stream.works || stream.began.elapsed() >= WORKING_AFTER => {
+                    sleep_until(stream.began + WORKING_AFTER).await;
                     return Ok(());
                 }
                 None => return Err(Failure::Broken("the server ended the watch at once".to_owned())),
-                Some(Err(error)) => return Err(Failure::broken(&error)),
+                Some(Err(error)) => return Err(Failure::Broken(Chain(&error).to_string())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         stream.lines.push(data);
@@ -135,44 +140,44 @@ impl Reflector {
         }
     }
 
-    /// Judges a stream that has been silent for as long as [`Stream::patience`] allows.
-    fn silence(&mut self, stream: &mut Stream) -> Result<(), Failure> {
+    /// Handles a stream that was silent until [`Stream::timeout`]: it fails, or counts as working.
+    fn timed_out(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         if let Phase::Initial(_) = stream.phase {
             let reason = "the server does not send initial events, or does not end them".to_owned();
             return Err(Failure::Unstreamed(reason));
         }
-        if Instant::now() >= stream.deadline {
-            return Err(Failure::Broken("the watch went silent: it outlived its own end".to_owned()));
+        if Instant::now() >= stream.end {
+            return Err(Failure::Broken("the server did not end the watch at its timeout".to_owned()));
         }
-        stream.settled = true;
+        stream.works = true;
         self.up();
         Ok(())
     }
 
-    fn take(&mut self, line: &Line, stream: &mut Stream) -> Result<(), Failure> {
+    fn apply_line(&mut self, line: &Limited, stream: &mut Stream) -> Result<(), Failure> {
         let (line, whole) = match line {
-            Line::Whole(line) => (line, true),
-            Line::TooLong(head) => (head, false),
+            Limited::Whole(line) => (line, true),
+            Limited::TooLong(head) => (head, false),
         };
         let event = match Event::read(line) {
-            Ok(event) if whole => event,
-            Ok(event) => {
-                self.too_long(&event, stream);
-                return Ok(());
-            }
+            Ok(event) => event,
             Err(error) => {
                 let error = if whole { ScanError::Shape(error) } else { too_large(self.store.limits.frame) };
                 self.store.refuse(line, &error);
                 return Ok(());
             }
         };
+        if !whole {
+            self.refuse_too_long(&event, stream);
+            return Ok(());
+        }
         let raw = event.object;
-        match (event.kind.as_ref(), stream.phase) {
+        match (event.event_type.as_ref(), stream.phase) {
             ("ADDED" | "MODIFIED", Phase::Initial(epoch)) => self.store.listed(self.part, epoch, raw),
-            ("ADDED" | "MODIFIED", Phase::Live) => self.moved(EventKind::Changed, raw, stream),
-            ("DELETED", _) => self.moved(EventKind::Deleted, raw, stream),
+            ("ADDED" | "MODIFIED", Phase::Live) => self.apply_event(EventKind::Changed, raw, stream),
+            ("DELETED", _) => self.apply_event(EventKind::Deleted, raw, stream),
             ("BOOKMARK", phase) => self.bookmark(raw.bytes, phase, stream),
-            ("ERROR", _) => return Err(in_stream(raw.bytes)),
+            ("ERROR", _) => return Err(error_event(raw.bytes)),
             (other, _) => {
                 let found = format!("{other} event");
                 self.store.refuse(raw.bytes, &ScanError::Kind { found, expected: "watch event".to_owned() });
@@ -181,17 +186,17 @@ impl Reflector {
         Ok(())
     }
 
-    /// Takes what the beginning of an event tells whose object is longer than allowed.
-    fn too_long(&self, event: &Event<'_>, stream: &Stream) {
+    /// Refuses an event that is longer than the limit. Its beginning names the object.
+    fn refuse_too_long(&self, event: &Event<'_>, stream: &Stream) {
         let (raw, error) = (event.object.bytes, too_large(self.store.limits.frame));
-        match (event.kind.as_ref(), stream.phase) {
+        match (event.event_type.as_ref(), stream.phase) {
             ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
             (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),
             (_, Phase::Live) => self.store.refuse_event(self.part, EventKind::Changed, raw, &error),
         }
     }
 
-    fn moved(&mut self, kind: EventKind, raw: Raw<'_>, stream: &mut Stream) {
+    fn apply_event(&mut self, kind: EventKind, raw: Raw<'_>, stream: &mut Stream) {
         let version = self.store.event(self.part, kind, raw);
         if let (Phase::Live, Some(version)) = (stream.phase, version) {
             self.advance(version, stream);
@@ -210,10 +215,10 @@ impl Reflector {
         match phase {
             Phase::Initial(epoch) if bookmark.ends_initial_events() => {
                 self.store.end_list(self.part, epoch, &version);
-                self.store.counts.watching(self.part);
+                self.store.counts.count_watch(self.part);
                 self.resume = Some(version);
                 stream.phase = Phase::Live;
-                stream.settled = true;
+                stream.works = true;
                 self.up();
             }
             Phase::Initial(_) => {}
@@ -225,29 +230,30 @@ impl Reflector {
     }
 
     fn advance(&mut self, version: ResourceVersion, stream: &mut Stream) {
-        if !stream.settled {
-            stream.settled = true;
+        if !stream.works {
+            stream.works = true;
             self.up();
         }
-        // What was had before proves that the connection works and not that anything goes on.
-        let again = |resume: &ResourceVersion| *resume == version || resume.is_newer_than(&version);
-        if !self.resume.as_ref().is_some_and(again) {
+        // A version that is not newer proves that the connection works, but is no progress.
+        let is_repeated = |resume: &ResourceVersion| *resume == version || resume.is_newer_than(&version);
+        if !self.resume.as_ref().is_some_and(is_repeated) {
             self.resume = Some(version);
             self.progressed();
         }
     }
 
+    /// Resets the delays and the count of refusals, because the watch has advanced or lasted.
     fn progressed(&mut self) {
         self.backoff.reset();
         self.refusals = 0;
-        self.eager = true;
+        self.relist_at_once = true;
     }
 }
 
-/// Reads an ERROR event. It may come again at every version it is resumed from, such as for an object that was
-/// deleted without being readable, so unlike a failing connection it counts as a refusal. A server that is busy has
-/// nothing against the version.
-fn in_stream(raw: &[u8]) -> Failure {
+/// Classifies an ERROR event. The same error may follow each time the watch resumes from this version, for
+/// example if an object was deleted that the server could not read, so unlike a broken connection it counts
+/// as a refusal. Only a busy server (429) does not object to the version.
+fn error_event(raw: &[u8]) -> Failure {
     let status = read_status(0, raw);
     match Failure::from_status(&status, None) {
         Failure::Broken(text) | Failure::Unanswered(text) if status.code != 429 => Failure::Refused(text),
@@ -259,16 +265,16 @@ fn in_stream(raw: &[u8]) -> Failure {
 
 impl Stream {
     fn new(body: Body, store: &ObjectStore, phase: Phase, began: Instant, seconds: u64) -> Self {
-        let deadline = began + Duration::from_secs(seconds) + OVERTIME;
-        Self { body, lines: Lines::new(store.line_limit()), phase, began, deadline, settled: false }
+        let end = began + Duration::from_secs(seconds) + GRACE;
+        Self { body, lines: Lines::new(store.line_limit()), phase, began, end, works: false }
     }
 
-    /// Until when silence says nothing.
-    fn patience(&self) -> Instant {
+    /// Returns until when the next read waits.
+    fn timeout(&self) -> Instant {
         match self.phase {
-            Phase::Initial(_) => Instant::now() + INITIAL_SILENCE,
-            Phase::Live if !self.settled => self.deadline.min(self.began + SETTLED),
-            Phase::Live => self.deadline,
+            Phase::Initial(_) => Instant::now() + INITIAL_TIMEOUT,
+            Phase::Live if !self.works => self.end.min(self.began + WORKING_AFTER),
+            Phase::Live => self.end,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::cache::tests::fixtures::{object, view_of};
 
 #[test]
-fn an_update_tells_what_it_changed() {
+fn an_update_reports_the_changed_aspects() {
     let old = object("a", "u1", 5);
     for (at, value, expected) in [
         ("/metadata/generation", json!(2), "{Generation}"),

@@ -12,7 +12,7 @@ impl Packed {
     }
 }
 
-/// Text of the kind a store holds: much that repeats, some that does not.
+/// Text as in a store: mostly repetitive, partly random.
 fn body(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut text = String::from(r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":""#);
     for _ in 0..random.usize(0..40) {
@@ -20,7 +20,7 @@ fn body(random: &mut fastrand::Rng) -> Vec<u8> {
         text.extend((0..random.usize(0..8)).map(|_| random.char(..)));
     }
     let mut text = text.into_bytes();
-    // Some are not even text: that is for the reader to say.
+    // Some bodies are not UTF-8: the reader has to detect that.
     text.extend((0..random.usize(0..4)).map(|_| random.u8(..)));
     text.truncate(random.usize(..=text.len() * 2));
     text
@@ -37,15 +37,15 @@ fn plain(packed: &Packed) -> Result<Vec<u8>, Damage> {
 }
 
 #[test]
-fn a_thousand_bodies_read_as_they_were_whatever_dictionary_they_have() {
+fn a_thousand_bodies_are_unchanged_after_packing_with_any_dictionary() {
     let mut random = fastrand::Rng::with_seed(5);
     let untrained = Arc::new(Dictionary::train(0, &Samples::default()).unwrap());
     let dictionaries = [untrained, dictionary(1, &mut random), dictionary(2, &mut random)];
-    let mut bench = Workbench::default();
+    let mut compressor = Compressor::default();
     let bodies: Vec<Vec<u8>> = (0..1000).map(|_| body(&mut random)).collect();
     let packed: Vec<[Packed; 3]> = bodies
         .iter()
-        .map(|body| dictionaries.each_ref().map(|one| one.pack(&mut bench, body).unwrap()))
+        .map(|body| dictionaries.each_ref().map(|one| one.pack(&mut compressor, body).unwrap()))
         .collect();
     for (body, packed) in bodies.iter().zip(&packed) {
         for one in packed {
@@ -55,11 +55,11 @@ fn a_thousand_bodies_read_as_they_were_whatever_dictionary_they_have() {
 }
 
 #[test]
-fn a_dictionary_lives_as_long_as_a_body_needs_it() {
+fn a_dictionary_lives_as_long_as_its_bodies() {
     let mut random = fastrand::Rng::with_seed(6);
     let dictionary = dictionary(1, &mut random);
     let body = body(&mut random);
-    let packed = dictionary.pack(&mut Workbench::default(), &body).unwrap();
+    let packed = dictionary.pack(&mut Compressor::default(), &body).unwrap();
     let weak = Arc::downgrade(&dictionary);
     drop(dictionary);
     assert_eq!(plain(&packed).unwrap(), body);
@@ -68,11 +68,11 @@ fn a_dictionary_lives_as_long_as_a_body_needs_it() {
 }
 
 #[test]
-fn a_damaged_body_is_an_error_or_other_text_of_its_length_and_never_more() {
+fn a_damaged_body_is_an_error_or_text_of_the_same_length() {
     let mut random = fastrand::Rng::with_seed(7);
     let dictionary = dictionary(1, &mut random);
     let body: Vec<u8> = std::iter::repeat_with(|| body(&mut random)).take(9).flatten().collect();
-    let packed = dictionary.pack(&mut Workbench::default(), &body).unwrap();
+    let packed = dictionary.pack(&mut Compressor::default(), &body).unwrap();
     let with = |frame: Vec<u8>| Packed { dictionary: packed.dictionary.clone(), frame: frame.into() };
     for at in 0..packed.frame.len() {
         for bit in 0..8 {
@@ -92,15 +92,16 @@ fn a_damaged_body_is_an_error_or_other_text_of_its_length_and_never_more() {
 fn a_read_within_a_read_has_a_buffer_of_its_own() {
     let mut random = fastrand::Rng::with_seed(8);
     let dictionary = dictionary(1, &mut random);
-    let mut bench = Workbench::default();
+    let mut compressor = Compressor::default();
     let (one, two) = (body(&mut random), body(&mut random));
-    let packed = (dictionary.pack(&mut bench, &one).unwrap(), dictionary.pack(&mut bench, &two).unwrap());
+    let packed =
+        (dictionary.pack(&mut compressor, &one).unwrap(), dictionary.pack(&mut compressor, &two).unwrap());
     let both = packed.0.read(|outer| (plain(&packed.1), outer.to_vec())).unwrap();
     assert_eq!(both, (Ok(two), one));
 }
 
 #[test]
-fn samples_are_bounded_however_large_and_many_the_objects_are() {
+fn samples_are_bounded_in_number_and_size() {
     let (large, mut samples) = (vec![b'x'; 1_000_000], Samples::default());
     (0..1000).for_each(|_| samples.add(&large));
     assert_eq!(samples.lengths.len(), 64);

@@ -8,13 +8,13 @@ fn walk(text: &[u8]) -> Result<(), Malformed> {
     cursor.end()
 }
 
-/// Whether `serde_json` reads it, whatever the range of its numbers.
+/// Whether `serde_json` reads the text, apart from the range of numbers.
 fn reads(text: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde_json::Value>(text);
     read.map_or_else(|error| error.to_string().starts_with("number out of range"), |_| true)
 }
 
-/// Pieces that JSON is made of, and some that it is not.
+/// Pieces of valid and of invalid JSON.
 const PIECES: [&str; 32] = [
     "{",
     "}",
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_the_walk_accepts_serde_json_reads_and_nothing_else(
+    fn the_walk_accepts_exactly_the_text_that_serde_json_reads(
         pieces in proptest::collection::vec(0..PIECES.len(), 0..12),
     ) {
         let text: String = pieces.iter().map(|at| PIECES[*at]).collect();
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn a_string_ends_at_its_quote_wherever_in_a_word_that_is() {
+fn a_string_ends_at_its_quote_at_any_offset_in_a_chunk() {
     for length in 0..40 {
         for (end, well) in [("\"", true), ("\\\"\"", true), ("\\", false), ("\u{1f}\"", false), ("", false)] {
             let text = format!("\"{}{end}", "x".repeat(length));
@@ -75,7 +75,7 @@ fn a_string_ends_at_its_quote_wherever_in_a_word_that_is() {
 }
 
 #[test]
-fn nesting_ends_where_serde_json_gives_up() {
+fn nesting_is_limited_as_in_serde_json() {
     let nested = |open: &str, close: &str, levels| open.repeat(levels) + "1" + &close.repeat(levels);
     for levels in [126, 127, 128, 200] {
         for text in [nested("[", "]", levels), nested("{\"a\":", "}", levels)] {
@@ -90,10 +90,10 @@ fn nesting_ends_where_serde_json_gives_up() {
 }
 
 #[test]
-fn text_that_is_not_json_is_named_by_its_place() {
+fn an_error_contains_the_offset_in_the_text() {
     let of = |text: &[u8]| walk(text).unwrap_err().to_string();
     assert_eq!(of(br#"{"a":[1,}"#), "a value expected at byte 8");
-    assert_eq!(of(b"[1 2]"), "a comma or the end of what it stands in expected at byte 3");
+    assert_eq!(of(b"[1 2]"), "a comma or the end of the object or list expected at byte 3");
     assert_eq!(of(b"\"ab\xff\""), "UTF-8 expected at byte 3");
     assert_eq!(of(b"\"ab\0\""), "an escape in place of a control character expected at byte 3");
 }

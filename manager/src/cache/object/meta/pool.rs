@@ -1,12 +1,13 @@
-//! One copy of what many objects of a store say alike.
+//! Shares equal strings and lists between the objects of a store.
 //!
-//! Replicas have their labels and owners word for word in common, so a list of them is kept once for all versions that
-//! have it, and in different lists each string is kept once.
+//! Replicas of one workload have the same labels and owners, so equal lists are stored once for all versions,
+//! and within different lists each string is stored once.
 //!
 //! # Invariants
-//! 1. What no version holds any more goes when the pool is swept: after each list, and before it holds twice as much
-//!    as was in use at the last sweep.
-//! 2. Only the pool hands out what it holds, under its lock: what it alone holds there, nobody else can take up.
+//! 1. An entry that no version holds is removed when the pool is swept: after each list, and before the pool
+//!    grows to twice the entries that were in use at the last sweep.
+//! 2. Only the pool hands out references to its entries, under its lock: an entry with a single reference
+//!    there cannot be in use elsewhere.
 
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -19,10 +20,10 @@ use serde::Deserialize;
 use super::{Label, Labels, Owner, Uid};
 use crate::cache::object::scan::hash_of;
 
-/// Entries that are not worth a sweep.
+/// Tables up to this size are not swept.
 const FEW: usize = 64;
 
-/// What the versions of one store share.
+/// Strings and lists that the versions of one store share.
 #[derive(Default)]
 pub(in crate::cache) struct Pool(Mutex<Kept>);
 
@@ -35,16 +36,16 @@ struct Kept {
 }
 
 struct Entries<T: ?Sized> {
-    /// With their hashes, which are costly to find again.
+    /// Each entry with its hash, which would take time to compute again.
     table: HashTable<(u64, Arc<T>)>,
-    /// In use at the last sweep.
+    /// Entries in use at the last sweep.
     used: usize,
 }
 
-/// A label as it is written.
+/// A label, borrowed from the JSON.
 pub(in crate::cache::object) type LabelText<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// An owner reference as it is written.
+/// An owner reference, borrowed from the JSON.
 #[derive(Deserialize, Hash)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::cache::object) struct OwnerText<'a> {
@@ -67,7 +68,7 @@ impl Pool {
         self.0.lock().texts.text(text)
     }
 
-    /// Takes labels that are sorted by key.
+    /// Returns shared labels; `labels` must be sorted by key.
     pub(in crate::cache::object) fn labels(&self, labels: &[LabelText<'_>]) -> Labels {
         let Kept { texts, labels: kept, .. } = &mut *self.0.lock();
         let same = |label: &Label, text: &LabelText<'_>| label.0[..] == text.0 && label.1[..] == text.1;
@@ -84,13 +85,13 @@ impl Pool {
         kept.list(finalizers, |one, text| one[..] == **text, |text| texts.text(text))
     }
 
-    /// Drops what nobody uses.
+    /// Drops the entries that no version uses.
     pub(in crate::cache) fn sweep(&self) {
         let Kept { texts, labels, owners, finalizers } = &mut *self.0.lock();
         labels.sweep();
         owners.sweep();
         finalizers.sweep();
-        // Last, as the lists hold texts.
+        // Last, because the lists hold strings.
         texts.sweep();
     }
 }
@@ -131,7 +132,7 @@ impl<T> Entries<[T]> {
         make: impl FnMut(&R) -> T,
     ) -> Arc<[T]> {
         if items.is_empty() {
-            // Without an allocation: all empty lists are one.
+            // All empty lists share one, without an allocation.
             return Arc::default();
         }
         let equal = |known: &[T]| {

@@ -4,14 +4,14 @@ use bytes::Bytes;
 
 use super::*;
 use crate::cache::Projection;
-use crate::cache::object::home::Home;
-use crate::cache::object::scan::{Glimpse, Scan, ScanError};
+use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
+use crate::cache::object::store_context::StoreContext;
 use crate::cache::object::view::View;
 use crate::cache::tests::fixtures::{config_map, object, view_of};
 use crate::client::Extent;
 
 fn scan(raw: &str, projection: Projection) -> Result<(Meta, Bytes), ScanError> {
-    Scan::open(raw.as_bytes())?.finish(&Home::new(config_map(), 0), projection)
+    Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), 0), projection)
 }
 
 fn value(view: &View) -> Value {
@@ -25,7 +25,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> View {
 }
 
 #[test]
-fn the_slim_metadata_is_what_the_object_says() {
+fn the_slim_metadata_matches_the_object() {
     let view = changed(|object| {
         object["metadata"]["generation"] = json!(3);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -57,8 +57,8 @@ fn the_annotations_of_this_project_are_read_by_their_full_names() {
         (view.meta().paused, view.meta().reconcile_at_hash != 0)
     };
     assert_eq!(steering(json!({"mainstay.dev/paused": "true"})), (true, false));
-    assert_eq!(steering(json!({"mainstay.dev/paused": "True"})), (false, false), "only `true` is true");
-    assert_eq!(steering(json!({"mainstay.dev/reconcile-at": ""})), (false, true), "any value will do");
+    assert_eq!(steering(json!({"mainstay.dev/paused": "True"})), (false, false), "only `true` counts");
+    assert_eq!(steering(json!({"mainstay.dev/reconcile-at": ""})), (false, true), "any value counts");
     assert_eq!(steering(json!({"x.mainstay.dev/paused": "true", "note": "mainstay.dev"})), (false, false));
     assert_eq!(steering(json!(null)), (false, false));
 }
@@ -84,13 +84,13 @@ fn a_listed_object_has_the_same_bytes_as_a_watched_one() {
 }
 
 #[test]
-fn each_hash_moves_with_its_own_part_only() {
+fn each_hash_changes_with_its_own_part_only() {
     let hashes = |view: &View| {
         let meta = view.meta();
         (meta.content_hash, meta.status_hash, meta.annotations_hash)
     };
     let plain = hashes(&changed(|_| {}));
-    assert_eq!((plain.1, plain.2), (0, 0), "nothing to hash");
+    assert_eq!((plain.1, plain.2), (0, 0), "no status and no annotations");
     let spec = hashes(&changed(|object| object["data"] = json!({"x": "y"})));
     assert!(spec.0 != plain.0 && (spec.1, spec.2) == (0, 0));
     let status = hashes(&changed(|object| object["status"] = json!({"ready": true})));
@@ -102,7 +102,7 @@ fn each_hash_moves_with_its_own_part_only() {
 }
 
 #[test]
-fn a_metadata_store_keeps_metadata_whatever_it_is_sent() {
+fn a_metadata_store_keeps_only_metadata_of_whole_objects() {
     let full = object("a", "u1", 5);
     let mut partial = full.clone();
     partial["kind"] = json!("PartialObjectMetadata");
@@ -113,24 +113,24 @@ fn a_metadata_store_keeps_metadata_whatever_it_is_sent() {
     assert_eq!(from_full, from_partial);
     assert_eq!((meta.content_hash, meta.status_hash, meta.extent), (0, 0, Extent::Metadata));
     let error = scan(&partial.to_string(), Projection::Full).unwrap_err();
-    assert_eq!(error.to_string(), "it says it is a PartialObjectMetadata, not a ConfigMap");
+    assert_eq!(error.to_string(), "it is a PartialObjectMetadata, not a ConfigMap");
 }
 
 #[test]
-fn what_is_not_an_object_is_refused_and_named_where_it_can_be() {
+fn an_invalid_object_is_refused_and_identified_if_possible() {
     let nul = "{\"metadata\":{\"name\":\"a\0\"}}";
     for raw in ["", "[]", "{", "nul", r#"{"metadata":{}}"#, r#"{"metadata":[]}"#, r#"{"metadata":null}"#, nul]
     {
         assert!(scan(raw, Projection::Full).is_err(), "{raw}");
-        assert_eq!(Glimpse::of(raw.as_bytes()).request, None, "{raw}");
+        assert_eq!(PartialIdentity::of(raw.as_bytes()).request, None, "{raw}");
     }
     let without_uid = r#"{"metadata":{"name":"a","namespace":"shop","resourceVersion":"5"}}"#;
     assert_eq!(scan(without_uid, Projection::Full).unwrap_err().to_string(), "metadata.uid is missing");
-    assert_eq!(Glimpse::of(without_uid.as_bytes()).request.unwrap().to_string(), "shop/a");
+    assert_eq!(PartialIdentity::of(without_uid.as_bytes()).request.unwrap().to_string(), "shop/a");
 }
 
 #[test]
-fn only_a_deletion_without_finalizers_and_grace_is_an_end() {
+fn only_a_deletion_without_finalizers_and_grace_period_is_immediate() {
     let gone = |change: fn(&mut Value)| {
         let mut object = object("a", "u1", 5);
         change(&mut object["metadata"]);

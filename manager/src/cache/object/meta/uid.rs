@@ -1,41 +1,41 @@
-//! What tells an object from an earlier one of the same name.
+//! The uid that distinguishes an object from earlier ones of the same name.
 //!
-//! Servers make uids that are UUIDs, and stores hold one per object: sixteen bytes say what would be 36 of text in an
-//! allocation of its own. Any other text is kept as it is.
+//! API servers use UUIDs as uids, and a store holds one per object: sixteen bytes instead of 36 bytes of text
+//! in their own allocation. Any other text is stored as it is.
 //!
 //! # Invariants
-//! 1. It is written back exactly as it came.
-//! 2. Equal texts have one form, so that forms are compared and hashed, and never texts.
+//! 1. `Display` writes exactly the text that was read.
+//! 2. Equal texts have the same form, so comparing and hashing forms is enough.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A uid as the server wrote it. Cheap to clone.
+/// A uid as the API server sent it. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    /// In lower case, with its hyphens where they belong.
+    /// A UUID in lower case, with hyphens at the standard positions.
     Uuid([u8; 16]),
     Text(Arc<str>),
 }
 
 /// The length of a UUID as text.
 const LENGTH: usize = 36;
-/// Before which of its bytes a UUID has a hyphen.
+/// Bytes of a UUID that have a hyphen before them.
 const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 
 // === impl Uid ===
 
 impl Uid {
-    /// Takes the server's text.
+    /// Parses the text of the API server. Every text is valid.
     pub fn new(text: &str) -> Self {
         Self(parse(text).map_or_else(|| Form::Text(text.into()), Form::Uuid))
     }
 }
 
-/// Reads a UUID that [`Uid`]'s `Display` would write the same.
+/// Parses a UUID, if `Display` of [`Uid`] would write the same text.
 fn parse(text: &str) -> Option<[u8; 16]> {
     let whole: &[u8; LENGTH] = text.as_bytes().try_into().ok()?;
     let mut rest = whole.as_slice();

@@ -1,36 +1,36 @@
-//! When one version of an object is newer than another.
+//! Compares resourceVersions.
 //!
-//! Kubernetes calls resourceVersions opaque, but every server that stores in etcd counts them up, and own writes
-//! can only be ordered against watch events by comparing. So decimal numbers are compared, anything else is only
-//! equal or not.
+//! Kubernetes calls resourceVersions opaque, but every server that stores in etcd counts them up, and own
+//! writes can only be ordered against watch events by comparison. So decimal numbers are compared as numbers;
+//! other texts are only equal or different.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A resourceVersion as the server wrote it.
+/// A resourceVersion as the API server sent it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceVersion(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    /// A number that is written back exactly as it came: no sign, no leading zero.
+    /// A number that `Display` writes exactly as it was read: no sign, no leading zero.
     Number(u64),
-    /// Boxed once more, as hardly any server writes one: every version of every object holds this.
+    /// Double boxing saves memory: every version holds this enum, and hardly any server sends such a text.
     Opaque(Arc<Box<str>>),
 }
 
 // === impl ResourceVersion ===
 
 impl ResourceVersion {
-    /// Takes the server's text.
+    /// Parses the text of the API server. Every text is valid.
     pub fn new(text: &str) -> Self {
         let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         let number = if plain { text.parse().ok() } else { None };
         Self(number.map_or_else(|| Form::Opaque(Arc::new(text.into())), Form::Number))
     }
 
-    /// Returns the number, if it is one.
+    /// Returns the number; `None` for an opaque text.
     pub(crate) fn number(&self) -> Option<u64> {
         match self.0 {
             Form::Number(number) => Some(number),
@@ -38,7 +38,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Orders two versions; `None` when they differ and at least one is not a number.
+    /// Compares two versions; `None` if they differ and at least one is not a number.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (&self.0, &other.0) {
             (Form::Number(ours), Form::Number(theirs)) => Some(ours.cmp(theirs)),
@@ -46,7 +46,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Returns whether this version is known to be newer.
+    /// Returns whether this version is newer; `false` if the two cannot be compared.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Greater)
     }

@@ -1,13 +1,13 @@
 use super::*;
 
-/// Holds an object and returns how many are held then, and of how many bytes.
+/// Holds an object; returns the number of held objects and the sum of their bytes then.
 fn hold(lists: &mut Lists, object: Arc<Decoded>, bytes: usize) -> (usize, usize) {
     lists.hold(object, bytes);
     (lists.held.len(), lists.bytes)
 }
 
 #[test]
-fn the_oldest_goes_when_there_are_too_many() {
+fn the_oldest_object_is_dropped_when_there_are_too_many() {
     let mut lists = Lists::default();
     let first: Arc<Decoded> = Arc::new(0);
     hold(&mut lists, first.clone(), 1);
@@ -20,7 +20,7 @@ fn the_oldest_goes_when_there_are_too_many() {
 }
 
 #[test]
-fn a_large_object_takes_the_place_of_many_and_a_huge_one_of_none() {
+fn a_large_object_displaces_several_and_a_huge_one_none() {
     let mut lists = Lists::default();
     for number in 0..4 {
         hold(&mut lists, Arc::new(number), BYTES / 4);

@@ -1,4 +1,4 @@
-//! The scanner against a naive reading of the same bytes as a tree.
+//! Compares the scanner with a simple parser of the same bytes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use serde_json::{Value as Tree, json};
 use super::*;
 use crate::cache::tests::fixtures::config_map;
 
-/// An object as a list of members, so that a name may come twice.
+/// A JSON value; an object is a list of members, so that a name may be repeated.
 #[derive(Clone, Debug)]
 enum Node {
     Leaf(Tree),
@@ -17,7 +17,7 @@ enum Node {
     Object(Vec<(String, Node)>),
 }
 
-/// What a tree says about the object.
+/// The fields of an object as read from the parsed tree.
 #[derive(Debug, PartialEq)]
 struct Naive {
     request: NamespacedName,
@@ -36,7 +36,7 @@ struct Naive {
 // === impl Node ===
 
 impl Node {
-    /// Writes JSON with white space and escapes that need not be.
+    /// Writes JSON with random white space and unnecessary escapes.
     fn write(&self, random: &mut fastrand::Rng, out: &mut String) {
         let space = |random: &mut fastrand::Rng| ["", "", "", "", " ", "\n\t"][random.usize(..6)];
         match self {
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// Whether a name comes twice among the members.
+    /// Whether a matching name is repeated among the members.
     fn repeats(&self, matters: impl Fn(&str) -> bool) -> bool {
         let Self::Object(members) = self else { return false };
         let repeated = |at: usize| members[..at].iter().any(|(earlier, _)| *earlier == members[at].0);
@@ -96,7 +96,7 @@ fn quote(text: &str, random: &mut fastrand::Rng, out: &mut String) {
     out.push('"');
 }
 
-/// Reads what the scanner reads; `None` where a field is missing or of another type.
+/// Reads the same fields as the scanner; `None` if a field is missing or of another type.
 fn naive(raw: &str) -> Option<Naive> {
     let mut tree: Tree = serde_json::from_str(raw).ok()?;
     let text = |value: &Tree| match value {
@@ -144,7 +144,8 @@ fn naive(raw: &str) -> Option<Naive> {
 }
 
 fn scanned(raw: &str) -> Result<Naive, ScanError> {
-    let (meta, body) = Scan::open(raw.as_bytes())?.finish(&Home::new(config_map(), 0), Projection::Full)?;
+    let (meta, body) =
+        Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), 0), Projection::Full)?;
     Ok(Naive {
         uid: meta.uid.to_string(),
         version: meta.resource_version.to_string(),
@@ -204,18 +205,22 @@ fn owners() -> impl Strategy<Value = Node> {
         members.extend(controller.map(|set| ("controller".to_owned(), leaf(set))));
         Node::Object(members)
     });
-    proptest::collection::vec(owner, 0..3).prop_map(Node::List)
+    list_of(owner)
 }
 
-/// A member of `metadata`: mostly what it should be.
+fn list_of(items: impl Strategy<Value = Node>) -> impl Strategy<Value = Node> {
+    proptest::collection::vec(items, 0..3).prop_map(Node::List)
+}
+
+/// A member of `metadata`, mostly of the right type.
 fn field() -> impl Strategy<Value = (String, Node)> {
     let named = |name: &'static str| Just(name.to_owned());
     prop_oneof![
         3 => (named("labels"), texts()),
         3 => (named("annotations"), texts()),
         3 => (named("ownerReferences"), owners()),
-        3 => (named("managedFields"), proptest::collection::vec(node(), 0..3).prop_map(Node::List)),
-        2 => (named("finalizers"), proptest::collection::vec(word().prop_map(leaf), 0..3).prop_map(Node::List)),
+        3 => (named("managedFields"), list_of(node())),
+        2 => (named("finalizers"), list_of(word().prop_map(leaf))),
         2 => (named("generation"), any::<i64>().prop_map(leaf)),
         2 => (named("deletionTimestamp"), word().prop_map(leaf)),
         2 => (named("creationTimestamp"), node()),
@@ -224,7 +229,7 @@ fn field() -> impl Strategy<Value = (String, Node)> {
     ]
 }
 
-/// An object, mostly one that a server would send.
+/// An object, mostly a valid one.
 fn object() -> impl Strategy<Value = Node> {
     let metadata = (word(), proptest::option::of(word()), proptest::collection::vec(field(), 0..6)).prop_map(
         |(name, namespace, fields)| {
@@ -263,19 +268,19 @@ proptest! {
     fn the_scan_agrees_with_a_tree_of_the_same_bytes(object in object(), seed in any::<u64>()) {
         let mut raw = String::new();
         object.write(&mut fastrand::Rng::with_seed(seed), &mut raw);
-        let metadata = object.get("metadata").expect("every object has it");
+        let metadata = object.get("metadata").expect("every object has metadata");
         let read = |name: &str| Metadata::default().field(name).is_some();
         let twice = object.repeats(|_| true)
             || metadata.repeats(read)
             || metadata.get("labels").is_some_and(|labels| labels.repeats(|_| true));
         match (scanned(&raw), naive(&raw)) {
             (Ok(scanned), Some(naive)) => {
-                prop_assert!(!twice, "a name comes twice in {}", raw);
+                prop_assert!(!twice, "a name is repeated in {}", raw);
                 prop_assert_eq!(scanned, naive, "{}", raw);
             }
-            (Err(ScanError::Twice(_)), _) => prop_assert!(twice, "no name comes twice in {}", raw),
+            (Err(ScanError::Twice(_)), _) => prop_assert!(twice, "no name is repeated in {}", raw),
             (Err(error), Some(_)) => prop_assert!(twice, "{error}: {}", raw),
-            (Ok(_), None) => prop_assert!(false, "taken although a tree says no: {}", raw),
+            (Ok(_), None) => prop_assert!(false, "accepted by the scanner only: {}", raw),
             (Err(_), None) => {}
         }
     }
@@ -295,8 +300,8 @@ proptest! {
             raw[at] = byte;
         }
         raw.truncate(cut.map_or(raw.len(), |cut| cut.index(raw.len())));
-        // Both must not panic, and nothing that is not JSON is taken.
-        Glimpse::of(&raw);
+        // Neither may panic, and only JSON is accepted.
+        PartialIdentity::of(&raw);
         if Scan::open(&raw[..]).is_ok() {
             let read = serde_json::from_slice::<Tree>(&raw);
             let range = |error: &serde_json::Error| error.to_string().starts_with("number out of range");
@@ -306,12 +311,11 @@ proptest! {
 }
 
 #[test]
-fn a_name_that_comes_twice_is_refused_and_named() {
+fn a_repeated_member_is_refused_and_named() {
     let refused = |raw: &str| scanned(raw).unwrap_err().to_string();
     let whole = |extra: &str, labels: &str, more: &str| {
-        format!(
-            r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"1","labels":{{{labels}}}{extra}}}{more}}}"#
-        )
+        let identity = r#""name":"a","uid":"u","resourceVersion":"1""#;
+        format!(r#"{{"metadata":{{{identity},"labels":{{{labels}}}{extra}}}{more}}}"#)
     };
     assert!(scanned(&whole("", "", "")).is_ok());
     assert_eq!(refused(&whole(r#","name":"b""#, "", "")), "it has two members named metadata.name");
@@ -325,15 +329,15 @@ fn a_name_that_comes_twice_is_refused_and_named() {
 }
 
 #[test]
-fn an_object_cut_short_is_named_as_far_as_it_can_be_read() {
+fn a_truncated_object_is_identified_as_far_as_readable() {
     let raw = br#"{"kind":"ConfigMap","metadata":{"name":"a","namespace":"shop","uid":"u"},"data":{"x":"#;
     assert!(Scan::open(&raw[..]).is_err());
-    assert_eq!(Glimpse::of(raw).request.unwrap().to_string(), "shop/a");
-    assert_eq!(Glimpse::of(&raw[..raw.len() - 48]).request, None, "not the name of another object");
+    assert_eq!(PartialIdentity::of(raw).request.unwrap().to_string(), "shop/a");
+    assert_eq!(PartialIdentity::of(&raw[..raw.len() - 48]).request, None, "not the name of another object");
 }
 
 #[test]
-fn managed_fields_go_with_one_comma_wherever_they_stand() {
+fn managed_fields_are_removed_with_one_comma_at_any_position() {
     for fields in [
         r#""managedFields":[{"a":"}"}],"name":"a","uid":"u","resourceVersion":"1""#,
         r#""name":"a","managedFields":[{"a":"}"}] , "uid":"u","resourceVersion":"1""#,

@@ -1,16 +1,16 @@
 use super::*;
 
 #[test]
-fn what_is_left_out_again_and_again_is_said_once() {
+fn a_repeated_refusal_is_logged_once() {
     let left_out = LeftOut::default();
     assert!(left_out.is_news("a", 1) && left_out.is_news("a", 2) && left_out.is_news("b", 1));
-    assert!(!left_out.is_news("a", 1), "each object once for each reason");
-    let said = (0..2 * LOGGED).filter(|number| left_out.is_news(&number.to_string(), 1)).count();
-    assert_eq!(said, LOGGED - 3, "and no more names than are kept in mind");
+    assert!(!left_out.is_news("a", 1), "once per object and reason");
+    let logged = (0..2 * LOGGED).filter(|number| left_out.is_news(&number.to_string(), 1)).count();
+    assert_eq!(logged, LOGGED - 3, "not more than the limit");
 }
 
 #[test]
-fn an_object_is_named_until_it_is_taken_or_gone() {
+fn an_object_is_listed_until_it_is_accepted_or_deleted() {
     let left_out = LeftOut::default();
     let in_shop = |name: &str| NamespacedName::namespaced("shop", name);
     for name in ["a", "b", "c"] {
@@ -26,5 +26,5 @@ fn an_object_is_named_until_it_is_taken_or_gone() {
     for number in 0..2 * NAMED {
         left_out.add(in_shop(&format!("n{number}")), 0, String::new());
     }
-    assert_eq!(left_out.named().len(), NAMED, "whatever comes");
+    assert_eq!(left_out.named().len(), NAMED, "not more than the limit");
 }

@@ -1,6 +1,7 @@
-//! What enters a store, whoever brings it: lists, watches, and the answers to own writes.
+//! The entry of objects into a store: from lists, watches, and responses to own writes.
 //!
-//! Everything is scanned, transformed and asked about before the lock is taken, and then is one step of the table.
+//! Objects are scanned, transformed and indexed before the lock is scanned; the entry itself is one step of
+//! the table.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Coverage, ObjectStore};
 use crate::cache::object::meta::{Meta, ResourceVersion};
 use crate::cache::object::raw::Raw;
-use crate::cache::object::scan::{Glimpse, Scan, ScanError};
+use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
 use crate::cache::object::view::View;
 use crate::cache::store::index::Values;
 use crate::cache::store::packer::PATIENCE;
@@ -18,24 +19,24 @@ use crate::cache::store::table::{Arrival, Removal, Table};
 use crate::client::{Extent, Writer};
 use crate::key::{Chain, NamespacedName};
 
-/// Changes not yet delivered at which the reflector stops reading from its connection.
+/// The reflector stops reading from its connection while so many changes are undelivered.
 const BACKLOG: usize = 1024;
 
-/// What a watch event says happened.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cache) enum EventKind {
     Changed,
     Deleted,
 }
 
-/// A version on its way in.
-struct Taken {
+/// A scanned and transformed version, to be stored.
+struct Scanned {
     view: View,
-    /// As index functions see it, where less is kept: what they take out of it is theirs.
+    /// The whole object, if less than that is stored: index functions are called with it.
     whole: Option<View>,
 }
 
-impl From<View> for Taken {
+impl From<View> for Scanned {
     fn from(view: View) -> Self {
         Self { view, whole: None }
     }
@@ -43,13 +44,14 @@ impl From<View> for Taken {
 
 // === impl ObjectStore ===
 
-/// What reflectors bring.
+/// Entries from reflectors.
 impl ObjectStore {
     pub(in crate::cache) fn begin_list(&self) -> u64 {
         self.table.write().begin_list()
     }
 
-    /// Takes one object of a list or of a watch's initial events. One that cannot be read costs itself alone.
+    /// Stores one object of a list or of the initial events of a watch. An unreadable object affects no other
+    /// one.
     pub(in crate::cache) fn listed<'a>(&self, part: usize, epoch: u64, raw: impl Into<Raw<'a>>) {
         let raw = raw.into();
         let scan = match self.open(raw) {
@@ -61,25 +63,25 @@ impl ObjectStore {
             return;
         }
         match self.close(scan) {
-            Ok(taken) => {
-                self.counts.left_out.remove(taken.view.request());
-                self.arrive(taken, |table, arrival| table.listed(part, epoch, arrival));
+            Ok(scanned) => {
+                self.counts.left_out.remove(scanned.view.request());
+                self.arrive(scanned, |table, arrival| table.listed(part, epoch, arrival));
             }
             Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
         }
     }
 
     pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
-        self.counts.listed(part);
+        self.counts.count_list(part);
         for older in self.step(|table| table.end_list(part, epoch, version)) {
             self.arrive(older.listed.clone().into(), |table, arrival| table.set_back(&older, arrival));
         }
         let namespace = self.parts.get(part).and_then(Option::as_deref);
         self.counts.left_out.listed(namespace, epoch);
-        self.home.pool.sweep();
+        self.context.pool.sweep();
     }
 
-    /// Takes one watch event; answers how far the watch has come, `None` for an object without a readable version.
+    /// Handles one watch event; returns its resourceVersion, `None` if the object has no readable one.
     pub(in crate::cache) fn event<'a>(
         &self,
         part: usize,
@@ -87,7 +89,7 @@ impl ObjectStore {
         raw: impl Into<Raw<'a>>,
     ) -> Option<ResourceVersion> {
         let raw = raw.into();
-        self.counts.event();
+        self.counts.count_event();
         let opened = self.open(raw).and_then(|scan| {
             let version = scan.resource_version.clone();
             match kind {
@@ -98,9 +100,9 @@ impl ObjectStore {
                 }
                 EventKind::Changed if self.knows(part, &scan) => {}
                 EventKind::Changed => {
-                    let taken = self.close(scan)?;
-                    self.counts.left_out.remove(taken.view.request());
-                    self.arrive(taken, |table, arrival| table.changed(part, arrival));
+                    let scanned = self.close(scan)?;
+                    self.counts.left_out.remove(scanned.view.request());
+                    self.arrive(scanned, |table, arrival| table.changed(part, arrival));
                 }
             }
             Ok(version)
@@ -109,83 +111,85 @@ impl ObjectStore {
     }
 
     pub(in crate::cache) fn bookmark(&self, part: usize, version: &ResourceVersion) {
-        self.counts.event();
+        self.counts.count_event();
         self.step(|table| table.advance(part, version));
     }
 
-    /// Counts an object that cannot be taken, and names it once.
+    /// Counts an object that was not accepted, and logs it once.
     pub(in crate::cache) fn refuse(&self, raw: &[u8], error: &ScanError) {
-        self.count_refused(&Glimpse::of(raw), error);
+        self.count_refused(&PartialIdentity::of(raw), error);
     }
 
-    fn count_refused(&self, glimpse: &Glimpse, error: &ScanError) {
-        self.counts.undecodable();
-        let name = glimpse.request.as_ref().map_or_else(|| "unknown".to_owned(), NamespacedName::to_string);
+    fn count_refused(&self, identity: &PartialIdentity, error: &ScanError) {
+        self.counts.count_decode_error();
+        let name = identity.request.as_ref().map_or_else(|| "unknown".to_owned(), NamespacedName::to_string);
         if self.counts.left_out.is_news(&name, std::mem::discriminant(error)) {
-            tracing::warn!(kind = %self.kind, object = %name, error = %Chain(error), "object left out of the cache");
+            let error = Chain(error);
+            tracing::warn!(kind = %self.kind, object = %name, %error, "object left out of the cache");
         }
     }
 
-    /// The same for one that came with a watch event. That it is gone is believed all the same.
+    /// As [`Self::refuse`], for the object of a watch event. A deletion takes effect if the object's identity
+    /// is readable.
     pub(in crate::cache) fn refuse_event(&self, part: usize, kind: EventKind, raw: &[u8], error: &ScanError) {
-        let glimpse = Glimpse::of(raw);
-        match (kind, &glimpse) {
+        let identity = PartialIdentity::of(raw);
+        match (kind, &identity) {
             _ if error.is_of_another_kind() => {}
             (
                 EventKind::Deleted,
-                Glimpse { request: Some(request), uid: Some(uid), version: Some(version) },
+                PartialIdentity { request: Some(request), uid: Some(uid), version: Some(version) },
             ) => {
                 self.step(|table| table.deleted(part, request, uid, version));
                 self.counts.left_out.remove(request);
             }
-            (EventKind::Changed, Glimpse { request: Some(request), .. }) => {
+            (EventKind::Changed, PartialIdentity { request: Some(request), .. }) => {
                 self.counts.left_out.add(request.clone(), 0, Chain(error).to_string());
             }
             _ => {}
         }
-        self.count_refused(&glimpse, error);
+        self.count_refused(&identity, error);
     }
 
-    /// The same for one that was listed. It is there, so what is stored of it stays; not so what is stored of an
-    /// earlier object of that name.
+    /// As [`Self::refuse`], for a listed object. Since the object exists, its stored version stays, unless
+    /// that has another uid.
     pub(in crate::cache) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
-        let glimpse = Glimpse::of(raw);
-        if let Glimpse { request: Some(request), uid, .. } = &glimpse
+        let identity = PartialIdentity::of(raw);
+        if let PartialIdentity { request: Some(request), uid, .. } = &identity
             && !error.is_of_another_kind()
         {
             self.table.write().keep(epoch, request, uid.as_ref());
             self.counts.left_out.add(request.clone(), epoch, Chain(error).to_string());
         }
-        self.count_refused(&glimpse, error);
+        self.count_refused(&identity, error);
     }
 
-    /// Waits until few enough changes are undelivered, and few enough bodies unpacked. The reflector reads on only
-    /// then, so a slow handler costs the server a full socket and not this process its memory.
+    /// Waits until few enough changes are undelivered and few enough bodies unpacked. The reflector reads on
+    /// only then, so that a slow handler fills the server's socket and not the memory of this process.
     ///
     /// # Cancel safety
-    /// Changes nothing.
+    /// No state is changed.
     pub(in crate::cache) async fn room(&self) {
-        // When the packer will have been waited for long enough: handlers that are done wake us as well.
+        // The end of the wait for the packer: completed deliveries also notify `freed`.
         let mut overdue = None;
         loop {
-            // Made before the look: a wake-up in between is not missed.
+            // Created before the check, so that a wake-up in between is not missed.
             let freed = self.freed.notified();
             if self.has_room() {
                 return;
             }
-            if !self.table.read().intake.is_full() {
+            if !self.table.read().pack_queue.is_full() {
                 overdue = None;
                 freed.await;
                 continue;
             }
             let until = *overdue.get_or_insert_with(|| Instant::now() + PATIENCE);
             let waited = Instant::now() >= until || timeout_at(until, freed).await.is_err();
-            if waited && self.table.write().intake.give_up() {
-                self.counts.unpacked();
+            if waited && self.table.write().pack_queue.give_up() {
+                self.counts.count_pack_stall();
                 tracing::warn!(
                     kind = %self.kind, waited = ?PATIENCE,
-                    "packing is held up, objects are kept as they come meanwhile; look for code that blocks all of the \
-                     runtime's blocking threads"
+                    "packing does not progress; new objects stay uncompressed meanwhile; look for code that \
+                     blocks all of the runtime's blocking threads"
                 );
             }
         }
@@ -194,7 +198,7 @@ impl ObjectStore {
     pub(in crate::cache) fn has_room(&self) -> bool {
         let table = self.table.read();
         let backlog = table.jobs.len() + self.in_delivery.load(Ordering::Relaxed);
-        backlog < BACKLOG && !table.intake.is_full()
+        backlog < BACKLOG && !table.pack_queue.is_full()
     }
 
     fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
@@ -206,18 +210,18 @@ impl ObjectStore {
         Ok(scan)
     }
 
-    fn close(&self, scan: Scan<'_>) -> Result<Taken, ScanError> {
-        let whole = scan.too_large(&self.home, self.projection())?;
-        let (mut meta, mut body) = scan.finish(&self.home, self.projection())?;
-        // An object that is too large to keep is also too large to decode.
+    fn close(&self, scan: Scan<'_>) -> Result<Scanned, ScanError> {
+        let whole = scan.too_large(&self.context, self.projection())?;
+        let (mut meta, mut body) = scan.finish(&self.context, self.projection())?;
+        // An object that is too large to be kept is also too large to be decoded for the transform.
         if let Some(transform) = self.transform.get()
             && !matches!(meta.extent, Extent::TooLarge { .. })
             && let Some(changed) = transform.apply(&body)?
         {
             let seen;
-            (seen, body) = Scan::open(&changed[..])?.finish(&self.home, self.projection())?;
-            // By labels, owners and finalizers the server and other controllers judge: what is read without decoding
-            // stays as the server has it. Of the rest a change counts that is left to be seen.
+            (seen, body) = Scan::open(&changed[..])?.finish(&self.context, self.projection())?;
+            // Labels, owners and finalizers are those of the server, because the server and other controllers
+            // act on them. Changes are detected in the fields that the transform has kept.
             let Meta { annotations_hash, content_hash, status_hash, .. } = seen;
             let grown = matches!(seen.extent, Extent::TooLarge { .. });
             let extent = if grown { seen.extent } else { Extent::Changed };
@@ -225,12 +229,13 @@ impl ObjectStore {
         }
         let whole = whole.map(|(labels, body)| {
             let meta = Meta { labels, extent: Extent::Whole, ..meta.clone() };
-            View::new(self.home.clone(), meta, body)
+            View::new(self.context.clone(), meta, body)
         });
-        Ok(Taken { view: View::new(self.home.clone(), meta, body), whole })
+        Ok(Scanned { view: View::new(self.context.clone(), meta, body), whole })
     }
 
-    /// Takes an event whose very version is stored: it costs nothing more, and its hooks have seen it.
+    /// Skips an event of a version that is stored already, as after an own write: only the progress of the
+    /// watch changes.
     fn knows(&self, part: usize, scan: &Scan<'_>) -> bool {
         let Scan { request, uid, resource_version, .. } = scan;
         let known = self.table.read().has(request, uid, resource_version);
@@ -240,15 +245,15 @@ impl ObjectStore {
         known
     }
 
-    /// Asks the index functions about a version and makes the step that takes it.
-    fn arrive<T>(&self, taken: Taken, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
-        let Taken { view, whole } = taken;
+    /// Calls the index functions with a version and then stores it by `change`.
+    fn arrive<T>(&self, scanned: Scanned, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
+        let Scanned { view, whole } = scanned;
         loop {
             let functions = self.functions();
             let seen = whole.as_ref().unwrap_or(&view);
-            let values: Values = functions.iter().map(|function| self.ask(function, seen)).collect();
+            let values: Values = functions.iter().map(|function| self.index_values(function, seen)).collect();
             let table = self.table.write();
-            // Another function may have come meanwhile, or one may have gone.
+            // Meanwhile a function may have been added or removed.
             if Arc::ptr_eq(&functions, &self.functions.read()) {
                 return self.step_in(table, |table| change(table, Arrival { view, values }));
             }
@@ -256,10 +261,10 @@ impl ObjectStore {
     }
 }
 
-/// What own writes bring. Each returns whether the store can vouch for what it now shows. It can where it shows nothing:
-/// its list has yet to begin, or the object is outside.
+/// Entries from own writes. Each returns whether reads now include the write. This is also true if the write
+/// does not affect the store: the object is outside its scope, or the store has not started.
 impl ObjectStore {
-    /// Takes the object that a write was answered with.
+    /// Stores the object of a response to a write.
     pub(in crate::cache) fn written(&self, raw: &[u8], writer: Writer) -> bool {
         if !self.started.load(Ordering::Acquire) {
             return true;
@@ -269,25 +274,25 @@ impl ObjectStore {
         }
         let Ok(scan) = self.open(raw.into()) else { return false };
         let left = match &self.own_writes {
-            // Of an object that is too large not all labels are kept.
+            // Not all labels of an object are stored if it is too large.
             Coverage::Labels(selector) => scan.labels().is_ok_and(|labels| !selector.matches(&labels)),
             _ => false,
         };
-        let Ok(taken) = self.close(scan) else { return false };
+        let Ok(scanned) = self.close(scan) else { return false };
         if left {
-            self.step(|table| table.left(taken.view.meta(), writer));
+            self.step(|table| table.left(scanned.view.meta(), writer));
             return true;
         }
-        self.arrive(taken, |table, arrival| table.written(arrival, writer));
+        self.arrive(scanned, |table, arrival| table.written(arrival, writer));
         true
     }
 
-    /// Returns the uid that reads show under a name.
+    /// Returns the uid of the stored object of a name.
     pub(in crate::cache) fn shown(&self, request: &NamespacedName) -> Option<String> {
         self.table.read().get(request).map(|view| view.meta().uid.to_string())
     }
 
-    /// Takes what a write removed.
+    /// Hides an object that an own write has deleted.
     pub(in crate::cache) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
         !self.started.load(Ordering::Acquire) || self.step(|table| table.hide(removal, writer))
     }

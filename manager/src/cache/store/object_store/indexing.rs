@@ -1,13 +1,13 @@
-//! How a store's indexes come and go while it is read and written.
+//! Adding and removing indexes while the store is read and written.
 //!
-//! An index is kept up from its first moment and filled a stride at a time, so that nobody waits for it; it is read once
-//! it is complete.
+//! A new index is updated from the first moment and filled stride by stride, without blocking readers or
+//! writers for long; it is read once it is complete.
 
 use std::sync::Arc;
 
 use super::ObjectStore;
 use crate::cache::object::view::View;
-use crate::cache::store::function::Function;
+use crate::cache::store::function::IndexFunction;
 
 // === impl ObjectStore ===
 
@@ -24,32 +24,32 @@ impl ObjectStore {
         self.table.write().indexes_mut().complete_label(key);
     }
 
-    /// Returns once the index is complete, also if somebody else is about to fill it.
-    pub(in crate::cache) fn index(&self, function: &Arc<Function>) {
+    /// Returns when the index is complete, even if another call is filling it too.
+    pub(in crate::cache) fn index(&self, function: &Arc<IndexFunction>) {
         let mut walk = {
             let mut table = self.table.write();
             if table.indexes_mut().add_function(function) {
-                // Every version that comes from now on is asked about on its way in.
+                // Every version stored from now on is evaluated by `arrive`.
                 let mut functions = self.functions.write();
                 *functions = functions.iter().chain([function]).cloned().collect();
             }
             table.walk()
         };
         loop {
-            let next = self.table.read().unanswered(&mut walk);
+            let next = self.table.read().unevaluated(&mut walk);
             if next.is_empty() {
                 break;
             }
             for (number, view) in next {
-                let values = self.ask(function, &view);
+                let values = self.index_values(function, &view);
                 self.table.write().fill_function(function, number, &view, values);
             }
         }
         self.table.write().indexes_mut().complete_function(function);
     }
 
-    /// Takes an index away, and with it what was counted of it.
-    pub(in crate::cache) fn unindex(&self, function: &Arc<Function>) {
+    /// Removes an index and its failure count.
+    pub(in crate::cache) fn unindex(&self, function: &Arc<IndexFunction>) {
         let mut table = self.table.write();
         let index = table.indexes_mut().remove_function(function);
         let mut functions = self.functions.write();
@@ -60,11 +60,11 @@ impl ObjectStore {
         if last {
             self.counts.forget_index(function.name());
         }
-        // Answers may be many and functions are of users: neither is dropped under a lock.
+        // There may be many values, and functions are user code: neither is dropped under a lock.
         drop((index, before));
     }
 
-    pub(in crate::cache) fn functions(&self) -> Arc<[Arc<Function>]> {
+    pub(in crate::cache) fn functions(&self) -> Arc<[Arc<IndexFunction>]> {
         self.functions.read().clone()
     }
 
@@ -72,12 +72,13 @@ impl ObjectStore {
         self.table.read().indexes().label_keys().map(ToOwned::to_owned).collect()
     }
 
-    /// Asks an index function about a version. Never called under a lock.
-    pub(super) fn ask(&self, function: &Function, view: &View) -> Box<[Arc<str>]> {
-        function.ask(view).unwrap_or_else(|failure| {
-            if let Some(failures) = self.counts.unindexed(function.name()) {
+    /// Calls an index function; a failure is counted and logged. Never called under a lock.
+    pub(super) fn index_values(&self, function: &IndexFunction, view: &View) -> Box<[Arc<str>]> {
+        function.evaluate(view).unwrap_or_else(|failure| {
+            if let Some(failures) = self.counts.count_unindexed(function.name()) {
                 tracing::warn!(
-                    kind = %self.kind, object = %view.request(), index = function.name(), failures, error = %failure,
+                    kind = %self.kind, object = %view.request(), index = function.name(), failures,
+                    error = %failure,
                     "object left out of an index"
                 );
             }

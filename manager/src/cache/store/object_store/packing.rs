@@ -1,41 +1,42 @@
-//! The bodies of a store, as its packer sees them.
+//! Access of the packer to the bodies of a store.
 
 use super::ObjectStore;
 use crate::cache::object::dictionary::Packed;
 use crate::cache::object::view::View;
-use crate::cache::store::packer::Intake;
+use crate::cache::store::packer::PackQueue;
 use crate::cache::store::select::Select;
 
 // === impl ObjectStore ===
 
 impl ObjectStore {
-    /// Waits for the intake's next call; one that came before is not missed.
-    pub(in crate::cache) async fn called(&self) {
-        self.unpacked.notified().await;
+    /// Waits for the next wake-up by the queue; one before the call is not missed.
+    pub(in crate::cache) async fn packer_woken(&self) {
+        self.packer_wake.notified().await;
     }
 
-    /// Does something with the intake; told the bytes of everything stored, as they are kept.
-    pub(in crate::cache) fn intake<T>(&self, act: impl FnOnce(&mut Intake, usize) -> T) -> T {
+    /// Calls `act` with the queue and the bytes of all stored objects as they are kept.
+    pub(in crate::cache) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
         let mut table = self.table.write();
         let bytes = table.bytes();
-        let outcome = act(&mut table.intake, bytes);
+        let outcome = act(&mut table.pack_queue, bytes);
         drop(table);
         self.freed.notify_waiters();
         outcome
     }
 
-    /// Gives versions that are still stored their packed form, and `taken` bytes back to the intake.
-    pub(in crate::cache) fn packed(&self, turn: Vec<(View, Packed)>, taken: usize) {
+    /// Swaps in the packed form of versions that are still stored, and subtracts the `taken` bytes from the
+    /// queue.
+    pub(in crate::cache) fn packed(&self, batch: Vec<(View, Packed)>, taken: usize) {
         let mut table = self.table.write();
-        let replaced = table.pack(turn);
-        table.intake.done(taken);
+        let replaced = table.pack(batch);
+        table.pack_queue.done(taken);
         drop(table);
         self.freed.notify_waiters();
-        // Bodies are given back to the allocator without the lock.
+        // The memory of the bodies is freed outside the lock.
         drop(replaced);
     }
 
-    /// Returns what is stored, whether it has synced or not.
+    /// Returns all stored objects, even before the first sync.
     pub(in crate::cache) fn everything(&self) -> Vec<View> {
         let (mut walk, everything) = (self.table.read().walk(), Select::all());
         let mut views = Vec::new();

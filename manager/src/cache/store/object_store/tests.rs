@@ -4,6 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cache::object::view::View;
+use crate::cache::store::select::Select;
 use crate::cache::tests::fixtures::{ByHand, object, object_in};
 use crate::cache::{HookFailure, LabelSelector, Store};
 use crate::client::Writer;
@@ -18,7 +20,7 @@ fn handle(by_hand: &ByHand) -> Store {
     Store::new(Arc::clone(&by_hand.store))
 }
 
-/// The names a selection picks, sorted.
+/// The names of the selected objects, sorted.
 fn picked(store: &Store, select: &Select) -> Vec<String> {
     let entries = store.list(select).unwrap();
     let mut names: Vec<String> = entries.iter().map(|entry| entry.meta().name().to_owned()).collect();
@@ -26,7 +28,7 @@ fn picked(store: &Store, select: &Select) -> Vec<String> {
     names
 }
 
-/// The length of a name, which no label tells.
+/// An index function: the length of the name, which is not in any label.
 #[expect(clippy::unnecessary_wraps, reason = "the shape of an index function")]
 fn length(view: &View) -> Result<Vec<String>, HookFailure> {
     Ok(vec![view.meta().name().len().to_string()])
@@ -44,16 +46,16 @@ async fn an_index_by_function_follows_every_change_whenever_it_was_declared() {
     assert_eq!(picked(store, &Select::index("length", "2")), ["cc"]);
     assert_eq!(picked(store, &Select::index("length", "1")), ["a", "d"]);
     assert_eq!(picked(store, &Select::index("length", "1").within("bank")), [""; 0]);
-    let looked = |select: &Select| {
+    let visited = |select: &Select| {
         let (select, _kept) = store.declared().resolve(select);
         by_hand.store.core().table.read().estimate(&select)
     };
-    assert_eq!(looked(&Select::index("length", "2")), 1, "costs the result");
-    assert_eq!(looked(&Select::index("length", "7")), 0, "no empty buckets");
+    assert_eq!(visited(&Select::index("length", "2")), 1, "only the result is visited");
+    assert_eq!(visited(&Select::index("length", "7")), 0, "no bucket, no visit");
 }
 
 #[tokio::test]
-async fn a_typed_index_function_sees_what_its_struct_names() {
+async fn a_typed_index_function_receives_the_decoded_struct() {
     #[derive(Deserialize)]
     struct Dated {
         data: Data,
@@ -71,7 +73,7 @@ async fn a_typed_index_function_sees_what_its_struct_names() {
 }
 
 #[tokio::test]
-async fn a_failing_index_function_costs_the_object_its_entry_and_nothing_else() {
+async fn a_failing_index_function_only_leaves_the_object_out_of_its_index() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5), object("panics", "u2", 6)]);
     let store = &handle(&by_hand);
     let judge = |view: &View| match view.meta().name() {
@@ -88,10 +90,10 @@ async fn a_failing_index_function_costs_the_object_its_entry_and_nothing_else() 
 }
 
 #[tokio::test]
-async fn an_index_function_is_asked_once_per_version() {
+async fn an_index_function_is_called_once_per_version() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&calls);
     let counting = move |_: &View| {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(Vec::new())
@@ -101,17 +103,17 @@ async fn an_index_function_is_asked_once_per_version() {
     by_hand.relisted(&[object("a", "u1", 5)], 20);
     by_hand.changed(&object("a", "u1", 21));
     by_hand.deleted(&object("a", "u1", 22));
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn an_indexed_label_costs_the_result_by_value_values_or_key() {
+async fn a_list_by_an_indexed_label_visits_matching_objects_only() {
     let by_hand = ByHand::listed(&[labelled("a", 5, "web"), labelled("b", 6, "api"), object("c", "c", 7)]);
     let store = &handle(&by_hand);
     let select = |selector: &str| Select::all().labels(LabelSelector::parse(selector).unwrap());
-    let check = |selector: &str, names: &[&str], looked: usize| {
+    let check = |selector: &str, names: &[&str], visited: usize| {
         assert_eq!(picked(store, &select(selector)), names, "{selector}");
-        assert_eq!(by_hand.store.core().table.read().estimate(&select(selector)), looked, "{selector}");
+        assert_eq!(by_hand.store.core().table.read().estimate(&select(selector)), visited, "{selector}");
     };
     check("app=web", &["a"], 3);
     by_hand.store.index_label("app");
@@ -128,7 +130,7 @@ async fn an_indexed_label_costs_the_result_by_value_values_or_key() {
 }
 
 #[tokio::test]
-async fn a_selection_of_several_things_goes_by_the_narrowest() {
+async fn a_selection_uses_its_narrowest_index() {
     let elsewhere = object_in("bank", "x", "u9", 9);
     let by_hand = ByHand::listed(&[
         labelled("a", 5, "web"),
@@ -145,10 +147,10 @@ async fn a_selection_of_several_things_goes_by_the_narrowest() {
 }
 
 proptest::proptest! {
-    // Every step lists a dozen times: few histories, each of them checked all along.
+    // Each step makes a dozen lists, so there are only few histories.
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
     #[test]
-    fn every_index_gives_what_a_look_at_everything_gives(
+    fn every_index_agrees_with_a_full_scan(
         steps in proptest::collection::vec((0_u8..6, 0_u8..4, 0_usize..3), 1..30),
         declared in 0_usize..30,
     ) {

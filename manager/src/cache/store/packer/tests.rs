@@ -3,6 +3,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::*;
+use crate::cache::object::body::Form;
 use crate::cache::object::packing::Packing;
 use crate::cache::store::dispatcher::Dispatcher;
 use crate::cache::store::object_store::EventKind;
@@ -10,21 +11,21 @@ use crate::cache::store::object_store::Limits;
 use crate::cache::tests::fixtures::{config_map, object, request};
 use crate::cache::{Projection, ReadError, Scope};
 
-/// Small enough that a few dozen objects go through every stage.
+/// Small enough that a few dozen objects reach every threshold.
 const RULES: Rules = Rules {
     worth_a_look: 20_000,
     delay: Duration::from_millis(100),
     eager: 50_000,
     full: 100_000,
-    turn: 10_000,
+    batch: 10_000,
     window: 100_000,
 };
 
-/// A synced store filled by hand, with its packer. Dropping it stops the packer.
+/// A synced store with its packer, filled by the test. Dropping it stops the packer.
 struct Rig {
     store: Arc<ObjectStore>,
     version: u64,
-    workshop: Workshop,
+    compressor: SharedCompressor,
     tasks: JoinSet<()>,
 }
 
@@ -38,9 +39,9 @@ impl Rig {
         store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1"));
         let mut tasks = JoinSet::new();
         tasks.spawn(Dispatcher::new(store.clone()).run());
-        let workshop = Workshop::default();
-        tasks.spawn(Packer::new(store.clone(), pack, RULES, workshop.clone()).run());
-        Self { store, version: 10, workshop, tasks }
+        let compressor = SharedCompressor::default();
+        tasks.spawn(Packer::new(store.clone(), pack, RULES, compressor.clone()).run());
+        Self { store, version: 10, compressor, tasks }
     }
 
     /// Stores an object with this data, or a newer version of it.
@@ -61,9 +62,9 @@ impl Rig {
         self.store.status().packing
     }
 
-    /// Waits until the packer has nothing to do, and some rotations more.
+    /// Waits until the packer is idle, and for some more rotations.
     async fn settle(&self) {
-        // The clock stands still while a turn is under way.
+        // The paused clock does not advance while a batch is packed.
         sleep(RULES.delay * 20).await;
     }
 
@@ -82,27 +83,27 @@ impl Rig {
     }
 }
 
-/// About a kilobyte that a dictionary shortens well.
+/// About a kilobyte of text that compresses well with a dictionary.
 fn alike(number: usize) -> Value {
     let lines: Vec<String> =
         (0..20).map(|line| format!("upstream_{line}=http://service-{line}.shop.svc:8080")).collect();
     json!({"lines": lines.join("\n"), "number": number.to_string()})
 }
 
-/// Two kilobytes that look like nothing before.
+/// Two kilobytes of random text.
 fn noise(number: usize) -> Value {
     let mut random = fastrand::Rng::with_seed(number as u64);
     json!({"noise": (0..2000).map(|_| random.char('#'..='~')).collect::<String>()})
 }
 
-/// Alike among themselves, and unlike [`alike`].
+/// Texts that are similar to each other and different from those of [`alike`].
 fn otherwise(number: usize) -> Value {
     let words: Vec<String> = (0..60).map(|word| format!("{:x}", word * 0x9e37_79b9_u64)).collect();
     json!({"words": words.join("-"), "number": number.to_string()})
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_are_packed_after_a_moment_and_read_as_before() {
+async fn bodies_are_packed_after_a_delay_and_read_as_before() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
@@ -112,7 +113,7 @@ async fn bodies_are_packed_after_a_moment_and_read_as_before() {
     rig.put("late", &alike(77));
     advance(RULES.delay.saturating_sub(Duration::from_millis(1))).await;
     tokio::task::yield_now().await;
-    assert_eq!(rig.packing().objects, 50, "whoever comes next reads it plain");
+    assert_eq!(rig.packing().objects, 50, "not packed before the delay has passed");
     rig.settle().await;
     assert_eq!(rig.packing().objects, 51);
     assert_eq!(rig.data("late"), alike(77));
@@ -120,13 +121,13 @@ async fn bodies_are_packed_after_a_moment_and_read_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_counted_follows_every_change() {
+async fn packing_statistics_follow_every_change() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
     rig.put_all(50, |number| alike(number + 1000));
     let packing = rig.packing();
-    assert_eq!((packing.objects, packing.bytes, packing.plain_bytes), (0, 0, 0), "the new ones are plain");
+    assert_eq!((packing.objects, packing.bytes, packing.plain_bytes), (0, 0, 0), "new versions are plain");
     rig.settle().await;
     assert_eq!(rig.packing().objects, 50);
     let epoch = rig.store.begin_list();
@@ -136,7 +137,7 @@ async fn what_is_counted_follows_every_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_packed_where_it_is_unwanted_or_does_not_pay() {
+async fn bodies_stay_plain_if_packing_is_off_or_does_not_pay() {
     let mut never = Rig::start(Pack::Never);
     never.put_all(100, alike);
     never.settle().await;
@@ -145,20 +146,20 @@ async fn nothing_is_packed_where_it_is_unwanted_or_does_not_pay() {
     let mut few = Rig::start(Pack::Auto);
     few.put_all(10, alike);
     few.settle().await;
-    assert_eq!(few.packing(), Packing::default(), "below the bound");
+    assert_eq!(few.packing(), Packing::default(), "below the threshold");
 
     let mut useless = Rig::start(Pack::Auto);
     useless.put_all(100, noise);
     useless.settle().await;
     assert_eq!(useless.packing(), Packing::default());
-    assert!(useless.store.has_room(), "and nobody waits for it");
+    assert!(useless.store.has_room(), "the reflector does not wait");
     useless.put_all(400, alike);
     useless.settle().await;
-    assert_eq!(useless.packing().objects, 400, "at twice the size it is looked at again");
+    assert_eq!(useless.packing().objects, 400, "checked again at twice the size");
 }
 
 #[tokio::test(start_paused = true)]
-async fn always_packs_a_single_object_and_learns_as_more_come() {
+async fn always_packs_a_single_object_and_retrains_as_more_come() {
     let mut rig = Rig::start(Pack::Always);
     rig.settle().await;
     rig.put_all(1, alike);
@@ -173,7 +174,7 @@ async fn always_packs_a_single_object_and_learns_as_more_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_packing_does_not_shorten_stays_plain_among_the_others() {
+async fn an_incompressible_body_stays_plain_among_packed_ones() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.put("noise", &noise(1));
@@ -183,7 +184,7 @@ async fn a_body_that_packing_does_not_shorten_stays_plain_among_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dictionary_that_no_longer_fits_gives_way_and_goes_with_its_last_body() {
+async fn an_outdated_dictionary_is_replaced_and_freed_with_its_last_body() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(200, alike);
     rig.settle().await;
@@ -194,7 +195,7 @@ async fn a_dictionary_that_no_longer_fits_gives_way_and_goes_with_its_last_body(
         rig.settle().await;
     }
     let after = rig.packing();
-    assert_eq!((after.objects, after.dictionaries), (200, 2), "one version of old is still held");
+    assert_eq!((after.objects, after.dictionaries), (200, 2), "one old version is still held");
     assert_eq!(held.decode::<Value>().unwrap()["data"], alike(0));
     drop(held);
     assert_eq!(rig.packing().dictionaries, 1);
@@ -203,7 +204,7 @@ async fn a_dictionary_that_no_longer_fits_gives_way_and_goes_with_its_last_body(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dictionary_is_trained_again_only_at_half_its_ratio() {
+async fn a_dictionary_is_retrained_only_at_half_its_ratio() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(200, alike);
     rig.settle().await;
@@ -223,7 +224,7 @@ async fn a_dictionary_is_trained_again_only_at_half_its_ratio() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dictionary_that_no_training_improves_is_not_trained_for_ever() {
+async fn training_without_improvement_is_not_repeated_for_ever() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(200, alike);
     rig.settle().await;
@@ -233,20 +234,20 @@ async fn a_dictionary_that_no_training_improves_is_not_trained_for_ever() {
     }
     rig.put_all(200, alike);
     rig.settle().await;
-    // Bodies without patterns: one training finds nothing, and halves the baseline for good.
+    // Incompressible bodies: one training brings no improvement, and the lower ratio becomes the baseline.
     assert!(rig.dictionary("object-0") <= 3, "{}", rig.dictionary("object-0"));
 }
 
 #[test]
 fn half_the_ratio_is_a_comparison_of_plain_bytes_per_kept_byte() {
-    let sum = |plain, kept| Sum { plain, kept };
+    let sum = |plain, kept| Sizes { plain, kept };
     for (ours, half) in [(sum(1_000, 200), true), (sum(1_010, 200), false), (sum(500, 100), true)] {
         assert_eq!(ours.has_half_the_ratio_of(sum(10_000, 1_000)), half, "{ours:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_reflector_waits_while_too_much_is_plain() {
+async fn the_reflector_waits_while_too_many_bytes_are_unpacked() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
@@ -258,18 +259,18 @@ async fn the_reflector_waits_while_too_much_is_plain() {
     assert!(sent < 150, "{sent} bodies of a kilobyte");
     let began = Instant::now();
     rig.store.room().await;
-    assert_eq!(began.elapsed(), Duration::ZERO, "no delay when it presses");
+    assert_eq!(began.elapsed(), Duration::ZERO, "packed without delay");
     rig.settle().await;
     assert_eq!(rig.packing().objects, 50 + sent);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_packer_that_is_held_up_costs_memory_and_no_watch() {
+async fn a_stalled_packer_costs_memory_but_no_watch() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
-    // As long as the blocking pool is full of what others do, some turn has the bench and does not end.
-    let bench = rig.workshop.clone().lock_owned().await;
+    // Stands for a full blocking pool: a batch holds the compressor and does not end.
+    let compressor = rig.compressor.clone().lock_owned().await;
     let mut sent = 0;
     while rig.store.has_room() {
         rig.put(&format!("more-{sent}"), &alike(sent));
@@ -279,14 +280,14 @@ async fn a_packer_that_is_held_up_costs_memory_and_no_watch() {
     rig.store.room().await;
     assert_eq!((began.elapsed(), rig.store.status().pack_stalls), (PATIENCE, 1));
     rig.put_all(400, alike);
-    assert!(rig.store.has_room(), "nobody waits for a packer that does not move");
-    drop(bench);
+    assert!(rig.store.has_room(), "the reflector does not wait for a stalled packer");
+    drop(compressor);
     rig.settle().await;
-    assert_eq!(rig.packing().objects, 400 + sent, "what was kept as it came is packed after all");
+    assert_eq!(rig.packing().objects, 400 + sent, "the bodies left plain meanwhile are packed too");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_packer_that_ends_leaves_everything_readable_and_nobody_waiting() {
+async fn after_the_packer_ends_objects_are_readable_and_the_reflector_continues() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
@@ -297,7 +298,7 @@ async fn a_packer_that_ends_leaves_everything_readable_and_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_cannot_be_unpacked_is_named_to_its_reader_only() {
+async fn a_damaged_body_is_reported_to_its_reader_only() {
     let mut rig = Rig::start(Pack::Auto);
     rig.put_all(50, alike);
     rig.settle().await;
@@ -312,7 +313,7 @@ async fn a_body_that_cannot_be_unpacked_is_named_to_its_reader_only() {
 }
 
 #[test]
-fn a_version_that_was_replaced_meanwhile_is_left_alone() {
+fn a_replaced_version_is_not_packed() {
     let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     let put = |version: u64| {
         let object = object("a", "u1", version).to_string();
@@ -323,7 +324,7 @@ fn a_version_that_was_replaced_meanwhile_is_left_alone() {
     let (old, new) = (put(5), put(6));
     let pack = |view: &View| {
         let plain = view.bytes().unwrap();
-        (view.clone(), dictionary.pack(&mut Workbench::default(), &plain).unwrap())
+        (view.clone(), dictionary.pack(&mut Compressor::default(), &plain).unwrap())
     };
     store.packed(vec![pack(&old)], 0);
     assert_eq!(store.status().packing.objects, 0);
@@ -352,22 +353,22 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
                 }
             });
         }
-        let mut bench = Workbench::default();
+        let mut compressor = Compressor::default();
         for number in 0..10 {
-            let dictionary = Trained::measure(number, &views, None, &mut bench).unwrap().dictionary;
-            let mut turn = Turn::default();
+            let dictionary = Trained::measure(number, &views, None, &mut compressor).unwrap().dictionary;
+            let mut batch = Batch::default();
             for view in &views {
-                turn.pack(&dictionary, &mut bench, view.clone());
+                batch.pack(&dictionary, &mut compressor, view.clone());
             }
-            assert_eq!(turn.packed.len(), 50);
-            store.packed(turn.packed, 0);
+            assert_eq!(batch.packed.len(), 50);
+            store.packed(batch.packed, 0);
         }
     });
     assert_eq!(store.status().packing.objects, 50);
 }
 
 #[test]
-fn one_turn_takes_what_fits_and_one_body_at_least() {
+fn a_batch_takes_the_bodies_that_fit_and_at_least_one() {
     let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     for number in 0..10 {
         let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
@@ -375,9 +376,9 @@ fn one_turn_takes_what_fits_and_one_body_at_least() {
     }
     let views = store.everything();
     let length = views[0].body().plain_len();
-    let mut queue: VecDeque<_> = views.into_iter().map(|view| Waiting { view, bytes: 0 }).collect();
-    assert_eq!(cut(&mut queue, 3 * length).len(), 3);
-    assert_eq!(cut(&mut queue, 1).len(), 1);
-    assert_eq!(cut(&mut queue, usize::MAX).len(), 6);
-    assert!(cut(&mut queue, 1).is_empty());
+    let mut queue: VecDeque<_> = views.into_iter().map(|view| QueuedBody { view, bytes: 0 }).collect();
+    assert_eq!(take_batch(&mut queue, 3 * length).len(), 3);
+    assert_eq!(take_batch(&mut queue, 1).len(), 1);
+    assert_eq!(take_batch(&mut queue, usize::MAX).len(), 6);
+    assert!(take_batch(&mut queue, 1).is_empty());
 }

@@ -27,7 +27,7 @@ fn a_selector_reads_as_the_server_reads_it() {
 }
 
 #[test]
-fn selectors_that_ask_for_the_same_are_the_same_scope() {
+fn equivalent_selectors_are_equal_scopes() {
     for (one, other, shown) in [
         ("tier = x, app==web", "app=web,tier=x,app=web", "app=web,tier=x"),
         ("app in (web, api)", "app in (api,web,web)", "app in (api,web)"),
@@ -42,13 +42,13 @@ fn selectors_that_ask_for_the_same_are_the_same_scope() {
         let scope = |text: &str| Scope::all().labels(text.parse().unwrap());
         assert_eq!(scope(one), scope(other));
         assert_eq!(scope(one).to_string(), format!("all, labels {shown}"));
-        assert_eq!(scope(shown), scope(one), "what is shown is what is asked for");
+        assert_eq!(scope(shown), scope(one), "the displayed selector parses to the same scope");
     }
     assert_eq!(Scope::all().labels(LabelSelector::default()), Scope::all());
 }
 
 #[test]
-fn what_is_not_a_selector_is_refused_by_its_part() {
+fn an_invalid_selector_is_refused_with_its_invalid_part() {
     for (selector, part) in [
         ("app=web,,", ""),
         ("a b", "a b"),

@@ -6,7 +6,7 @@ fn names(slots: &Slots, first: Number) -> Vec<&str> {
 }
 
 #[test]
-fn a_store_that_shrinks_gives_its_pages_back_and_fills_the_lowest_places_first() {
+fn a_shrinking_store_frees_pages_and_reuses_the_lowest_slots_first() {
     let mut slots = Slots::default();
     for at in 0..3 * PAGE as u64 {
         slots.insert(view(&format!("o{at}"), "u", 5));

@@ -1,4 +1,4 @@
-//! What this process has written itself, judged by how far the watch has come.
+//! Applies own writes to the table, according to the progress of the watch.
 
 use super::{Arrival, Hidden, Table};
 use crate::cache::object::delta::Origin;
@@ -7,21 +7,21 @@ use crate::cache::store::slots::Slot;
 use crate::client::Writer;
 use crate::key::NamespacedName;
 
-/// What a write of this process has removed from the server.
+/// An object that an own write has deleted.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cache) struct Removal<'a> {
     pub(in crate::cache) request: &'a NamespacedName,
     pub(in crate::cache) uid: &'a Uid,
-    /// One that the object had; `None` if the answer did not tell.
+    /// A version that the object had; `None` if the response contained none.
     pub(in crate::cache) version: Option<&'a ResourceVersion>,
-    /// The uids that were read under the name before the request was sent.
+    /// The uids that reads returned for the name before the request was sent.
     pub(in crate::cache) shown: &'a [String],
 }
 
 // === impl Table ===
 
 impl Table {
-    /// Takes the answer to a write of this process, if it is news.
+    /// Stores the object of a response to an own write, if it is newer than the stored one.
     pub(in crate::cache) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
         let arrival = arrival.into();
         let view = &arrival.view;
@@ -29,46 +29,46 @@ impl Table {
         let Some(part) = self.part_of(view.request()) else { return };
         let news = match self.get(view.request()) {
             Some(stored) => version.is_newer_than(&stored.meta().resource_version),
-            // Nothing is stored: either the watch has not come so far, or it has passed and the object is gone.
+            // No object is stored: either the watch has not reached this version, or it has passed it and the
+            // object is deleted.
             None => part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress)),
         };
         let uid = &view.meta().uid;
-        let outdated = self.gone.is_outdated(view.request(), version);
-        if news && !outdated && !self.hidden.contains_key(uid) && !self.gone.had(uid, version) {
+        let outdated = self.deletions.is_outdated(view.request(), version);
+        if news && !outdated && !self.hidden.contains_key(uid) && !self.deletions.covers(uid, version) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
     }
 
-    /// Takes the answer to a write of this process that has put an object out of the selection, or that found it there:
-    /// of what it was until then nothing is shown any more.
+    /// Handles an own write whose object is outside the selection: removes the older version from the store.
     pub(in crate::cache) fn left(&mut self, meta: &Meta, writer: Writer) {
         let Meta { request, uid, resource_version, .. } = meta;
         if self.part_of(request).is_none() {
             return;
         }
-        self.gone.note(uid, resource_version, self.epoch);
-        self.gone.note_name(request, resource_version, self.epoch);
+        self.deletions.note(uid, resource_version, self.epoch);
+        self.deletions.note_name(request, resource_version, self.epoch);
         let older = |slot: &Slot| resource_version.is_newer_than(&slot.view.meta().resource_version);
         if let Some((number, _)) = self.objects.lookup(request).filter(|(_, slot)| older(slot))
             && let Some(view) = self.remove(number, Origin::OwnWrite(writer))
         {
-            self.gone.note(&view.meta().uid, resource_version, self.epoch);
+            self.deletions.note(&view.meta().uid, resource_version, self.epoch);
         }
     }
 
-    /// Takes a removal of our own: hides the uid until its event or a newer list. Returns whether reads of the name are
-    /// no older than the removal now.
+    /// Handles an own DELETE: hides the uid until its event or a newer list. Returns whether reads of the
+    /// name now include the deletion.
     pub(in crate::cache) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
         let Removal { request, uid, version, shown } = *removal;
         if self.part_of(request).is_none() {
             return true;
         }
         if let Some(version) = version {
-            self.gone.note_name(request, version, self.epoch);
+            self.deletions.note_name(request, version, self.epoch);
         }
         let Some((number, slot)) = self.objects.lookup(request) else {
-            // The watch has passed it or will show it yet: then it is not news.
-            self.gone.note_for_good(uid, self.epoch);
+            // Not stored: the watch has passed this object, or will show a version that is outdated already.
+            self.deletions.note_at_unknown_version(uid, self.epoch);
             return true;
         };
         let (meta, seen) = (slot.view.meta(), slot.seen);
@@ -80,14 +80,14 @@ impl Table {
             self.remove(number, Origin::OwnWrite(writer));
             return true;
         }
-        // Another object: an earlier one, which had gone by then, or one that took the name since.
+        // Another object is stored: an earlier one, deleted by then, or a later one of the same name.
         let (other, at) = (meta.uid.clone(), &meta.resource_version);
         let is_earlier = shown.iter().any(|uid| other == **uid)
             || version.is_some_and(|version| version.is_newer_than(at));
-        let is_later = self.gone.knows(uid) || version.is_some_and(|version| at.is_newer_than(version));
-        self.gone.note_for_good(uid, self.epoch);
+        let is_later = self.deletions.knows(uid) || version.is_some_and(|version| at.is_newer_than(version));
+        self.deletions.note_at_unknown_version(uid, self.epoch);
         if is_earlier {
-            self.gone.note_for_good(&other, self.epoch);
+            self.deletions.note_at_unknown_version(&other, self.epoch);
             self.remove(number, Origin::OwnWrite(writer));
         }
         is_earlier || is_later

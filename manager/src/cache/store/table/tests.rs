@@ -1,6 +1,4 @@
-use proptest::prelude::*;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 use super::walk::STRIDE;
 use super::*;
@@ -8,7 +6,7 @@ use crate::cache::store::select::Select;
 use crate::cache::tests::fixtures::{object, object_in, request, view, view_of};
 use crate::client::Writer;
 
-/// A table of one part that has listed `views` at `version` and told everybody.
+/// A table of one part that has listed `views` at `version` and delivered the changes.
 fn synced(views: impl IntoIterator<Item = View>, version: u64) -> Table {
     let mut table = Table::new([None]);
     list(&mut table, views, version);
@@ -34,14 +32,14 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::new(&number.to_string())
 }
 
-/// As after a DELETE that was answered with a Status.
+/// As after a DELETE whose response was a `Status`.
 fn hide(table: &mut Table, name: &str, uid: &str) {
     let removal = Removal { request: &request(name), uid: &Uid::new(uid), version: None, shown: &[] };
     table.hide(&removal, Writer::default());
 }
 
-/// Takes the queued changes as lines: `- a/u1@5` and `+ a/u1@6`, own writes and initial ones marked.
-fn told(table: &mut Table) -> Vec<String> {
+/// Takes the queued changes as lines: `- a/u1@5` and `+ a/u1@6`, with the origin unless it is a live event.
+fn changes(table: &mut Table) -> Vec<String> {
     let side = |view: &View| {
         let meta = view.meta();
         format!("{}/{}@{}", meta.name(), meta.uid, meta.resource_version)
@@ -51,7 +49,7 @@ fn told(table: &mut Table) -> Vec<String> {
             (Some(old), Some(new)) => format!("{} -> {}", side(old), side(new)),
             (None, Some(new)) => format!("+ {}", side(new)),
             (Some(old), None) => format!("- {}", side(old)),
-            (None, None) => "nothing".to_owned(),
+            (None, None) => "no state".to_owned(),
         };
         match change.origin {
             Origin::Live => text,
@@ -64,22 +62,22 @@ fn told(table: &mut Table) -> Vec<String> {
 }
 
 #[test]
-fn a_relist_tells_only_what_differs() {
+fn a_relist_reports_only_differences() {
     for (case, listed, at, expected) in [
         ("unchanged", vec![view("a", "u1", 5)], 20, vec![]),
         ("changed", vec![view("a", "u1", 8)], 20, vec!["a/u1@5 -> a/u1@8"]),
         ("vanished", vec![], 20, vec!["- a/u1@5"]),
         ("recreated", vec![view("a", "u2", 9)], 20, vec!["- a/u1@5", "+ a/u2@9"]),
         ("new", vec![view("a", "u1", 5), view("b", "u2", 9)], 20, vec!["+ b/u2@9"]),
-        ("gone back to an older one", vec![view("a", "u1", 3)], 20, vec!["a/u1@5 -> a/u1@3"]),
-        ("gone back to an earlier object", vec![view("a", "u0", 3)], 20, vec!["- a/u1@5", "+ a/u0@3"]),
-        ("back and forth in one list", vec![view("a", "u1", 3), view("a", "u1", 5)], 20, vec![]),
-        ("older in a list taken before what is stored", vec![view("a", "u1", 3)], 4, vec![]),
-        ("taken before what is stored", vec![], 4, vec![]),
+        ("set back to an older version", vec![view("a", "u1", 3)], 20, vec!["a/u1@5 -> a/u1@3"]),
+        ("set back to an earlier object", vec![view("a", "u0", 3)], 20, vec!["- a/u1@5", "+ a/u0@3"]),
+        ("older, then current in one list", vec![view("a", "u1", 3), view("a", "u1", 5)], 20, vec![]),
+        ("older in a list below the stored version", vec![view("a", "u1", 3)], 4, vec![]),
+        ("missing in a list below the stored version", vec![], 4, vec![]),
     ] {
         let mut table = synced([view("a", "u1", 5)], 10);
         list(&mut table, listed, at);
-        assert_eq!(told(&mut table), expected, "{case}");
+        assert_eq!(changes(&mut table), expected, "{case}");
     }
 }
 
@@ -91,8 +89,8 @@ fn the_first_list_is_initial_and_ends_in_sync() {
     assert!(!table.is_synced());
     table.end_list(0, epoch, &version(10));
     assert!(table.is_synced());
-    assert!(matches!(table.jobs.back(), Some(Job::Synced)), "told after the objects");
-    assert_eq!(told(&mut table), ["+ a/u1@5 Initial"]);
+    assert!(matches!(table.jobs.back(), Some(Job::Synced)), "queued behind the objects");
+    assert_eq!(changes(&mut table), ["+ a/u1@5 Initial"]);
 }
 
 #[test]
@@ -102,15 +100,15 @@ fn parts_sync_together_and_sweep_only_their_own_namespace() {
     let epoch = table.begin_list();
     table.listed(0, epoch, view("a", "u1", 5));
     table.end_list(0, epoch, &version(10));
-    assert!(!table.is_synced(), "one of two");
+    assert!(!table.is_synced(), "one of two parts is listed");
     let epoch = table.begin_list();
     table.listed(1, epoch, bank);
     table.end_list(1, epoch, &version(11));
     assert!(table.is_synced());
-    told(&mut table);
+    changes(&mut table);
     let epoch = table.begin_list();
     table.end_list(1, epoch, &version(12));
-    assert_eq!(told(&mut table), ["- b/u2@6"]);
+    assert_eq!(changes(&mut table), ["- b/u2@6"]);
 }
 
 #[test]
@@ -120,21 +118,21 @@ fn events_move_a_key_forward_only() {
     table.changed(0, view("a", "u1", 12));
     table.changed(0, view("a", "u1", 11));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(10));
-    assert_eq!(told(&mut table), ["a/u1@5 -> a/u1@12"]);
+    assert_eq!(changes(&mut table), ["a/u1@5 -> a/u1@12"]);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
     table.changed(0, view("a", "u2", 14));
-    assert_eq!(told(&mut table), ["- a/u1@12", "+ a/u2@14"]);
+    assert_eq!(changes(&mut table), ["- a/u1@12", "+ a/u2@14"]);
 }
 
 #[test]
 fn a_late_delete_of_an_earlier_uid_spares_its_successor() {
     let mut table = synced([view("a", "u1", 5)], 10);
     table.written(view("a", "u2", 12), Writer::default());
-    assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite", "+ a/u2@12 OwnWrite"]);
+    assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite", "+ a/u2@12 OwnWrite"]);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(11));
     table.changed(0, view("a", "u2", 12));
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(changes(&mut table), [""; 0]);
 }
 
 #[test]
@@ -142,34 +140,34 @@ fn an_own_write_enters_once_and_its_event_is_silent() {
     let mut table = synced([view("a", "u1", 5)], 10);
     table.written(view("a", "u1", 12), Writer::default());
     table.written(view("b", "u2", 13), Writer::default());
-    assert_eq!(told(&mut table), ["a/u1@5 -> a/u1@12 OwnWrite", "+ b/u2@13 OwnWrite"]);
+    assert_eq!(changes(&mut table), ["a/u1@5 -> a/u1@12 OwnWrite", "+ b/u2@13 OwnWrite"]);
     table.changed(0, view("a", "u1", 12));
     table.changed(0, view("b", "u2", 13));
     table.written(view("a", "u1", 11), Writer::default());
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(changes(&mut table), [""; 0]);
 }
 
 #[test]
-fn an_answer_that_comes_after_the_watch_has_passed_revives_nothing() {
+fn a_late_write_response_restores_no_deleted_object() {
     let mut table = synced([], 10);
     table.changed(0, view("a", "u1", 12));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(14));
-    told(&mut table);
+    changes(&mut table);
     table.written(view("a", "u1", 12), Writer::default());
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(changes(&mut table), [""; 0]);
     assert!(table.get(&request("a")).is_none());
 }
 
 #[test]
-fn answers_in_any_order_revive_nothing_that_a_later_one_has_replaced_or_removed() {
+fn write_responses_in_any_order_restore_no_older_object() {
     let mut table = Table::new([None]);
     table.written(view("a", "u1", 3), Writer::default());
     table.written(view("a", "u2", 6), Writer::default());
     hide(&mut table, "a", "u2");
-    told(&mut table);
+    changes(&mut table);
     table.written(view("a", "u1", 2), Writer::default());
     table.written(view("a", "u2", 7), Writer::default());
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(changes(&mut table), [""; 0]);
 }
 
 #[test]
@@ -177,9 +175,9 @@ fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
     for (at, expected) in [(11, vec![]), (12, vec!["- a/u1@12"])] {
         let mut table = synced([], 10);
         table.written(view("a", "u1", 12), Writer::default());
-        told(&mut table);
+        changes(&mut table);
         list(&mut table, [], at);
-        assert_eq!(told(&mut table), expected, "list at {at}");
+        assert_eq!(changes(&mut table), expected, "list at {at}");
     }
 }
 
@@ -187,23 +185,23 @@ fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
 fn an_own_delete_hides_the_uid_until_its_event() {
     let mut table = synced([view("a", "u1", 5)], 10);
     hide(&mut table, "a", "u1");
-    assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
+    assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite"]);
     table.changed(0, view("a", "u1", 11));
     table.written(view("a", "u1", 11), Writer::default());
-    assert_eq!(told(&mut table), [""; 0], "what others wrote before the deletion");
+    assert_eq!(changes(&mut table), [""; 0], "writes before the deletion");
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
-    assert_eq!((told(&mut table), table.hidden.len()), (vec![], 0));
+    assert_eq!((changes(&mut table), table.hidden.len()), (vec![], 0));
     table.changed(0, view("a", "u2", 13));
-    assert_eq!(told(&mut table), ["+ a/u2@13"]);
+    assert_eq!(changes(&mut table), ["+ a/u2@13"]);
 }
 
 #[test]
-fn a_return_to_the_selection_before_our_delete_is_not_read_when_the_watch_tells_of_it_late() {
+fn a_late_event_of_a_return_to_the_selection_does_not_undo_an_own_delete() {
     for late_list in [false, true] {
         let mut table = synced([view("a", "u1", 4)], 10);
         hide(&mut table, "a", "u1");
-        assert_eq!(told(&mut table), ["- a/u1@4 OwnWrite"]);
-        // It left the selection, came back, and then we deleted it.
+        assert_eq!(changes(&mut table), ["- a/u1@4 OwnWrite"]);
+        // The object left the selection, re-entered it, and was then deleted by the own write.
         if late_list {
             list(&mut table, [], 11);
         } else {
@@ -211,27 +209,27 @@ fn a_return_to_the_selection_before_our_delete_is_not_read_when_the_watch_tells_
         }
         table.changed(0, view("a", "u1", 12));
         table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
-        assert_eq!((told(&mut table), table.get(&request("a")).is_some()), (vec![], false), "{late_list}");
+        assert_eq!((changes(&mut table), table.get(&request("a")).is_some()), (vec![], false), "{late_list}");
     }
 }
 
 #[test]
-fn what_a_name_was_before_an_own_write_that_is_not_selected_is_not_read_when_it_comes_late() {
+fn a_late_event_does_not_undo_an_own_write_outside_the_selection() {
     let mut table = synced([], 3);
     let epoch = table.begin_list();
-    // u1 came and went, and we wrote u2, which the selection does not hold.
+    // u1 was created and deleted; then an own write created u2 outside the selection.
     table.left(view("a", "u2", 6).meta(), Writer::default());
     table.changed(0, view("a", "u1", 4));
     assert!(table.get(&request("a")).is_none());
     table.listed(0, epoch, view("a", "u1", 4));
     table.end_list(0, epoch, &version(4));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(5));
-    assert_eq!(told(&mut table), [""; 0]);
+    assert_eq!(changes(&mut table), [""; 0]);
     table.changed(0, view("a", "u2", 8));
-    assert_eq!(told(&mut table), ["+ a/u2@8"], "it is selected now");
+    assert_eq!(changes(&mut table), ["+ a/u2@8"], "u2 has entered the selection");
     table.left(view("b", "u3", 20).meta(), Writer::default());
     list(&mut table, [view("a", "u2", 8), view("b", "u4", 9)], 9);
-    assert_eq!(told(&mut table), ["+ b/u4@9"], "a server that was set back is believed");
+    assert_eq!(changes(&mut table), ["+ b/u4@9"], "after a restore of the server its list decides");
 }
 
 #[test]
@@ -241,13 +239,13 @@ fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decid
     hide(&mut table, "a", "u1");
     table.listed(0, epoch, view("a", "u1", 5));
     table.end_list(0, epoch, &version(11));
-    assert_eq!(told(&mut table), ["- a/u1@5 OwnWrite"]);
+    assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite"]);
     list(&mut table, [view("a", "u1", 12)], 13);
-    assert_eq!((told(&mut table), table.hidden.len()), (vec!["+ a/u1@12".to_owned()], 0));
+    assert_eq!((changes(&mut table), table.hidden.len()), (vec!["+ a/u1@12".to_owned()], 0));
 }
 
 #[test]
-fn a_delete_that_the_watch_already_told_leaves_nothing_hidden() {
+fn an_own_delete_after_its_watch_event_hides_no_uid() {
     let mut table = synced([view("a", "u1", 5)], 10);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
     hide(&mut table, "a", "u1");
@@ -277,18 +275,18 @@ fn indexes_follow_every_change_and_keep_no_empty_sets() {
 }
 
 #[test]
-fn a_walk_gives_each_object_once_while_writers_come_in_between() {
+fn a_walk_returns_each_object_once_while_writers_interleave() {
     let name = |at: usize| format!("o{at:03}");
     let count = 4 * STRIDE;
     let mut table = synced((0..count).map(|at| view(&name(at), "u1", 5)), 10);
     let (mut walk, mut views) = (table.walk(), Vec::new());
     assert!(table.stride(&mut walk, &Select::namespace("shop"), &mut views));
-    // Passed already, and again behind where it was; not reached yet, and again in a place that has not been passed.
+    // o000 was visited and gets a slot ahead of the walk; the last object was not and gets the slot of o000.
     table.deleted(0, &request(&name(0)), &Uid::new("u1"), &version(11));
     table.deleted(0, &request(&name(count - 1)), &Uid::new("u1"), &version(12));
     table.changed(0, view(&name(count - 1), "u2", 13));
     table.changed(0, view(&name(0), "u2", 14));
-    // Not reached yet: another version, another uid, gone, new.
+    // Not visited yet: another version, another uid, deleted, new.
     table.changed(0, view(&name(100), "u1", 15));
     table.changed(0, view(&name(101), "u2", 16));
     table.deleted(0, &request(&name(102)), &Uid::new("u1"), &version(17));
@@ -306,225 +304,14 @@ fn a_walk_gives_each_object_once_while_writers_come_in_between() {
 }
 
 #[test]
-fn an_unreadable_item_keeps_what_is_stored_of_it() {
+fn an_unreadable_listed_object_keeps_its_stored_version() {
     let mut table = synced([view("a", "u1", 5), view("b", "u2", 6), view("c", "u3", 7)], 10);
     let epoch = table.begin_list();
     table.keep(epoch, &request("a"), None);
     table.keep(epoch, &request("b"), Some(&Uid::new("u2")));
     table.keep(epoch, &request("c"), Some(&Uid::new("u9")));
     table.end_list(0, epoch, &version(20));
-    assert_eq!(told(&mut table), ["- c/u3@7"], "what is listed there is another object");
+    assert_eq!(changes(&mut table), ["- c/u3@7"], "another object of that name is listed");
 }
 
-// === the model ===
-
-/// A server with one global version, its history, and how far a watch has come.
-#[derive(Default)]
-struct Server {
-    version: u64,
-    uids: u64,
-    objects: BTreeMap<u8, (u64, u64)>,
-    /// Name, uid, version, deleted.
-    history: Vec<(u8, u64, u64, bool)>,
-    /// A copy of the objects.
-    backup: BTreeMap<u8, (u64, u64)>,
-}
-
-impl Server {
-    fn put(&mut self, name: u8) -> View {
-        self.version += 1;
-        let uid = self.objects.get(&name).map_or_else(
-            || {
-                self.uids += 1;
-                self.uids
-            },
-            |(uid, _)| *uid,
-        );
-        self.objects.insert(name, (uid, self.version));
-        self.history.push((name, uid, self.version, false));
-        state(name, uid, self.version)
-    }
-
-    /// Puts the backup back, at a later version and without a history: `etcdutl snapshot restore --bump-revision`.
-    fn restore(&mut self) {
-        self.objects = self.backup.clone();
-        self.version += 1000;
-        self.history.clear();
-    }
-
-    fn delete(&mut self, name: u8) -> Option<u64> {
-        let (uid, _) = self.objects.remove(&name)?;
-        self.version += 1;
-        self.history.push((name, uid, self.version, true));
-        Some(uid)
-    }
-}
-
-fn state(name: u8, uid: u64, version: u64) -> View {
-    view(&format!("n{name}"), &format!("u{uid}"), version)
-}
-
-/// Follows the server with a table, and the table's changes with a replica.
-struct Follower {
-    table: Table,
-    /// The last history entry the watch has delivered, as a version.
-    watched: u64,
-    /// A list under way: its epoch, version, and what of it has not come.
-    listing: Option<(u64, u64, Vec<View>)>,
-    /// Answers to own writes that have not arrived.
-    answers: Vec<Answer>,
-    replica: BTreeMap<String, (String, String)>,
-    /// The server was restored, and no list has ended since.
-    restored: bool,
-}
-
-enum Answer {
-    Written(View),
-    Deleted(u8, u64),
-}
-
-impl Follower {
-    fn deliver(&mut self, server: &Server, count: usize) {
-        if self.listing.is_some() {
-            return;
-        }
-        for (name, uid, at, deleted) in
-            server.history.iter().filter(|event| event.2 > self.watched).take(count)
-        {
-            if *deleted {
-                self.table.deleted(
-                    0,
-                    &request(&format!("n{name}")),
-                    &Uid::new(&format!("u{uid}")),
-                    &version(*at),
-                );
-            } else {
-                self.table.changed(0, state(*name, *uid, *at));
-            }
-        }
-        let last = server.history.iter().filter(|event| event.2 > self.watched).take(count).last();
-        self.watched = last.map_or(self.watched, |event| event.2);
-    }
-
-    fn begin_list(&mut self, server: &Server) {
-        let all = server.objects.iter().map(|(name, (uid, at))| state(*name, *uid, *at)).collect();
-        self.listing = Some((self.table.begin_list(), server.version, all));
-    }
-
-    fn continue_list(&mut self, count: usize) {
-        let Some((epoch, at, rest)) = &mut self.listing else { return };
-        for _ in 0..count {
-            let Some(next) = rest.pop() else {
-                end_list(&mut self.table, *epoch, *at);
-                self.watched = *at;
-                self.listing = None;
-                return;
-            };
-            self.table.listed(0, *epoch, next);
-        }
-    }
-
-    fn answer(&mut self, at: usize) {
-        if self.answers.is_empty() {
-            return;
-        }
-        match self.answers.remove(at % self.answers.len()) {
-            Answer::Written(view) => {
-                self.table.written(view, Writer::default());
-            }
-            Answer::Deleted(name, uid) => {
-                hide(&mut self.table, &format!("n{name}"), &format!("u{uid}"));
-            }
-        }
-    }
-
-    /// Replays the changes told since the last time; every one must continue the state before it.
-    fn replay(&mut self) {
-        // Only the end of the first list after a restore may show older versions.
-        let set_back = self.restored && self.listing.is_none();
-        self.restored &= !set_back;
-        for job in std::mem::take(&mut self.table.jobs) {
-            let Job::Change(Change { old, new, .. }) = job else { continue };
-            let of = |view: &View| (view.meta().uid.to_string(), view.meta().resource_version.to_string());
-            let name = old.as_ref().or(new.as_ref()).unwrap().meta().name().to_owned();
-            assert_eq!(
-                self.replica.get(&name),
-                old.as_ref().map(of).as_ref(),
-                "a change tells the state before it"
-            );
-            if let (Some(old), Some(new)) = (&old, &new) {
-                assert_eq!(old.meta().uid, new.meta().uid, "another uid is another object");
-                let newer = new.meta().resource_version.is_newer_than(&old.meta().resource_version);
-                assert!(newer || set_back, "versions go up");
-            }
-            match new {
-                Some(new) => self.replica.insert(name, of(&new)),
-                None => self.replica.remove(&name),
-            };
-        }
-    }
-}
-
-fn table_state(table: &Table) -> BTreeMap<String, (String, String)> {
-    let entry = |view: &View| {
-        let meta = view.meta();
-        (meta.name().to_owned(), (meta.uid.to_string(), meta.resource_version.to_string()))
-    };
-    table.all().iter().map(entry).collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    /// Each step is (what, name, how many). Writes are foreign or own; answers arrive late and in any order; the
-    /// watch lags, is cut, repeats itself, and is replaced by lists that lag too; the server is restored from a backup.
-    #[test]
-    fn any_history_ends_in_the_servers_state(steps in prop::collection::vec((0_u8..11, 0_u8..4, 1_usize..4), 1..80)) {
-        let mut server = Server::default();
-        let mut follower = Follower {
-            table: Table::new([None]), watched: 0, listing: None, answers: Vec::new(), replica: BTreeMap::new(),
-            restored: false,
-        };
-        follower.begin_list(&server);
-        for (what, name, count) in steps {
-            match what {
-                0 => drop(server.put(name)),
-                1 => drop(server.delete(name)),
-                2 => follower.answers.push(Answer::Written(server.put(name))),
-                3 => follower.answers.extend(server.delete(name).map(|uid| Answer::Deleted(name, uid))),
-                4 => follower.deliver(&server, count),
-                5 => follower.watched = follower.watched.saturating_sub(count as u64),
-                6 if follower.listing.is_none() => follower.begin_list(&server),
-                7 => follower.continue_list(count),
-                8 => follower.answer(count),
-                9 => server.backup = server.objects.clone(),
-                10 => {
-                    server.restore();
-                    follower.restored = true;
-                    // Of what is back an answer from before would look like news: it goes with its connection.
-                    let is_back = |given: &str| server.objects.keys().any(|name| format!("n{name}") == given);
-                    follower.answers.retain(|answer| !is_back(&match answer {
-                        Answer::Written(view) => view.meta().name().to_owned(),
-                        Answer::Deleted(name, _) => format!("n{name}"),
-                    }));
-                    follower.begin_list(&server);
-                }
-                _ => {}
-            }
-            follower.replay();
-            prop_assert_eq!(&follower.replica, &table_state(&follower.table));
-        }
-        follower.continue_list(usize::MAX);
-        follower.deliver(&server, usize::MAX);
-        while !follower.answers.is_empty() {
-            follower.answer(0);
-        }
-        follower.replay();
-        let expected: BTreeMap<_, _> = server.objects.iter()
-            .map(|(name, (uid, at))| (format!("n{name}"), (format!("u{uid}"), at.to_string())))
-            .collect();
-        prop_assert_eq!(table_state(&follower.table), expected.clone());
-        prop_assert_eq!(follower.replica, expected);
-        prop_assert!(follower.table.hidden.is_empty(), "nothing stays hidden");
-    }
-}
+mod model;

@@ -1,27 +1,27 @@
-//! Long looks at a table that let writers in: lists of many objects, and the filling of an index.
+//! Walks over a table that let writers in between: for lists of many objects, and to fill a new index.
 //!
-//! A walk goes by the numbers of slots and remembers the next one, so whoever makes it gives up the lock between two
-//! strides. A slot that is born meanwhile is news and is left out; whatever else happens to a slot, its object is looked
-//! at once, as it is by then.
+//! A walk visits slots by number and remembers the next number, so that the caller releases the lock between
+//! two strides. It skips slots that were inserted after it began. Every other object is visited once, in its
+//! state at that moment.
 
 use std::sync::Arc;
 
 use super::Table;
 use crate::cache::object::view::View;
-use crate::cache::store::function::Function;
+use crate::cache::store::function::IndexFunction;
 use crate::cache::store::index::{Plan, merged};
-use crate::cache::store::select::{Indexed, Select};
+use crate::cache::store::select::{IndexValue, Select};
 use crate::cache::store::slots::{Number, Slot};
 
-/// Slots a walk looks at before it lets a writer in: it waits for a microsecond or two and is hardly ever put to sleep.
-/// With half as many a list of ten thousand takes a tenth longer.
+/// Slots visited per stride. A waiting writer then waits for one or two microseconds and is hardly ever put
+/// to sleep. With half as many, a list of ten thousand objects takes a tenth longer.
 pub(super) const STRIDE: usize = 16;
 
-/// How far a list has come. The lock is given up between two strides.
+/// The progress of a list. The lock is released between two strides.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cache) struct Walk {
     next: Number,
-    /// Slots born later are news.
+    /// Slots inserted later are skipped.
     births: u64,
 }
 
@@ -29,13 +29,13 @@ pub(in crate::cache) struct Walk {
 
 /// Lists.
 impl Table {
-    /// Begins a list of what is there from now on.
+    /// Begins a list of the objects stored now.
     pub(in crate::cache) fn walk(&self) -> Walk {
         Walk { next: 0, births: self.objects.births() }
     }
 
-    /// Goes on with a list: by the narrowest index that the selection names, for one stride. Returns whether there is
-    /// more. Cheap clones only; nothing is decoded.
+    /// Visits the slots of one stride, through the narrowest index that the selection allows, and appends
+    /// clones of the selected objects, undecoded. Returns whether there may be more.
     pub(in crate::cache) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
         let first = walk.next;
         let mut looked = 0;
@@ -59,13 +59,13 @@ impl Table {
     }
 
     fn picks(&self, select: &Select, number: Number, slot: &Slot) -> bool {
-        let has = |wanted: &Indexed| {
+        let has = |wanted: &IndexValue| {
             wanted.function.as_ref().is_some_and(|by| self.indexes.has(by, &wanted.value, number))
         };
         select.functions.iter().all(has) && select.admits(slot.view.meta())
     }
 
-    /// Returns about how many objects a list will look at.
+    /// Returns an estimate of the number of objects that a list visits.
     pub(in crate::cache) fn estimate(&self, select: &Select) -> usize {
         self.indexes.plan(select).len().min(self.objects.len())
     }
@@ -75,9 +75,9 @@ impl Table {
     }
 }
 
-/// Indexes that come when objects are there already.
+/// Filling of indexes that are declared after objects were stored.
 impl Table {
-    /// Puts the next objects of a walk into a label index. Returns whether there are more.
+    /// Adds the objects of the next stride to a label index. Returns whether there may be more.
     pub(in crate::cache) fn fill_label(&mut self, walk: &mut Walk, key: &str) -> bool {
         let Self { objects, indexes, .. } = self;
         let mut looked = 0;
@@ -89,19 +89,19 @@ impl Table {
         looked == STRIDE
     }
 
-    /// Returns the next objects of a walk, for a function to be asked about them; none at the end.
-    pub(in crate::cache) fn unanswered(&self, walk: &mut Walk) -> Vec<(Number, View)> {
+    /// Returns the objects of the next stride, for an index function to evaluate; empty at the end.
+    pub(in crate::cache) fn unevaluated(&self, walk: &mut Walk) -> Vec<(Number, View)> {
         let next = self.objects.from(walk.next).take(STRIDE);
         let next: Vec<_> = next.map(|(number, slot)| (number, slot.view.clone())).collect();
         walk.next = next.last().map_or(walk.next, |(number, _)| number.saturating_add(1));
         next
     }
 
-    /// Takes what the function answered, where the version is still the one it was asked about: a later one came with
-    /// its own answer.
+    /// Stores the values of an index function for one version, if this version is still the stored one: a
+    /// later version was evaluated on its way in.
     pub(in crate::cache) fn fill_function(
         &mut self,
-        function: &Arc<Function>,
+        function: &Arc<IndexFunction>,
         number: Number,
         asked: &View,
         values: Box<[Arc<str>]>,

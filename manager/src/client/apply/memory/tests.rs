@@ -4,10 +4,10 @@ use super::*;
 use crate::client::Live;
 use crate::key::KindId;
 
-/// An object during whose look somebody else begins to write.
-struct Meddled<'a>(Live, &'a (dyn Fn() + Sync));
+/// An object that runs a callback while its JSON is read.
+struct WithCallback<'a>(Live, &'a (dyn Fn() + Sync));
 
-impl Current for Meddled<'_> {
+impl Current for WithCallback<'_> {
     fn uid(&self) -> Cow<'_, str> {
         self.0.uid()
     }
@@ -23,7 +23,7 @@ impl Current for Meddled<'_> {
 }
 
 #[test]
-fn what_is_forgotten_during_a_look_stays_forgotten() {
+fn an_entry_forgotten_during_a_comparison_is_not_restored() {
     let object = |version: &str| {
         let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": version});
         json!({"metadata": metadata, "data": {"a": "1"}})
@@ -34,10 +34,10 @@ fn what_is_forgotten_during_a_look_stays_forgotten() {
     let memory = Memory::new();
     let now = Live::read(object("8").to_string().into()).unwrap();
     memory.remember(&body, Part::Object, &object("7"), 1);
-    assert!(memory.still_stands(&body, Part::Object, &now, 1), "the same at another version");
+    assert!(memory.is_applied(&body, Part::Object, &now, 1), "another version with the same content");
 
     memory.remember(&body, Part::Object, &object("7"), 1);
     let forget = || memory.forget(&body.name, Part::Object);
-    assert!(!memory.still_stands(&body, Part::Object, &Meddled(now.clone(), &forget), 1));
-    assert!(!memory.still_stands(&body, Part::Object, &now, 1), "nor did it come back");
+    assert!(!memory.is_applied(&body, Part::Object, &WithCallback(now.clone(), &forget), 1));
+    assert!(!memory.is_applied(&body, Part::Object, &now, 1), "the entry must stay forgotten");
 }

@@ -46,7 +46,8 @@ fn token_certificate_and_end_are_taken_from_what_it_writes() {
 #[test]
 fn a_plugin_reads_its_exec_info_and_its_variables() {
     let mut exec = plugin(&format!(
-        r#"echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')\"}}}}""#
+        r#"token="$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')"
+        echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$token\"}}}}""#
     ));
     let variable =
         [("name", "REGION"), ("value", "north")].map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -86,16 +87,16 @@ fn an_unusable_answer_is_refused_without_its_text() {
     let refused = |exec: &ExecConfig| outcome(exec).unwrap_err();
     let begin = "credential plug-in /bin/sh ";
     let cases = [
-        (plugin("echo secret; exit 3"), "failed, exit status: 3; standard error has its reason"),
+        (plugin("echo secret; exit 3"), "failed, exit status: 3; see its messages on standard error"),
         (plugin("echo secret"), "wrote no ExecCredential with a status"),
-        (writes(&serde_json::json!({})), "gave neither a token nor a certificate"),
+        (writes(&serde_json::json!({})), "wrote neither a token nor a certificate"),
         (
             writes(&serde_json::json!({"clientCertificateData": "secret"})),
-            "gave a certificate without its key, or a key without its certificate",
+            "wrote a certificate without its key, or a key without its certificate",
         ),
         (
             plugin(r#"echo '{"apiVersion": "v9", "status": {"token": "secret"}}'"#),
-            "answered in apiVersion \"v9\"; the kubeconfig expects client.authentication.k8s.io/v1",
+            "wrote apiVersion \"v9\"; the kubeconfig expects client.authentication.k8s.io/v1",
         ),
     ];
     for (exec, expected) in cases {

@@ -30,7 +30,7 @@ fn an_address_says_protocol_port_and_user() {
 
 #[test]
 fn a_server_without_a_port_has_that_of_its_scheme() {
-    let server = |uri: &'static str| plain(&Uri::from_static(uri)).unwrap().to_string();
+    let server = |uri: &'static str| without_tls(&Uri::from_static(uri)).unwrap().to_string();
     assert_eq!(server("https://server/api?x"), "http://server:443/");
     assert_eq!(server("http://server"), "http://server:80/");
     assert_eq!(server("https://[::1]:6443/"), "http://[::1]:6443/");

@@ -34,85 +34,85 @@ fn occurrence(namespace: &str, name: &str, reason: &str, second: i64) -> Event {
 
 /// Records something about a Pod of the namespace `shop`.
 fn observe(
-    ledger: &mut Ledger,
+    table: &mut SeriesTable,
     name: &str,
     reason: &str,
     second: i64,
     now: Instant,
-) -> Result<Taken, &'static str> {
-    ledger.observe(occurrence("shop", name, reason, second), now)
+) -> Result<Observed, &'static str> {
+    table.observe(occurrence("shop", name, reason, second), now)
 }
 
-const NEW: Result<Taken, &str> = Ok(Taken::New(None));
+const NEW: Result<Observed, &str> = Ok(Observed::New(None));
 
-fn count_of(write: &Write) -> i32 {
+fn count_of(write: &EventWrite) -> i32 {
     assert!(!write.create, "expected a count: {write:?}");
     write.event.series.as_ref().unwrap().count
 }
 
-fn again() -> Answer {
-    Answer::Again(None, "busy".to_owned())
+fn again() -> WriteResult {
+    WriteResult::Retry(None, "busy".to_owned())
 }
 
-fn done(ledger: &mut Ledger, write: &Write, now: Instant) {
-    assert_eq!(ledger.answered(write, Answer::Done(write.count), now), None);
+fn done(table: &mut SeriesTable, write: &EventWrite, now: Instant) {
+    assert_eq!(table.finish_write(write, WriteResult::Written(write.count), now), None);
 }
 
 /// Completes all writes that may start by `now`, and returns how many there were.
-fn settle_due(ledger: &mut Ledger, now: Instant) -> usize {
+fn settle_due(table: &mut SeriesTable, now: Instant) -> usize {
     let mut writes = 0;
-    while let Some(write) = ledger.take_due(now) {
-        done(ledger, &write, now);
+    while let Some(write) = table.take_due(now) {
+        done(table, &write, now);
         writes += 1;
     }
     writes
 }
 
-/// A ledger with one Event that was created at `now`.
-fn with_one(now: Instant) -> Ledger {
-    let mut ledger = Ledger::new();
-    observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-    assert_eq!(settle_due(&mut ledger, now), 1);
-    ledger
+/// A table with one Event that was created at `now`.
+fn with_one(now: Instant) -> SeriesTable {
+    let mut table = SeriesTable::new();
+    observe(&mut table, "web", "Waiting", 0, now).unwrap();
+    assert_eq!(settle_due(&mut table, now), 1);
+    table
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_occurrence_is_created_at_once() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 5, now), NEW);
-    let create = ledger.take_due(now).unwrap();
+    let mut table = SeriesTable::new();
+    assert_eq!(observe(&mut table, "web", "Waiting", 5, now), NEW);
+    let create = table.take_due(now).unwrap();
     assert_eq!((create.create, &create.event), (true, &occurrence("shop", "web", "Waiting", 5)));
-    assert_eq!(ledger.take_due(now), None);
+    assert_eq!(table.take_due(now), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn repetitions_raise_the_count_within_seconds() {
     let start = Instant::now();
-    let mut ledger = with_one(start);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 1, start), Ok(Taken::Raised));
+    let mut table = with_one(start);
+    assert_eq!(observe(&mut table, "web", "Waiting", 1, start), Ok(Observed::WriteDue));
     for second in 2..4 {
         // Another note: still the same event.
-        assert_eq!(observe(&mut ledger, "web", "Waiting", second, start), Ok(Taken::Repeated));
+        assert_eq!(observe(&mut table, "web", "Waiting", second, start), Ok(Observed::Repeated));
     }
     let due = start + FIRST_UPDATE;
-    assert_eq!(ledger.next_due(start), Some(due));
-    assert_eq!(ledger.take_due(due - Duration::from_millis(1)), None);
-    let update = ledger.take_due(due).unwrap();
+    assert_eq!(table.next_due(start), Some(due));
+    assert_eq!(table.take_due(due - Duration::from_millis(1)), None);
+    let update = table.take_due(due).unwrap();
     assert_eq!(count_of(&update), 4);
-    done(&mut ledger, &update, due);
-    assert_eq!(ledger.next_due(due), None);
+    done(&mut table, &update, due);
+    assert_eq!(table.next_due(due), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_count_that_grows_all_the_time_never_lags_more_than_ten_seconds() {
     let start = Instant::now();
-    let mut ledger = with_one(start);
+    let mut table = with_one(start);
     let (mut written, mut writes) = (start, 0);
     for second in 1..600 {
         let now = start + Duration::from_secs(second);
-        observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-        if settle_due(&mut ledger, now) > 0 {
+        observe(&mut table, "web", "Waiting", 0, now).unwrap();
+        if settle_due(&mut table, now) > 0 {
             written = now;
             writes += 1;
         }
@@ -124,24 +124,24 @@ async fn a_count_that_grows_all_the_time_never_lags_more_than_ten_seconds() {
 #[tokio::test(start_paused = true)]
 async fn all_events_together_stay_below_one_rate_and_none_starves() {
     let start = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut table = SeriesTable::new();
     for number in 0..1000 {
-        observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, start).unwrap();
+        observe(&mut table, &format!("pod-{number}"), "Waiting", 0, start).unwrap();
     }
-    assert_eq!(settle_due(&mut ledger, start), 100, "the burst");
-    assert_eq!(ledger.next_due(start), Some(start + WRITES.interval));
+    assert_eq!(settle_due(&mut table, start), 100, "the burst");
+    assert_eq!(table.next_due(start), Some(start + WRITES.interval));
     let mut writes = 100;
     let mut now = start;
-    while let Some(due) = ledger.next_due(now) {
+    while let Some(due) = table.next_due(now) {
         now = due;
-        writes += settle_due(&mut ledger, now);
+        writes += settle_due(&mut table, now);
         // Those already there go on happening.
-        observe(&mut ledger, "pod-0", "Waiting", 0, now).unwrap();
+        observe(&mut table, "pod-0", "Waiting", 0, now).unwrap();
         if writes >= 1000 + 18 {
             break;
         }
     }
-    let series = ledger.namespaces.values().flat_map(|namespace| namespace.series.values());
+    let series = table.namespaces.values().flat_map(|namespace| namespace.series.values());
     assert!(series.into_iter().all(|series| series.created), "some were never written");
     assert!(now - start >= WRITES.interval * 900, "{:?}", now - start);
 }
@@ -149,19 +149,19 @@ async fn all_events_together_stay_below_one_rate_and_none_starves() {
 #[tokio::test(start_paused = true)]
 async fn what_happens_during_a_write_is_sent_next() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
-    observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-    let create = ledger.take_due(now).unwrap();
-    observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
-    assert_eq!(ledger.take_due(now + SERIES_IDLE), None, "one operation at a time");
-    done(&mut ledger, &create, now);
-    assert_eq!(count_of(&ledger.take_due(now + FIRST_UPDATE).unwrap()), 2);
+    let mut table = SeriesTable::new();
+    observe(&mut table, "web", "Waiting", 0, now).unwrap();
+    let create = table.take_due(now).unwrap();
+    observe(&mut table, "web", "Waiting", 1, now).unwrap();
+    assert_eq!(table.take_due(now + SERIES_IDLE), None, "one operation at a time");
+    done(&mut table, &create, now);
+    assert_eq!(count_of(&table.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_action_container_or_related_object_is_another_event() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut table = SeriesTable::new();
     let plain = occurrence("shop", "web", "Waiting", 0);
     let mut others = vec![plain.clone(); 5];
     others[0].action = Some("Probe".to_owned());
@@ -169,20 +169,20 @@ async fn another_action_container_or_related_object_is_another_event() {
     others[2].related = Some(pod("shop", "other"));
     others[3].type_ = Some("Warning".to_owned());
     others[4].reporting_controller = Some("mainstay.dev/other".to_owned());
-    assert_eq!(ledger.observe(plain, now), NEW);
+    assert_eq!(table.observe(plain, now), NEW);
     for other in others {
-        assert_eq!(ledger.observe(other.clone(), now), NEW, "{other:?}");
+        assert_eq!(table.observe(other.clone(), now), NEW, "{other:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_expired_is_created_again_with_its_count() {
     let now = Instant::now();
-    let mut ledger = with_one(now);
-    observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
-    let update = ledger.take_due(now + FIRST_UPDATE).unwrap();
-    assert!(ledger.answered(&update, Answer::Gone, now).is_none());
-    let create = ledger.take_due(now).unwrap();
+    let mut table = with_one(now);
+    observe(&mut table, "web", "Waiting", 1, now).unwrap();
+    let update = table.take_due(now + FIRST_UPDATE).unwrap();
+    assert!(table.finish_write(&update, WriteResult::NotFound, now).is_none());
+    let create = table.take_due(now).unwrap();
     assert_eq!(create.event.series.as_ref().map(|series| series.count), Some(2));
     assert_eq!(create.event.metadata.resource_version, None);
 }
@@ -190,134 +190,134 @@ async fn an_event_that_expired_is_created_again_with_its_count() {
 #[tokio::test(start_paused = true)]
 async fn a_create_whose_answer_was_lost_is_not_made_twice_and_its_count_follows() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
-    observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-    let create = ledger.take_due(now).unwrap();
-    ledger.answered(&create, again(), now);
-    observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
+    let mut table = SeriesTable::new();
+    observe(&mut table, "web", "Waiting", 0, now).unwrap();
+    let create = table.take_due(now).unwrap();
+    table.finish_write(&create, again(), now);
+    observe(&mut table, "web", "Waiting", 1, now).unwrap();
     let now = now + FIRST_RETRY;
-    let second = ledger.take_due(now).unwrap();
+    let second = table.take_due(now).unwrap();
     assert_eq!((second.create, second.count), (true, 2));
     // The server has the Event of the first attempt.
-    ledger.answered(&second, Answer::Done(1), now);
-    assert_eq!(count_of(&ledger.take_due(now + FIRST_UPDATE).unwrap()), 2);
+    table.finish_write(&second, WriteResult::Written(1), now);
+    assert_eq!(count_of(&table.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_with_backoff_and_then_given_up() {
     let mut now = Instant::now();
-    let mut ledger = Ledger::new();
-    observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-    observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
+    let mut table = SeriesTable::new();
+    observe(&mut table, "web", "Waiting", 0, now).unwrap();
+    observe(&mut table, "web", "Waiting", 1, now).unwrap();
     let mut waits = Vec::new();
     let lost = loop {
-        let create = ledger.take_due(now).unwrap();
-        if let Some(lost) = ledger.answered(&create, again(), now) {
+        let create = table.take_due(now).unwrap();
+        if let Some(lost) = table.finish_write(&create, again(), now) {
             break lost;
         }
-        let due = ledger.next_due(now).unwrap();
+        let due = table.next_due(now).unwrap();
         waits.push((due - now).as_millis());
         now = due;
     };
     assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000, 30000, 30000]);
     assert_eq!((lost.cause, lost.count, lost.why.as_str()), (cause::GAVE_UP, 2, "busy"));
-    assert_eq!(ledger.next_due(now), None);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 9, now), NEW);
+    assert_eq!(table.next_due(now), None);
+    assert_eq!(observe(&mut table, "web", "Waiting", 9, now), NEW);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_count_that_could_not_be_written_once_goes_on_counting() {
     let now = Instant::now();
-    let mut ledger = with_one(now);
-    observe(&mut ledger, "web", "Waiting", 1, now).unwrap();
+    let mut table = with_one(now);
+    observe(&mut table, "web", "Waiting", 1, now).unwrap();
     let now = now + FIRST_UPDATE;
-    let update = ledger.take_due(now).unwrap();
-    assert!(ledger.answered(&update, again(), now).is_none());
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 2, now), Ok(Taken::Repeated));
-    assert_eq!(count_of(&ledger.take_due(now + FIRST_RETRY).unwrap()), 3);
+    let update = table.take_due(now).unwrap();
+    assert!(table.finish_write(&update, again(), now).is_none());
+    assert_eq!(observe(&mut table, "web", "Waiting", 2, now), Ok(Observed::Repeated));
+    assert_eq!(count_of(&table.take_due(now + FIRST_RETRY).unwrap()), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_that_the_server_asks_for_is_kept_whole_within_reason() {
     for (asked, kept) in [(7, 7), (0, 0), (120, 120), (u64::MAX, MAX_RETRY_AFTER.as_secs())] {
         let now = Instant::now();
-        let mut ledger = Ledger::new();
-        observe(&mut ledger, "web", "Waiting", 0, now).unwrap();
-        let create = ledger.take_due(now).unwrap();
+        let mut table = SeriesTable::new();
+        observe(&mut table, "web", "Waiting", 0, now).unwrap();
+        let create = table.take_due(now).unwrap();
         let asked = Duration::from_secs(asked);
-        ledger.answered(&create, Answer::Again(Some(asked), String::new()), now);
+        table.finish_write(&create, WriteResult::Retry(Some(asked), String::new()), now);
         let kept = Duration::from_secs(kept).max(FIRST_RETRY);
-        assert_eq!(ledger.next_due(now), Some(now + kept), "{asked:?}");
+        assert_eq!(table.next_due(now), Some(now + kept), "{asked:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_events_that_fail_four_times_each_are_all_written() {
     let mut now = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut table = SeriesTable::new();
     for number in 0..1000 {
-        observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
+        observe(&mut table, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
     }
     let mut attempts = HashMap::new();
-    while let Some(due) = ledger.next_due(now) {
+    while let Some(due) = table.next_due(now) {
         now = now.max(due);
-        while let Some(create) = ledger.take_due(now) {
+        while let Some(create) = table.take_due(now) {
             let tried = attempts.entry(create.key.clone()).or_insert(0);
             *tried += 1;
-            let answer = if *tried > 4 { Answer::Done(create.count) } else { again() };
-            assert!(ledger.answered(&create, answer, now).is_none());
+            let answer = if *tried > 4 { WriteResult::Written(create.count) } else { again() };
+            assert!(table.finish_write(&create, answer, now).is_none());
         }
     }
-    assert_eq!((ledger.unconfirmed(), attempts.len()), (0, 1000));
+    assert_eq!((table.unconfirmed(), attempts.len()), (0, 1000));
     assert!(attempts.values().all(|tried| *tried == 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_series_ends_after_six_quiet_minutes() {
     let now = Instant::now();
-    let mut ledger = with_one(now);
-    assert!(ledger.sweep(now + SERIES_IDLE - Duration::from_millis(1)).is_empty());
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 1, now), Ok(Taken::Raised));
-    assert!(ledger.sweep(now + SERIES_IDLE).is_empty(), "its count is not written yet");
-    assert_eq!(settle_due(&mut ledger, now + FIRST_UPDATE), 1);
-    assert_eq!((ledger.sweep(now + SERIES_IDLE).len(), ledger.stored, ledger.namespaces.len()), (1, 0, 0));
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 2, now), NEW);
+    let mut table = with_one(now);
+    assert!(table.sweep(now + SERIES_IDLE - Duration::from_millis(1)).is_empty());
+    assert_eq!(observe(&mut table, "web", "Waiting", 1, now), Ok(Observed::WriteDue));
+    assert!(table.sweep(now + SERIES_IDLE).is_empty(), "its count is not written yet");
+    assert_eq!(settle_due(&mut table, now + FIRST_UPDATE), 1);
+    assert_eq!((table.sweep(now + SERIES_IDLE).len(), table.stored, table.namespaces.len()), (1, 0, 0));
+    assert_eq!(observe(&mut table, "web", "Waiting", 2, now), NEW);
 }
 
 /// Fills the table from one namespace, which has recorded more than there is room for.
-fn flooded(now: Instant) -> Ledger {
-    let mut ledger = Ledger::new();
+fn flooded(now: Instant) -> SeriesTable {
+    let mut table = SeriesTable::new();
     for number in 0..=MAX_SERIES {
-        let outcome = ledger.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
+        let outcome = table.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
         assert_eq!(outcome, if number < MAX_SERIES { NEW } else { Err(cause::FULL) }, "{number}");
     }
-    ledger
+    table
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_quiet_namespace_are_next_however_many_another_one_has() {
     let now = Instant::now();
-    let mut ledger = flooded(now);
+    let mut table = flooded(now);
     // Two turns of the noisy namespace, then the quiet one has its turn although it came last.
-    settle_due(&mut ledger, now);
+    settle_due(&mut table, now);
     let now = now + WRITES.interval;
-    let quiet = ledger.observe(occurrence("quiet", "web", "Waiting", 0), now);
-    assert!(matches!(quiet, Ok(Taken::New(_))), "{quiet:?}");
-    assert_eq!(&*ledger.take_due(now).unwrap().namespace, "quiet");
+    let quiet = table.observe(occurrence("quiet", "web", "Waiting", 0), now);
+    assert!(matches!(quiet, Ok(Observed::New(_))), "{quiet:?}");
+    assert_eq!(&*table.take_due(now).unwrap().namespace, "quiet");
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_take_turns() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut table = SeriesTable::new();
     for (namespace, series) in [("a", 50), ("b", 50), ("c", 3)] {
         for number in 0..series {
-            ledger.observe(occurrence(namespace, &number.to_string(), "Waiting", 0), now).unwrap();
+            table.observe(occurrence(namespace, &number.to_string(), "Waiting", 0), now).unwrap();
         }
     }
     let mut order = Vec::new();
-    while let Some(write) = ledger.take_due(now).filter(|_| order.len() < 12) {
-        done(&mut ledger, &write, now);
+    while let Some(write) = table.take_due(now).filter(|_| order.len() < 12) {
+        done(&mut table, &write, now);
         order.push(write.namespace.to_string());
     }
     for round in order[..9].chunks(3) {
@@ -331,75 +331,71 @@ async fn namespaces_take_turns() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_answers_slowly_does_not_hold_all_writes_in_flight() {
     let now = Instant::now();
-    let mut ledger = flooded(now);
+    let mut table = flooded(now);
     for _ in 0..MAX_IN_FLIGHT_EACH {
-        assert!(ledger.take_due(now).is_some());
+        assert!(table.take_due(now).is_some());
     }
-    assert_eq!((ledger.take_due(now), ledger.next_due(now)), (None, None));
-    ledger.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
-    assert_eq!(&*ledger.take_due(now).unwrap().namespace, "quiet");
+    assert_eq!((table.take_due(now), table.next_due(now)), (None, None));
+    table.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
+    assert_eq!(&*table.take_due(now).unwrap().namespace, "quiet");
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_a_full_table_each_namespace_has_its_share_at_the_cost_of_the_largest() {
     let now = Instant::now();
-    let mut ledger = flooded(now);
+    let mut table = flooded(now);
     let share = MAX_SERIES / 2;
     for number in 0..=share {
-        let outcome = ledger.observe(occurrence("quiet", &number.to_string(), "Waiting", 0), now);
+        let outcome = table.observe(occurrence("quiet", &number.to_string(), "Waiting", 0), now);
         if number == share {
             assert_eq!(outcome, Err(cause::FULL), "more than its share");
         } else {
-            let Ok(Taken::New(Some(lost))) = outcome else { panic!("{number}: {outcome:?}") };
+            let Ok(Observed::New(Some(lost))) = outcome else { panic!("{number}: {outcome:?}") };
             assert_eq!((lost.cause, lost.count), (cause::FULL, 1));
             assert_eq!(lost.event.metadata.namespace.as_deref(), Some("noisy"));
         }
-        assert_eq!(ledger.stored, MAX_SERIES);
+        assert_eq!(table.stored, MAX_SERIES);
     }
-    assert_eq!(ledger.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
+    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crowded_table_forgets_what_the_server_knows_of_the_largest_namespace_only() {
     let mut now = Instant::now();
-    let mut ledger = Ledger::new();
-    ledger.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
-    settle_due(&mut ledger, now);
+    let mut table = SeriesTable::new();
+    table.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
+    settle_due(&mut table, now);
     for number in 1..MAX_SERIES {
-        let outcome = ledger.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
+        let outcome = table.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
         assert_eq!(outcome, NEW, "{number}");
     }
-    while let Some(due) = ledger.next_due(now) {
+    while let Some(due) = table.next_due(now) {
         now = due;
-        settle_due(&mut ledger, now);
+        settle_due(&mut table, now);
     }
-    assert_eq!(ledger.stored, CROWDED - 1);
-    assert_eq!(ledger.observe(occurrence("quiet", "web", "Waiting", 1), now), Ok(Taken::Raised));
-    assert_eq!(
-        ledger.observe(occurrence("noisy", "late", "Waiting", 0), now),
-        NEW,
-        "and there is room again"
-    );
+    assert_eq!(table.stored, CROWDED - 1);
+    assert_eq!(table.observe(occurrence("quiet", "web", "Waiting", 1), now), Ok(Observed::WriteDue));
+    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), NEW, "and there is room again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_no_write_succeeds_the_newest_are_dropped_and_known_ones_go_on_counting() {
     let now = Instant::now();
-    let mut ledger = flooded(now);
-    assert_eq!(ledger.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
-    assert_eq!(ledger.observe(occurrence("noisy", "pod-0", "Waiting", 0), now), Ok(Taken::Repeated));
-    assert_eq!((ledger.stored, ledger.unconfirmed()), (MAX_SERIES, MAX_SERIES as u64 + 1));
+    let mut table = flooded(now);
+    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
+    assert_eq!(table.observe(occurrence("noisy", "pod-0", "Waiting", 0), now), Ok(Observed::Repeated));
+    assert_eq!((table.stored, table.unconfirmed()), (MAX_SERIES, MAX_SERIES as u64 + 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_no_turn_and_takes_nothing_new() {
     let now = Instant::now();
-    let mut ledger = Ledger::new();
+    let mut table = SeriesTable::new();
     for number in 0..1000 {
-        observe(&mut ledger, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
+        observe(&mut table, &format!("pod-{number}"), "Waiting", 0, now).unwrap();
     }
-    ledger.hurry(now);
-    assert_eq!(observe(&mut ledger, "web", "Waiting", 0, now), Err(cause::STOPPED));
-    assert_eq!(settle_due(&mut ledger, now), 1000);
-    assert_eq!(ledger.unconfirmed(), 0);
+    table.start_flush(now);
+    assert_eq!(observe(&mut table, "web", "Waiting", 0, now), Err(cause::STOPPED));
+    assert_eq!(settle_due(&mut table, now), 1000);
+    assert_eq!(table.unconfirmed(), 0);
 }

@@ -34,10 +34,10 @@ fn drafted<K: Serialize + DeserializeOwned>(
     kind: &KindId,
     part: Part,
     object: Option<&Value>,
-    edit: impl FnOnce(&mut K) -> Edited,
+    edit: impl FnOnce(&mut K) -> EditResult,
 ) -> Result<Draft, WriteError> {
-    let subject = Subject { kind, name: &web(), part, what: "edit" };
-    subject.draft(object.map(live).as_ref(), None, edit)
+    let target = EditTarget { kind, name: &web(), part, what: "edit" };
+    target.draft(object.map(live).as_ref(), None, edit)
 }
 
 /// Returns the patch that an edit of this object comes to; `Null` if none.
@@ -45,16 +45,16 @@ fn patch_of<K: Serialize + DeserializeOwned>(
     kind: &KindId,
     part: Part,
     object: &Value,
-    edit: impl FnOnce(&mut K) -> Edited,
+    edit: impl FnOnce(&mut K) -> EditResult,
 ) -> Value {
     match drafted(kind, part, Some(object), edit).unwrap() {
         Draft::Patch { patch, .. } => patch,
-        Draft::Nothing => Value::Null,
+        Draft::Unchanged => Value::Null,
         Draft::Create(_) => panic!("it exists"),
     }
 }
 
-fn edit_of_map(edit: impl FnOnce(&mut ConfigMap) -> Edited) -> Result<Draft, WriteError> {
+fn edit_of_map(edit: impl FnOnce(&mut ConfigMap) -> EditResult) -> Result<Draft, WriteError> {
     let kind = KindId::of::<ConfigMap>();
     drafted(&kind, Part::Object, Some(&stored(&kind, &json!({"data": {"a": "1"}}))), edit)
 }
@@ -149,11 +149,11 @@ struct Strict {
 fn a_type_that_needs_more_than_a_name_begins_with_what_it_is_given() {
     let widget = KindId::new("example.com", "v1", "Widget", "widgets", true);
     let error = drafted(&widget, Part::Object, None, |_: &mut Strict| Ok(())).err().unwrap().to_string();
-    assert!(error.contains("name alone; give Patcher::starting_from: missing field `size`"), "{error}");
+    assert!(error.contains("more than a name; give Patcher::starting_from: missing field `size`"), "{error}");
 
-    let subject = Subject { kind: &widget, name: &web(), part: Part::Object, what: "create" };
+    let target = EditTarget { kind: &widget, name: &web(), part: Part::Object, what: "create" };
     let start = || Strict { rest: Map::new(), size: 3 };
-    let draft = subject.draft(None::<&Live>, Some(&start), |strict| {
+    let draft = target.draft(None::<&Live>, Some(&start), |strict| {
         strict.size += 1;
         Ok(())
     });
@@ -173,9 +173,9 @@ fn an_edit_may_not_make_it_another_object() {
     };
     check(
         |map| map.metadata.name = Some("api".to_owned()),
-        "changed metadata.name from \"web\" to \"api\"; it may",
+        "changed metadata.name from \"web\" to \"api\", which",
     );
-    check(|map| map.metadata.namespace = None, "changed metadata.namespace from \"shop\" to nothing");
+    check(|map| map.metadata.namespace = None, "changed metadata.namespace from \"shop\" to unset");
     check(|map| map.metadata.uid = Some("u2".to_owned()), "changed metadata.uid");
     check(|map| map.metadata.resource_version = None, "changed metadata.resourceVersion");
     check(
@@ -185,7 +185,7 @@ fn an_edit_may_not_make_it_another_object() {
             *map = ConfigMap::default();
             (map.metadata.name, map.metadata.namespace) = (name, namespace);
         },
-        "changed metadata.uid from \"u1\" to nothing; it may change fields of the object it is given",
+        "changed metadata.uid from \"u1\" to unset, which would make it another object or version",
     );
     let kind = KindId::of::<ConfigMap>();
     let other_kind =
@@ -242,10 +242,10 @@ fn the_status_and_the_rest_are_written_apart() {
     let patch = patch_of(&kind, Part::Status, &object, set_status);
     assert_eq!(patch, json!({"metadata": {"uid": "u1", "resourceVersion": "7"}, "status": {"replicas": 2}}));
     let error = drafted(&kind, Part::Status, Some(&object), pause).err().unwrap().to_string();
-    assert!(error.contains("the edit changed spec, and only the status is written here"), "{error}");
+    assert!(error.contains("the edit changed spec, but ensure_status writes only the status"), "{error}");
     for current in [Some(&object), None] {
         let error = drafted(&kind, Part::Object, current, set_status).err().unwrap().to_string();
-        assert!(error.contains("the edit changed the status, which is not written here"), "{error}");
+        assert!(error.contains("the edit changed the status, which ensure does not write"), "{error}");
     }
 }
 
@@ -273,15 +273,15 @@ impl Current for Cached {
 #[test]
 fn what_was_not_read_is_not_edited() {
     let kind = KindId::of::<ConfigMap>();
-    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    let target = EditTarget { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
     let read = Cached(live(&stored(&kind, &json!({}))), Extent::Metadata);
-    let labelled = subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+    let labelled = target.draft(Some(&read), None, |map: &mut ConfigMap| {
         map.metadata.labels.get_or_insert_default().insert("a".to_owned(), "1".to_owned());
         Ok(())
     });
     let Ok(Draft::Patch { patch, .. }) = labelled else { panic!("the metadata was read") };
     assert_eq!(patch["metadata"]["labels"], json!({"a": "1"}));
-    let filled = subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+    let filled = target.draft(Some(&read), None, |map: &mut ConfigMap| {
         map.data.get_or_insert_default().insert("a".to_owned(), "1".to_owned());
         Ok(())
     });
@@ -292,10 +292,10 @@ fn what_was_not_read_is_not_edited() {
 #[test]
 fn a_finalizer_is_added_to_a_large_object_only_if_its_finalizers_were_read() {
     let kind = KindId::of::<ConfigMap>();
-    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    let target = EditTarget { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
     let finalized = |bare| {
         let read = Cached(live(&stored(&kind, &json!({}))), Extent::TooLarge { size: 300_000, bare });
-        subject.draft(Some(&read), None, |map: &mut ConfigMap| {
+        target.draft(Some(&read), None, |map: &mut ConfigMap| {
             map.metadata.finalizers.get_or_insert_default().push("x/y".to_owned());
             Ok(())
         })
@@ -311,25 +311,26 @@ fn a_finalizer_is_added_to_a_large_object_only_if_its_finalizers_were_read() {
 #[test]
 fn what_a_transform_has_changed_is_not_edited() {
     let kind = KindId::of::<Deployment>();
-    let subject = Subject { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
-    // The transform has left out the environment: a patch would replace the list, and it would be gone at the server too.
+    let target = EditTarget { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
+    // The transform has left out the environment: a patch would replace the list, and it would be gone at the
+    // server too.
     let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}});
     let object = stored(&kind, &json!({"spec": {"selector": {}, "template": template}}));
     let read = Cached(live(&object), Extent::Changed);
-    let error = subject.draft(Some(&read), None, |deployment: &mut Deployment| {
+    let error = target.draft(Some(&read), None, |deployment: &mut Deployment| {
         let spec = deployment.spec.template.spec.as_mut().ok_or("no spec")?;
         spec.containers[0].image = Some("nginx:2".to_owned());
         Ok(())
     });
     let error = error.err().unwrap().to_string();
     assert!(error.contains("the edit changed spec, and the cache's transform has changed"), "{error}");
-    let finalized = subject.draft(Some(&read), None, |deployment: &mut Deployment| {
+    let finalized = target.draft(Some(&read), None, |deployment: &mut Deployment| {
         deployment.metadata.finalizers.get_or_insert_default().push("x/y".to_owned());
         Ok(())
     });
     assert!(finalized.is_err(), "nor are lists of the metadata");
-    let same = subject.draft(Some(&read), None, |_: &mut Deployment| Ok(()));
-    assert!(matches!(same, Ok(Draft::Nothing)));
+    let same = target.draft(Some(&read), None, |_: &mut Deployment| Ok(()));
+    assert!(matches!(same, Ok(Draft::Unchanged)));
 }
 
 #[test]
@@ -443,7 +444,8 @@ fn documents() -> impl Strategy<Value = Value> {
         .prop_map(|members| members.into_iter().collect())
 }
 
-/// Edits one document towards another: of each member and element some are kept, some changed, some taken away.
+/// Edits one document towards another: of each member and element some are kept, some changed, some taken
+/// away.
 fn blend(one: &Value, other: &Value, random: &mut fastrand::Rng) -> Value {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,9 +1,9 @@
-//! A Lease that is changed by others than electors: deleted, cleared, edited.
+//! Leases deleted, cleared or edited by hand.
 
 use super::*;
 
 #[test]
-fn a_deleted_lease_is_written_again_with_the_fence_closed_meanwhile() {
+fn a_leader_recreates_a_deleted_lease_and_closes_its_fence_meanwhile() {
     let mut me = Driven::leading();
     me.event(Event::Gone(held_by("me", secs(1000)), version(11)));
     assert!(me.did(&Action::Suspend) && me.leads());
@@ -14,7 +14,7 @@ fn a_deleted_lease_is_written_again_with_the_fence_closed_meanwhile() {
 }
 
 #[test]
-fn a_lease_cleared_by_hand_is_taken_again_by_its_leader() {
+fn a_leader_acquires_a_cleared_lease_again() {
     let mut me = Driven::leading();
     me.event(Event::Seen(Record { holder: None, ..held_by("me", secs(1000)) }, version(11)));
     assert!(me.did(&Action::Suspend));
@@ -30,18 +30,18 @@ fn an_answer_overtaken_by_a_deletion_does_not_open_the_fence() {
     let written = me.writes();
     me.event(Event::Gone(held_by("me", secs(1002)), version(12)));
     me.actions.clear();
-    me.answer(Answer::Is(written, version(11)));
+    me.answer(Answer::Stored(written, version(11)));
     assert!(!me.actions.iter().any(|action| matches!(action, Action::Extend { .. })), "{:?}", me.actions);
     me.pass(secs(2));
     assert!(matches!(me.sent(), Some(Call::Create(_))), "{:?}", me.sent());
 }
 
 #[test]
-fn a_candidate_that_knew_a_holder_waits_when_the_lease_vanishes_or_is_cleared() {
+fn a_candidate_that_saw_a_holder_waits_after_the_lease_is_deleted_or_cleared() {
     for gone in [true, false] {
         let mut me = Driven::new();
         me.event(Event::WatchUp);
-        me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+        me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
         me.pass(secs(10));
         let cleared = Record { holder: None, ..held_by("other", secs(1009)) };
         me.event(if gone { Event::Gone(cleared, version(4)) } else { Event::Seen(cleared, version(4)) });
@@ -53,12 +53,12 @@ fn a_candidate_that_knew_a_holder_waits_when_the_lease_vanishes_or_is_cleared() 
 }
 
 #[test]
-fn a_lease_cleared_by_hand_and_then_missed_is_waited_for_once_more() {
-    // Between the two looks its holder may have taken it again: found by the model, seed 2481.
+fn a_lease_cleared_by_hand_and_then_deleted_is_waited_for_once_more() {
+    // Between the two gets its holder may have acquired it again: found by the model, seed 2481.
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.pass(secs(2));
-    me.answer(Answer::Is(Record { holder: None, ..held_by("other", secs(999)) }, version(4)));
+    me.answer(Answer::Stored(Record { holder: None, ..held_by("other", secs(999)) }, version(4)));
     me.event(Event::WatchUp);
     me.time += secs(12);
     me.answer(Answer::Absent);
@@ -71,10 +71,10 @@ fn a_lease_cleared_by_hand_and_then_missed_is_waited_for_once_more() {
 }
 
 #[test]
-fn a_change_by_hand_is_no_renewal() {
+fn an_edit_by_hand_is_not_a_renewal() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.pass(secs(10));
     let edited = Record { duration_seconds: Some(i32::MAX), transitions: -3, ..held_by("other", secs(999)) };
     me.event(Event::Seen(edited, version(4)));
@@ -83,13 +83,13 @@ fn a_change_by_hand_is_no_renewal() {
 }
 
 #[test]
-fn a_duration_shortened_by_hand_is_not_what_its_holder_goes_by() {
+fn a_duration_shortened_by_hand_does_not_shorten_the_wait() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.event(Event::WatchUp);
-    // A renewal that was missed, and then edited.
+    // The candidate missed a renewal that was then edited.
     let edited = Record { duration_seconds: Some(1), ..held_by("other", secs(1001)) };
-    me.answer(Answer::Is(edited, version(5)));
+    me.answer(Answer::Stored(edited, version(5)));
     me.pass(Duration::from_millis(14_999));
     assert_eq!(me.sent(), None);
     me.pass(Duration::from_millis(1));
@@ -97,11 +97,11 @@ fn a_duration_shortened_by_hand_is_not_what_its_holder_goes_by() {
 }
 
 #[test]
-fn a_duration_lengthened_by_hand_is_mended_by_the_next_renewal_but_one() {
+fn a_duration_lengthened_by_hand_counts_until_the_second_renewal_after_it() {
     let mut me = Driven::new();
     me.event(Event::WatchUp);
     let edited = Record { duration_seconds: Some(i32::MAX), ..held_by("other", secs(999)) };
-    me.answer(Answer::Is(edited, version(3)));
+    me.answer(Answer::Stored(edited, version(3)));
     for number in 4..6 {
         me.time += secs(2);
         me.event(Event::Seen(held_by("other", me.time), version(number)));
@@ -112,16 +112,16 @@ fn a_duration_lengthened_by_hand_is_mended_by_the_next_renewal_but_one() {
     assert!(matches!(me.sent(), Some(Call::Update { .. })), "{:?}", me.state);
 }
 
-/// The same edit, each time to a renewal that this candidate has not seen as it was.
+/// The same edit twice, each of a renewal that the candidate has not received unedited.
 #[test]
-fn a_duration_shortened_by_hand_twice_is_not_believed_either() {
+fn a_duration_shortened_by_hand_twice_does_not_shorten_the_wait() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.event(Event::WatchUp);
     for renewed in [1001, 1003] {
         let edited = Record { duration_seconds: Some(1), ..held_by("other", secs(renewed)) };
         me.event(Event::WatchUp);
-        me.answer(Answer::Is(edited, version(renewed)));
+        me.answer(Answer::Stored(edited, version(renewed)));
         me.time += secs(2);
     }
     me.pass(Duration::from_millis(12_999));
@@ -131,10 +131,10 @@ fn a_duration_shortened_by_hand_twice_is_not_believed_either() {
 }
 
 #[test]
-fn a_leader_whose_duration_was_shortened_by_hand_writes_it_anew_before_it_can_run_out() {
+fn a_leader_overwrites_a_shortened_duration_before_the_lease_expires() {
     for (stated, due) in [(Some(15), 2000), (Some(99_999), 2000), (None, 500), (Some(1), 500)] {
         let mut me = Driven::leading();
-        let edited = Record { duration_seconds: stated, ..me.mine() };
+        let edited = Record { duration_seconds: stated, ..me.written() };
         me.event(Event::Seen(edited, version(11)));
         me.pass(Duration::from_millis(due - 1));
         assert_eq!(me.sent(), None, "{stated:?}");
@@ -143,15 +143,18 @@ fn a_leader_whose_duration_was_shortened_by_hand_writes_it_anew_before_it_can_ru
     }
 }
 
-/// Whoever is written in by hand has no more right than others to a Lease that somebody else may still be using.
+/// A replica named by hand must wait like the others: the previous holder may still lead.
 #[test]
-fn a_name_put_there_by_hand_is_no_right_to_lead() {
+fn a_replica_named_by_hand_does_not_lead_before_the_claim_ends() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.event(Event::WatchUp);
     me.time += secs(14);
-    // It has renewed meanwhile, and then our name was put over its own.
-    me.answer(Answer::Is(Record { holder: Some("me".into()), ..held_by("other", secs(1013)) }, version(9)));
+    // The holder has renewed meanwhile, and then its name was replaced by this replica's.
+    me.answer(Answer::Stored(
+        Record { holder: Some("me".into()), ..held_by("other", secs(1013)) },
+        version(9),
+    ));
     me.pass(Duration::from_millis(14_999));
     assert_eq!(me.sent(), None);
     me.pass(Duration::from_millis(1));
@@ -159,8 +162,8 @@ fn a_name_put_there_by_hand_is_no_right_to_lead() {
 }
 
 #[test]
-fn a_name_put_there_by_hand_is_no_right_to_release_either() {
-    // Lost long ago, and its work ends only now: found by the model.
+fn a_replica_named_by_hand_does_not_release_the_lease() {
+    // A replica lost the Lease and its work ends only now: found by the model.
     for knew in [true, false] {
         let mut me = Driven::leading();
         me.pass(secs(12));
@@ -178,14 +181,14 @@ fn a_name_put_there_by_hand_is_no_right_to_release_either() {
 }
 
 #[test]
-fn what_it_asked_for_itself_and_got_no_answer_to_is_its_own() {
+fn a_write_without_an_answer_is_recognized_as_its_own() {
     let mut me = Driven::new();
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.event(Event::WatchUp);
-    me.answer(Answer::Is(held_by("other", secs(999)), version(3)));
+    me.answer(Answer::Stored(held_by("other", secs(999)), version(3)));
     me.pass(secs(15));
-    let asked = me.writes();
+    let sent = me.writes();
     me.answer(Answer::Failed);
-    me.event(Event::Seen(asked, version(4)));
+    me.event(Event::Seen(sent, version(4)));
     assert!(matches!(me.sent(), Some(Call::Update { over, .. }) if *over == version(4)), "{:?}", me.sent());
 }

@@ -1,22 +1,23 @@
-//! A model of two or three replicas, one Lease and everything that can come between, tried in every order.
+//! A model of two or three replicas and one Lease, which tries the possible events in every order.
 //!
-//! A move is one step of one party: a request reaches the server, an answer or a watch event reaches its replica, a
-//! timer fires, time passes, a process is killed and started again, somebody changes the Lease by hand. A replica that
-//! makes no moves is one that is frozen.
+//! A move is one step: a request reaches the server, an answer or a watch event reaches its replica, a timer fires,
+//! time passes, a process is killed and restarted, the Lease is edited by hand. A replica without moves is frozen.
 //!
-//! After each move it is checked, whatever the clocks' rates, that at most one fence is open, that whoever has an open
-//! one leads and believes that the Lease names it, and that nobody believes to lead for longer than it may write; at
-//! each write, that nobody takes what is held by record, and nobody releases what another one holds, or what its own
-//! work still relies on.
+//! Checked after each move, for several clock rates: at most one fence is open; a replica with an open fence is leading
+//! and knows a Lease that names it; no replica leads for longer than it may write. Checked at each
+//! write: no replica acquires a Lease that another one holds, releases the Lease of another holder, or releases its own
+//! before its work has ended.
 
+mod moves;
 mod replica;
 mod world;
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
+use self::moves::{Hand, LENGTHENED, Move};
 use self::replica::{Replica, Wire};
-use self::world::{Hand, LENGTHENED, Move, World};
+use self::world::World;
 use super::*;
 
 /// The rates of two clocks, in thousandths.
@@ -24,13 +25,13 @@ const PAIRS: [[u32; 2]; 3] = [[950, 1050], [1050, 950], [1000, 1000]];
 /// As [`PAIRS`], of three.
 const TRIPLES: [[u32; 3]; 3] = [[950, 1050, 1000], [1050, 1000, 950], [1000, 950, 1050]];
 
-/// How long a healthy cluster may be without a leader: a claim in full, which begins anew where the Lease is found
-/// cleared and then missed, and the longest a candidate waits between two looks.
+/// Longest time of a healthy cluster without a leader: a whole claim, which restarts if the Lease is found cleared and
+/// then deleted, plus the longest wait of a candidate between two gets.
 const LEADERLESS: Duration = Duration::from_secs(30);
-/// For so long a leader is then watched that has no reason to go.
+/// Time after that for which the leader must not change.
 const CALM: Duration = Duration::from_secs(30);
 
-/// What a candidate then waits for whoever leads, if it goes: the longest duration that anybody holds for.
+/// Longest remaining claim after that: the longest lease duration of the replicas.
 const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 
 /// Two clocks, then three.
@@ -38,7 +39,7 @@ fn all_rates() -> impl Iterator<Item = &'static [u32]> {
     PAIRS.iter().map(|rates| &rates[..]).chain(TRIPLES.iter().map(|rates| &rates[..]))
 }
 
-/// Tries every order of moves from `start`, breadth first, until `most` states were seen; returns how deep it came.
+/// Tries every order of moves from `start`, breadth first, until `most` states were seen; returns the depth reached.
 fn explore(start: World, most: usize) -> usize {
     let hasher = std::hash::RandomState::new();
     let mut seen = HashSet::from([hasher.hash_one(&start)]);
@@ -47,7 +48,7 @@ fn explore(start: World, most: usize) -> usize {
     while seen.len() < most && !layer.is_empty() {
         let mut next = Vec::new();
         for (world, path) in layer {
-            // A layer may be many times as wide as all before it: it is not finished at any price.
+            // A layer may be many times as wide as all before it, so it may stay unfinished.
             if seen.len() > 4 * most {
                 return depth;
             }
@@ -68,12 +69,12 @@ fn explore(start: World, most: usize) -> usize {
     depth
 }
 
-/// Returns whether the long form was asked for, by `MAINSTAY_LONG=1`.
+/// Returns whether `MAINSTAY_LONG=1` is set, for a longer search.
 fn long_form() -> bool {
     std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
 }
 
-/// Two or three replicas, one of which leads in peace.
+/// Returns a world of two or three replicas with a leader and no other event pending.
 fn settled(rates: &[u32]) -> World {
     let mut world = World::new(rates, OnLost::Campaign);
     world.settle(Duration::from_secs(3));
@@ -86,7 +87,7 @@ fn leader(world: &World) -> usize {
     world.replicas.iter().position(leads).expect("a leader")
 }
 
-/// Goes on calmly until the leader has sent a renewal.
+/// Steps without failures until the leader has sent a renewal.
 fn until_renewal(world: &mut World) -> usize {
     let leader = leader(world);
     while !matches!(world.replicas[leader].wire, Some(Wire::Sent(Call::Update { .. }))) {
@@ -102,7 +103,7 @@ fn check_every_order(start: World, least_depth: usize) {
     assert!(depth >= least_depth, "only {depth} moves deep");
 }
 
-// === every order of moves, from where things are close ===
+// === every order of moves, from critical states ===
 
 #[test]
 fn no_order_of_events_opens_two_fences_from_a_cold_start() {
@@ -118,7 +119,8 @@ fn no_order_of_events_opens_two_fences_from_a_settled_pair_or_three() {
     }
 }
 
-/// A leader whose renewal was stored at once and answered late, and whose next one is lost: what counts is when it asked.
+/// A leader's renewal is stored at once and answered late, and its next one is lost: the fence ends a fixed time after
+/// the first was sent.
 #[test]
 fn no_order_of_events_opens_two_fences_after_a_late_answer() {
     for rates in all_rates() {
@@ -133,13 +135,13 @@ fn no_order_of_events_opens_two_fences_after_a_late_answer() {
         world.freeze_until(sent + rules.retry_period + rules.renew_deadline / 2);
         world.apply(Move::Answer(leader));
         world.apply(Move::Lose(leader));
-        // From here on it is frozen, as far as the moves that are tried are those of the others.
+        // The leader made no move up to the end of its fence.
         world.freeze_until(sent + rules.fence_after_send());
         check_every_order(world, 4);
     }
 }
 
-/// A leader that was frozen as its renewal was stored, and everybody just before its time is over.
+/// A leader is frozen right after its renewal, and the search starts just before its fence ends.
 #[test]
 fn no_order_of_events_opens_two_fences_as_a_frozen_leaders_time_ends() {
     for rates in all_rates() {
@@ -156,12 +158,12 @@ fn no_order_of_events_opens_two_fences_as_a_frozen_leaders_time_ends() {
     }
 }
 
-// === what is changed by hand while nobody looks ===
+// === edits by hand that no watch delivers ===
 
-/// A leader is frozen right after a renewal that the others have missed, and before they look again the Lease is changed
-/// by hand, then once more. Whatever they find, they wait for as long as that leader may write.
+/// A leader is frozen right after a renewal that the others missed, and before their next get the Lease is edited by
+/// hand, once or twice. The others must still wait for as long as that leader may write.
 #[test]
-fn no_change_by_hand_has_a_frozen_leader_followed_too_soon() {
+fn no_edit_by_hand_shortens_the_wait_for_a_frozen_leader() {
     let check = |rates: &[u32], first: usize, second: Option<usize>| {
         let mut world = settled(rates);
         world.hands = u32::MAX;
@@ -193,14 +195,14 @@ fn no_change_by_hand_has_a_frozen_leader_followed_too_soon() {
             }
             first += 1;
         }
-        assert!(first >= 6, "every change was tried: {first}");
+        assert!(first >= 6, "expected to try every edit: {first}");
     }
 }
 
-// === long lives ===
+// === long random runs ===
 
 #[test]
-fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
+fn long_random_runs_never_open_two_fences_and_end_with_a_leader() {
     let first = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok());
     let lives = if long_form() { 50_000 } else { 3_000 };
     let seeds = first.map_or(0..lives, |seed: u64| seed..seed + 1);
@@ -212,10 +214,10 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
         for replica in &mut world.replicas {
             replica.rules.on_lost = if random.bool() { OnLost::Exit } else { OnLost::Campaign };
         }
-        // Some lives are calm and some are wild; in most of them time must get on, or nothing ever runs out.
+        // Some runs have few failures and some have many; time must pass often enough for timers to expire.
         let (wildness, haste) = (random.f64() * 0.5, random.f64() * 0.5);
         let mut path = VecDeque::new();
-        // Every so often one replica is stopped and thawed; what it has asked for arrives meanwhile, or is lost.
+        // From time to time one replica is frozen and thawed; its request arrives meanwhile, or is lost.
         let (mut frozen, mut cut, mut lengthened) = (None, false, false);
         for _ in 0..600 {
             if random.f64() < 0.03 {
@@ -223,7 +225,7 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
                 cut = random.bool();
             }
             let mut moves = world.moves(random.f64() < wildness);
-            // Some are told to end, and one never is, so that somebody can lead.
+            // At least one replica is never stopped, so that one can lead.
             let stopping = world.replicas.iter().filter(|replica| replica.state.stopping).count();
             let may_stop = stopping + 1 < rates.len() && random.f64() < 0.02;
             let may_restart = random.f64() < 0.1;
@@ -253,28 +255,25 @@ fn long_random_lives_never_open_two_fences_and_end_with_a_leader() {
         }
         world.settle_with_restarts(LEADERLESS);
         if lengthened && world.holders().is_empty() {
-            // Its holder has gone before it could write it anew: it is waited out.
+            // The holder ended before it could overwrite the lengthened duration, so the candidates wait for it.
             world.settle_with_restarts(Duration::from_secs(LENGTHENED.unsigned_abs().into()));
         }
         let holders: Vec<_> = world.holders().into_iter().map(str::to_owned).collect();
-        assert_eq!(holders.len(), 1, "nobody leads although all can, MAINSTAY_SEED={seed}: {world:#?}");
+        assert_eq!(holders.len(), 1, "expected a leader, MAINSTAY_SEED={seed}: {world:#?}");
         let end = world.time + CALM;
         while world.time < end {
             world.step_calmly();
-            assert_eq!(world.holders(), holders, "it had no reason to go, MAINSTAY_SEED={seed}: {world:#?}");
+            assert_eq!(world.holders(), holders, "expected no change, MAINSTAY_SEED={seed}: {world:#?}");
         }
         let longest = world.longest_wait();
-        assert!(
-            longest <= LONGEST_CLAIM,
-            "{longest:?} until one may follow, MAINSTAY_SEED={seed}: {world:#?}"
-        );
+        assert!(longest <= LONGEST_CLAIM, "a claim of {longest:?} remains, MAINSTAY_SEED={seed}: {world:#?}");
     }
 }
 
-// === what must not take time, and what nobody can prevent ===
+// === take-over without a wait, and overlaps that cannot be prevented ===
 
 #[test]
-fn a_released_lease_is_taken_without_waiting() {
+fn a_released_lease_is_acquired_without_waiting() {
     let mut world = World::new(&[1000, 1000], OnLost::Exit);
     world.settle(Duration::from_secs(5));
     let leader = leader(&world);
@@ -288,10 +287,10 @@ fn a_released_lease_is_taken_without_waiting() {
 }
 
 #[test]
-fn a_new_replica_takes_a_deleted_lease_only_until_the_deletion_is_told() {
+fn a_new_replica_overlaps_with_the_holder_of_a_deleted_lease_until_its_watch_event() {
     let mut world = World::new(&[1000, 1000], OnLost::Campaign);
     world.apply(Move::WatchUp(0));
-    // Replica b starts after the deletion: it makes no move before.
+    // Replica b starts after the deletion, so it makes no move before.
     while world.replicas[0].fence.is_none() {
         let step = world
             .moves(false)
@@ -305,13 +304,13 @@ fn a_new_replica_takes_a_deleted_lease_only_until_the_deletion_is_told() {
     for step in [Move::WatchUp(1), Move::Serve(1), Move::Answer(1), Move::Serve(1), Move::Answer(1)] {
         world.apply(step);
     }
-    assert_eq!(world.holders(), ["a", "b"], "the overlap that nobody can prevent");
+    assert_eq!(world.holders(), ["a", "b"], "an overlap that cannot be prevented");
     world.apply(Move::Watch(0));
-    assert_eq!(world.holders(), ["b"], "it ends with the delivery of the event");
+    assert_eq!(world.holders(), ["b"], "the watch event ends the overlap");
 }
 
 #[test]
-fn a_new_replica_does_not_take_what_its_leader_was_told_is_shortened() {
+fn a_new_replica_does_not_acquire_a_shortened_lease_once_the_leader_has_the_event() {
     for rates in PAIRS {
         let mut world = settled(&rates);
         let leader = until_renewal(&mut world);
@@ -326,7 +325,7 @@ fn a_new_replica_does_not_take_what_its_leader_was_told_is_shortened() {
 }
 
 #[test]
-fn a_new_replica_takes_a_shortened_lease_only_until_the_edit_is_told() {
+fn a_new_replica_overlaps_with_the_holder_of_a_shortened_lease_until_its_watch_event() {
     let mut world = settled(&[1000, 1000]);
     let leader = until_renewal(&mut world);
     world.apply(Move::Serve(leader));
@@ -335,20 +334,16 @@ fn a_new_replica_takes_a_shortened_lease_only_until_the_edit_is_told() {
     world.renewal = None;
     let new = 1 - leader;
     world.apply(Move::Restart(new));
-    // The leader makes no move: it is frozen.
+    // The leader is frozen and makes no move.
     while world.replicas[new].fence.is_none() {
         let step = world.moves(false).into_iter().find(|step| {
             matches!(step, Move::Serve(i) | Move::Answer(i) | Move::Tick(i) | Move::WatchUp(i) if *i == new)
         });
         world.apply(step.unwrap_or(Move::TimePasses));
     }
-    assert_eq!(world.holders().len(), 2, "the overlap that nobody can prevent");
+    assert_eq!(world.holders().len(), 2, "an overlap that cannot be prevented");
     while !world.replicas[leader].watch.is_empty() {
         world.apply(Move::Watch(leader));
     }
-    assert_eq!(
-        world.holders(),
-        [&*world.replicas[new].rules.identity],
-        "it ends with the delivery of the event"
-    );
+    assert_eq!(world.holders(), [&*world.replicas[new].rules.identity], "the watch event ends the overlap");
 }

@@ -268,7 +268,7 @@ async fn a_crowd_of_unknown_tokens_keeps_no_admitted_peer_waiting() {
 async fn a_token_has_to_be_for_the_audience_that_is_asked_for() {
     let server = Server::default();
     let pages = Router::new()
-        .fallback(async |admitted: Option<axum::Extension<Admitted>>| format!("{}", admitted.is_some()));
+        .fallback(async |admitted: Option<axum::Extension<Authorized>>| format!("{}", admitted.is_some()));
     let guarded = reviewed(pages, server.reviews_for(Some("pages")));
     let ask = async |token: &str| {
         let request = http::Request::get("/debug/leader").header(AUTHORIZATION, format!("Bearer {token}"));

@@ -23,7 +23,7 @@ async fn asked(guarded: &Router, authorization: Option<&str>) -> (u16, String) {
 }
 
 fn guarded(token: TokenFile) -> Router {
-    let handler = async |admitted: Option<Extension<Admitted>>| match admitted {
+    let handler = async |admitted: Option<Extension<Authorized>>| match admitted {
         Some(_) => "by token",
         None => "without",
     };

@@ -111,7 +111,7 @@ async fn a_panic_in_a_task_of_a_cache_ends_the_manager() {
         } else {
             manager.store(Scope::all())
         };
-        let _subscription = maps.kind_store().subscribe(Box::new(Explodes));
+        let _subscription = maps.untyped().subscribe(Box::new(Explodes));
         let ManagerError::Failed { name, source, .. } = manager.run().await.unwrap_err() else {
             panic!("the cache is named")
         };

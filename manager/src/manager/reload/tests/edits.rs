@@ -73,10 +73,10 @@ async fn random_edits_are_applied_whole_or_not_at_all() {
                 assert_eq!(after, before, "{}", about());
             }
         }
-        let standing = subject.standing();
-        let alone = &standing.accepted.configuration;
-        assert_eq!(after.0, standing.started.configuration.reloaded(alone), "{}", about());
-        assert!(standing.refused.is_none(), "{}", about());
+        let status = subject.reload_status();
+        let alone = &status.accepted.configuration;
+        assert_eq!(after.0, status.started.configuration.reloaded(alone), "{}", about());
+        assert!(status.refused.is_none(), "{}", about());
         let coded = alone.controllers.settings("coded", |below| {
             below.workers = 3;
             below.queue.max_depth *= 2;

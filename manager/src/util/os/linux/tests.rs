@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_kernels_files_are_read_by_their_fields() {
+fn files_of_proc_are_parsed_by_their_fields() {
     let stat = "42 (a) strange) name) S 1 42 42 0 -1 4194560 1029 0 0 0 150 50 0 0 20 0 9 0 8675 104857600 512 \
                     18446744073709551615 1 1";
     let expected = Stat { start_ticks: 8675.0, virtual_bytes: 104_857_600.0, resident_pages: 512.0 };
@@ -13,7 +13,7 @@ fn the_kernels_files_are_read_by_their_fields() {
 }
 
 #[test]
-fn this_process_has_used_memory_and_files_since_a_moment_that_has_passed() {
+fn this_process_reports_memory_files_and_a_start_in_the_past() {
     let usage = process_usage();
     // Bounds that hold on any machine: not zero, and not another unit.
     assert!(usage.resident_bytes.is_some_and(|bytes| (1e5..1e11).contains(&bytes)), "{usage:?}");
@@ -24,7 +24,7 @@ fn this_process_has_used_memory_and_files_since_a_moment_that_has_passed() {
 }
 
 #[tokio::test]
-async fn sent_bytes_stay_unacknowledged_for_no_longer_than_keep_alive_takes() {
+async fn the_user_timeout_equals_the_total_time_of_keep_alive() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let second = Duration::from_secs(1);

@@ -1,13 +1,14 @@
-//! The two messages of the health service: one field each, written and read by hand.
+//! The two messages of the health service, encoded and decoded by hand: each has one field.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 /// The status `SERVING`.
 const SERVING: u64 = 1;
-/// What stands before each message: whether it is compressed, and its length.
+/// Bytes before each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Makes a `HealthCheckRequest`, whose field 1 is the name of the service; empty asks about the whole server.
+/// Encodes a `HealthCheckRequest`, whose field 1 is the name of the service; empty stands for the whole
+/// server.
 pub(super) fn request(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
@@ -22,7 +23,8 @@ pub(super) fn request(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// Reads field 1, an enum, of a `HealthCheckResponse`. `None` for what is no such message.
+/// Decodes a `HealthCheckResponse`, whose field 1 is the status. Returns whether it is `SERVING`, or `None`
+/// for an invalid message.
 pub(in crate::dependency::probe::kinds) fn is_serving(framed: &[u8]) -> Option<bool> {
     let (prefix, mut message) = framed.split_at_checked(PREFIX)?;
     let [0, length @ ..] = prefix else { return None };
@@ -30,7 +32,7 @@ pub(in crate::dependency::probe::kinds) fn is_serving(framed: &[u8]) -> Option<b
     if usize::try_from(length).ok()? != message.len() {
         return None;
     }
-    // The first of an enum is left out.
+    // Protobuf omits the first value of an enum, 0.
     let mut status = 0;
     while !message.is_empty() {
         let key = take_varint(&mut message)?;

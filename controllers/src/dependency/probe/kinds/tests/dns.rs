@@ -1,4 +1,4 @@
-//! Names, asked of a name server on loopback.
+//! Names, resolved by a name server on loopback.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::dependency::probe::{NoServices, NoSurroundings, TokioResolve};
+use crate::dependency::probe::{NoCluster, NoServices, TokioResolve};
 
 const A: u16 = 1;
 const SRV: u16 = 33;
 
-/// Answers by name and type, the first time with the first answer, then with the next; the last stays.
+/// The answers by name and type: one per query in this order; the last one repeats.
 type Answers = HashMap<(&'static str, u16), Vec<Vec<&'static [u8]>>>;
 
 struct NameServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<(String, u16)>>>,
+    queries: Arc<Mutex<Vec<(String, u16)>>>,
     _serving: JoinSet<()>,
 }
 
@@ -26,15 +26,15 @@ impl NameServer {
     async fn new(mut answers: Answers) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = socket.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&asked);
+        let queries = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::clone(&queries);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut packet = [0; 1500];
             loop {
                 let (length, from) = socket.recv_from(&mut packet).await.unwrap();
                 let (name, kind, end) = question(&packet[..length]);
-                heard.lock().push((name.clone(), kind));
+                received.lock().push((name.clone(), kind));
                 let known = answers.iter_mut().find(|((known, of), _)| *known == name && *of == kind);
                 let records =
                     known.map(
@@ -46,7 +46,7 @@ impl NameServer {
                 socket.send_to(&reply, from).await.unwrap();
             }
         });
-        Self { address, asked, _serving: serving }
+        Self { address, queries, _serving: serving }
     }
 
     fn resolve(&self) -> Arc<TokioResolve> {
@@ -68,12 +68,12 @@ fn question(packet: &[u8]) -> (String, u16, usize) {
 fn reply(question: &[u8], kind: u16, records: Option<&[&[u8]]>) -> Vec<u8> {
     let records = records.unwrap_or_default();
     let mut reply = question.to_vec();
-    // An answer with recursion; 3 = there is no such name.
+    // An answer with recursion; code 3 means that the name does not exist.
     reply[2] = 0x81;
     reply[3] = if records.is_empty() { 0x83 } else { 0x80 };
     reply[4..12].copy_from_slice(&[0, 1, 0, u8::try_from(records.len()).unwrap(), 0, 0, 0, 0]);
     for data in records {
-        // The name of the question, class IN, a minute.
+        // The name of the question; class IN, time to live one minute.
         reply.extend_from_slice(&[0xc0, 12]);
         reply.extend_from_slice(&kind.to_be_bytes());
         reply.extend_from_slice(&[0, 1, 0, 0, 0, 60]);
@@ -92,13 +92,13 @@ fn seams(server: &NameServer, dial: Arc<dyn Dial>) -> Seams {
         dial,
         resolve: server.resolve(),
         services: Arc::new(NoServices),
-        surroundings: Arc::new(NoSurroundings),
+        cluster: Arc::new(NoCluster),
         random: Arc::new(|| 0.0),
     }
 }
 
 #[tokio::test]
-async fn a_name_holds_once_it_has_enough_records() {
+async fn a_check_succeeds_once_the_name_has_enough_records() {
     let srv: &[u8] = &[0, 0, 0, 0, 0x15, 0x38, 2, b'd', b'b', 0];
     let not_there: &[u8] = &[0, 0, 0, 0, 0, 0, 0];
     let server = NameServer::new(HashMap::from([
@@ -109,33 +109,34 @@ async fn a_name_holds_once_it_has_enough_records() {
     ]))
     .await;
     let seams = seams(&server, Arc::new(TokioDial));
-    let told =
+    let reason =
         async |check| attempt(&Target::new("shop", check), PATIENT, &policy(), &seams).await.result.reason();
-    assert_eq!(told(look_up("two.example", DnsRecord::Address, 2)).await, "Answered");
-    assert_eq!(told(look_up("two.example", DnsRecord::Address, 3)).await, "TooFewRecords");
-    assert_eq!(told(look_up("none.example", DnsRecord::Address, 1)).await, "NameNotFound");
-    assert_eq!(told(look_up("_db._tcp.example", DnsRecord::Srv, 1)).await, "Answered");
-    assert_eq!(told(look_up("_no._tcp.example", DnsRecord::Srv, 1)).await, "NameNotFound");
-    assert_eq!(told(look_up("two.example", DnsRecord::Srv, 1)).await, "NameNotFound");
-    assert_eq!(told(look_up("late.example", DnsRecord::Address, 1)).await, "NameNotFound");
+    assert_eq!(reason(look_up("two.example", DnsRecord::Address, 2)).await, "Answered");
+    assert_eq!(reason(look_up("two.example", DnsRecord::Address, 3)).await, "TooFewRecords");
+    assert_eq!(reason(look_up("none.example", DnsRecord::Address, 1)).await, "NameNotFound");
+    assert_eq!(reason(look_up("_db._tcp.example", DnsRecord::Srv, 1)).await, "Answered");
+    assert_eq!(reason(look_up("_no._tcp.example", DnsRecord::Srv, 1)).await, "NameNotFound");
+    assert_eq!(reason(look_up("two.example", DnsRecord::Srv, 1)).await, "NameNotFound");
+    assert_eq!(reason(look_up("late.example", DnsRecord::Address, 1)).await, "NameNotFound");
     assert_eq!(
-        told(look_up("late.example", DnsRecord::Address, 1)).await,
+        reason(look_up("late.example", DnsRecord::Address, 1)).await,
         "Answered",
-        "nothing is remembered"
+        "answers are not cached"
     );
 }
 
 #[tokio::test]
-async fn a_name_outside_the_suffixes_is_asked_of_nobody() {
+async fn a_name_outside_the_suffixes_is_not_sent_to_the_name_server() {
     let server = NameServer::new(HashMap::new()).await;
     let seams = seams(&server, Arc::new(TokioDial));
     let narrow = ProbePolicy { mode: ProbeMode::ServicesOnly, ..policy() };
     let target = Target::new("shop", look_up("secret.evil.example", DnsRecord::Address, 1));
     let result = attempt(&target, PATIENT, &narrow, &seams).await.result;
     assert!(matches!(&result, ProbeResult::Denied { rule: "dnsSuffixes", .. }), "{result:?}");
-    assert_eq!(*server.asked.lock(), []);
+    assert_eq!(*server.queries.lock(), []);
 }
 
+/// Records the addresses, and refuses to connect.
 #[derive(Default)]
 struct Recorded(Mutex<Vec<SocketAddr>>);
 
@@ -146,9 +147,9 @@ impl Dial for Recorded {
     }
 }
 
-/// Rebinding: what is dialled is what was checked, however the name answers the next time.
+/// DNS rebinding: the name resolves to other addresses each time.
 #[tokio::test]
-async fn a_name_that_answers_otherwise_the_next_time_is_dialled_as_it_was_checked() {
+async fn the_dialled_address_is_the_checked_one_although_the_name_changes() {
     let server = NameServer::new(HashMap::from([(
         ("db.example.com", A),
         vec![
@@ -164,12 +165,12 @@ async fn a_name_that_answers_otherwise_the_next_time_is_dialled_as_it_was_checke
     let policy = ProbePolicy { mode: ProbeMode::AllowList, allow, allow_loopback: false, ..policy() };
     let check = ProbeCheck::Tcp(Address::parse("address", "db.example.com:5432").unwrap());
     let target = Target::new("shop", check);
-    let told = async || attempt(&target, PATIENT, &policy, &seams).await.result.reason();
-    assert_eq!(told().await, "NotReady", "refused, which is told of no raw address");
+    let reason = async || attempt(&target, PATIENT, &policy, &seams).await.result.reason();
+    assert_eq!(reason().await, "NotReady", "refused, which a result for a raw address does not show");
     assert_eq!(*dial.0.lock(), ["203.0.113.7:5432".parse().unwrap()]);
-    let asked = server.asked.lock().iter().filter(|(_, kind)| *kind == A).count();
-    assert_eq!(asked, 1, "looked up once for one dial");
-    assert_eq!(told().await, "PolicyDenied", "the metadata service");
-    assert_eq!(told().await, "PolicyDenied", "one bad address among good ones");
-    assert_eq!(dial.0.lock().len(), 1, "nothing else was dialled");
+    let lookups = server.queries.lock().iter().filter(|(_, kind)| *kind == A).count();
+    assert_eq!(lookups, 1, "one lookup per dial");
+    assert_eq!(reason().await, "PolicyDenied", "the metadata service");
+    assert_eq!(reason().await, "PolicyDenied", "one forbidden address among others");
+    assert_eq!(dial.0.lock().len(), 1, "no other address was dialled");
 }

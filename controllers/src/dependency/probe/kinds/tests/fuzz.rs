@@ -1,5 +1,5 @@
-//! Fuzz targets: whatever is answered, a probe ends, soon and having read a bounded part of it, and tells nothing of it but
-//! a status.
+//! Fuzz targets: for any answer, a probe ends soon, reads a bounded part of the answer, and quotes nothing
+//! of it except a status code.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
@@ -17,7 +17,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::{Failure, Talk, dns, grpc, tls};
+use super::{Failure, PreparedCheck, dns, grpc, tls};
 use crate::dependency::probe::policy::Detail;
 use crate::dependency::probe::{Connection, TokioResolve, authorities};
 use crate::reasons::probe;
@@ -31,9 +31,9 @@ mod authority;
 #[path = "../../../../../../fuzz/replay.rs"]
 mod replay;
 
-/// Most bytes that are taken of an answer without an end: the bound of a connection, and what is on the way.
-const MOST_SAID: usize = 512 * 1024;
-/// Longer than any probe lasts; the clock stands still while there is something to do.
+/// Most bytes of an endless answer that may be accepted: the bound of a connection, and data in flight.
+const MAX_SENT: usize = 512 * 1024;
+/// Longer than any probe lasts; paused time passes only while all tasks wait.
 const HANGS: Duration = Duration::from_mins(1);
 
 thread_local! {
@@ -42,45 +42,45 @@ thread_local! {
     static NAME_SERVER: NameServer = RUNTIME.with(|runtime| runtime.block_on(NameServer::start()));
 }
 
-/// Has a talk with a server that says these bytes once it is asked. The first byte chooses the pieces, and whether the server
-/// begins anew at the end.
-fn verdict(talk: &Talk<'_>, how: u8, bytes: &[u8]) -> Result<(), Failure> {
+/// Runs a check against a server that answers with these bytes. `how` chooses the size of the pieces, and
+/// whether the server repeats the bytes without end.
+fn verdict(check: &PreparedCheck<'_>, how: u8, bytes: &[u8]) -> Result<(), Failure> {
     let piece = usize::from(how >> 1).max(1);
     let again = bytes.repeat(4096 / bytes.len().max(1) + 1);
-    let again = std::iter::repeat_n(&*again, if how & 1 == 0 { 0 } else { MOST_SAID / 4096 + 1 });
+    let again = std::iter::repeat_n(&*again, if how & 1 == 0 { 0 } else { MAX_SENT / 4096 + 1 });
     let (client, server) = tokio::io::duplex(64 * 1024);
-    let (mut asked, mut answer) = tokio::io::split(server);
-    let say = async {
-        let mut said = 0;
+    let (mut request, mut answer) = tokio::io::split(server);
+    let send = async {
+        let mut sent = 0;
         for piece in bytes.chunks(piece).chain(again) {
             if answer.write_all(piece).await.is_err() {
                 return;
             }
-            said += piece.len();
-            assert!(said <= MOST_SAID, "{said} bytes were taken");
+            sent += piece.len();
+            assert!(sent <= MAX_SENT, "{sent} bytes were accepted");
             tokio::task::yield_now().await;
         }
         let _closed = answer.shutdown().await;
     };
-    ended(talk.over(Connection::new(client)), async {
-        let _first = asked.read_u8().await;
-        let mut heard = tokio::io::sink();
-        tokio::join!(say, tokio::io::copy(&mut asked, &mut heard))
+    ended(check.run(Connection::new(client)), async {
+        let _first = request.read_u8().await;
+        let mut rest = tokio::io::sink();
+        tokio::join!(send, tokio::io::copy(&mut request, &mut rest))
     })
 }
 
-/// Waits for the verdict beside a server, and checks that it tells nothing.
-fn ended(asked: impl Future<Output = Result<(), Failure>>, server: impl Future) -> Result<(), Failure> {
+/// Waits for the verdict while the server runs, and checks that the message quotes nothing of the answer.
+fn ended(check: impl Future<Output = Result<(), Failure>>, server: impl Future) -> Result<(), Failure> {
     let verdict = RUNTIME.with(|runtime| {
-        runtime.block_on(async { tokio::time::timeout(HANGS, super::beside(asked, server)).await })
+        runtime.block_on(async { tokio::time::timeout(HANGS, super::drive_until(check, server)).await })
     });
-    let verdict = verdict.expect("a server that has said everything is not waited for");
+    let verdict = verdict.expect("the check does not wait for a server that has sent everything");
     if let Err(failure) = &verdict {
-        let told = failure.clone().at(Detail::Full);
-        let message = told.message();
+        let result = failure.clone().at(Detail::Full);
+        let message = result.message();
         let digits = message.chars().filter(char::is_ascii_digit).count();
-        // Two are those of a version of a protocol, or a number of records.
-        let most = if told.reason() == probe::UNEXPECTED_STATUS { 3 } else { 2 };
+        // A protocol version or a number of records has two digits, a status three.
+        let most = if result.reason() == probe::UNEXPECTED_STATUS { 3 } else { 2 };
         assert!(digits <= most && message.len() < 128 && message.is_ascii(), "{message}");
     }
     verdict
@@ -90,7 +90,7 @@ fn address() -> Address {
     Address { host: Host::Name("db".to_owned()), port: 80 }
 }
 
-/// Says the bytes behind the first one to an HTTP check.
+/// Answers an HTTP check with the bytes after the first one.
 pub fn http(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let check = HttpCheck {
@@ -100,31 +100,35 @@ pub fn http(data: &[u8]) {
         headers: Vec::new(),
         statuses: Vec::new(),
     };
-    let found = verdict(&Talk::Http(&check), *how, bytes);
-    let said = |status: &[u8]| bytes.windows(3).any(|window| window == status);
+    let found = verdict(&PreparedCheck::Http(&check), *how, bytes);
+    let was_sent = |status: &[u8]| bytes.windows(3).any(|window| window == status);
     match found {
         Ok(()) => {
-            assert!((200..400).any(|status| said(status.to_string().as_bytes())), "no such status was said");
+            assert!(
+                (200..400).any(|status| was_sent(status.to_string().as_bytes())),
+                "no such status was sent"
+            );
         }
         Err(failure) => {
-            let told = failure.at(Detail::Full);
-            if let Some(status) = told.message().strip_prefix("it answered with HTTP status ") {
-                assert!(said(status.as_bytes()), "{status} was not said");
+            let result = failure.at(Detail::Full);
+            if let Some(status) = result.message().strip_prefix("it answered with HTTP status ") {
+                assert!(was_sent(status.as_bytes()), "{status} was not sent");
             }
         }
     }
 }
 
-/// Says the bytes behind the first one to a gRPC check, or puts them into a field that its message may have.
+/// Answers a gRPC check with the bytes after the first one, or puts these bytes into an unknown field of a
+/// message.
 pub fn grpc(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let check = GrpcCheck { address: address(), service: "a.B".to_owned(), tls: GrpcTlsMode::Plaintext };
     if how & 2 == 0 {
-        let _found = verdict(&Talk::Grpc(&check), how & 1 | how >> 2 << 1, bytes);
+        let _found = verdict(&PreparedCheck::Grpc(&check), how & 1 | how >> 2 << 1, bytes);
         return;
     }
     let _found = grpc::message::is_serving(bytes);
-    // Field 2 as eight bytes, as text or as four bytes; then field 1, which says that it serves.
+    // Field 2 as eight bytes, as text or as four bytes; then field 1 with SERVING.
     let message = match how >> 2 {
         1 => [&[0x11], &[bytes, &[0; 8]].concat()[..8], &[8, 1]].concat(),
         5 => [&[0x15], &[bytes, &[0; 4]].concat()[..4], &[8, 1]].concat(),
@@ -137,7 +141,7 @@ pub fn grpc(data: &[u8]) {
     assert_eq!(grpc::message::is_serving(&[&[0], &length[..], &message].concat()), Some(true));
 }
 
-/// An authority, and a certificate of it for `db` with its key.
+/// An authority, and a certificate for `db` that it signed, with the key.
 #[derive(Debug)]
 pub struct Authority {
     /// The authority as PEM.
@@ -148,20 +152,23 @@ pub struct Authority {
     pub leaf_key: Vec<u8>,
 }
 
-/// Says the bytes behind the first one to a TLS check, or shows it a certificate that differs from a good one by them; or
-/// reads them as authorities.
+/// Answers a TLS check with the bytes after the first one, or with a valid certificate that these bytes
+/// edit; or parses them as authorities.
 pub fn tls(authority: &Authority, data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     if how & 3 == 3 {
         let roots = authorities(&String::from_utf8_lossy(bytes));
-        return assert!(!roots.is_ok_and(|roots| roots.is_empty()), "nobody is trusted");
+        return assert!(
+            !roots.is_ok_and(|roots| roots.is_empty()),
+            "an empty list of authorities was accepted"
+        );
     }
     let roots = authorities(&authority.pem).expect("an authority");
     let check = TlsCheck { address: address(), server_name: "db".to_owned(), ca: None };
     let config = tls::verifying(&roots).expect("a configuration");
-    let talk = Talk::Tls(&check, config);
+    let prepared = PreparedCheck::Tls(&check, config);
     if how.is_multiple_of(4) {
-        return assert!(verdict(&talk, how >> 1, bytes).is_err(), "a server without a key is trusted");
+        return assert!(verdict(&prepared, how >> 1, bytes).is_err(), "a server without a key is trusted");
     }
     let mut leaf = authority.leaf.clone();
     for edit in bytes.chunks_exact(3) {
@@ -170,65 +177,65 @@ pub fn tls(authority: &Authority, data: &[u8]) {
     }
     let is_same = leaf == authority.leaf;
     let (client, server) = tokio::io::duplex(64 * 1024);
-    let found = ended(talk.over(Connection::new(client)), shake_hands(leaf, &authority.leaf_key, server));
+    let found = ended(prepared.run(Connection::new(client)), handshake(leaf, &authority.leaf_key, server));
     assert_eq!(
         found.is_ok(),
         is_same,
-        "what nobody has signed is trusted, or what is signed is not: {found:?}"
+        "an unsigned certificate is trusted, or the signed one is not: {found:?}"
     );
 }
 
-async fn shake_hands(leaf: Vec<u8>, key: &[u8], stream: DuplexStream) {
+async fn handshake(leaf: Vec<u8>, key: &[u8], stream: DuplexStream) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::try_from(key.to_vec()).expect("a key");
     let key = provider.key_provider.load_private_key(key).expect("a key");
-    let shown = rustls::sign::CertifiedKey::new(vec![CertificateDer::from(leaf)], key);
+    let certificate = rustls::sign::CertifiedKey::new(vec![CertificateDer::from(leaf)], key);
     let server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(shown)));
-    let _shaken = tokio_rustls::TlsAcceptor::from(Arc::new(server)).accept(stream).await;
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certificate)));
+    let _connected = tokio_rustls::TlsAcceptor::from(Arc::new(server)).accept(stream).await;
 }
 
-/// Answers every question with the same bytes.
+/// Answers every query with the same bytes.
 struct NameServer {
     resolve: TokioResolve,
-    said: Arc<Mutex<Vec<u8>>>,
+    answer: Arc<Mutex<Vec<u8>>>,
     _serving: JoinSet<()>,
 }
 
 impl NameServer {
     async fn start() -> Self {
-        let said = Arc::new(Mutex::new(Vec::new()));
+        let answer = Arc::new(Mutex::new(Vec::new()));
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let resolve = TokioResolve::with_servers(vec![socket.local_addr().expect("an address")]);
-        let saying = Arc::clone(&said);
+        let shared = Arc::clone(&answer);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut packet = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-                let reply = reply(&packet[..length], &saying.lock());
+                let reply = reply(&packet[..length], &shared.lock());
                 let _sent = socket.send_to(&reply, from).await;
             }
         });
-        Self { resolve, said, _serving: serving }
+        Self { resolve, answer, _serving: serving }
     }
 }
 
-/// Flags, counts and records as they were said, behind the number and the question that were asked.
-fn reply(asked: &[u8], said: &[u8]) -> Vec<u8> {
-    let (Some(number), Some(question), Some((head, records))) =
-        (asked.get(..2), asked.get(12..), said.split_at_checked(8))
+/// Returns flags, counts and records of `answer`, with the id and the question of `query`.
+fn reply(query: &[u8], answer: &[u8]) -> Vec<u8> {
+    let (Some(id), Some(question), Some((head, records))) =
+        (query.get(..2), query.get(12..), answer.split_at_checked(8))
     else {
         return Vec::new();
     };
-    // One question; what else was asked with follows it.
+    // One question; further records of the query are left out.
     let end = question.iter().position(|byte| *byte == 0).map_or(0, |end| (end + 5).min(question.len()));
-    [number, &[head[0] | 0x80, head[1]], &[0, 1], &head[2..8], &question[..end], records].concat()
+    [id, &[head[0] | 0x80, head[1]], &[0, 1], &head[2..8], &question[..end], records].concat()
 }
 
-/// Answers a look-up with flags, counts and records; the first byte chooses what is looked up.
+/// Answers a `dns` check with flags, counts and records; the first byte chooses the check.
 pub fn dns(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let record = if how & 1 == 0 { DnsRecord::Address } else { DnsRecord::Srv };
@@ -236,12 +243,12 @@ pub fn dns(data: &[u8]) {
         DnsCheck { name: "db.example.com".to_owned(), record, min_records: usize::from(how >> 1 & 3).max(1) };
     let mut reachability = None;
     let found = NAME_SERVER.with(|server| {
-        bytes.clone_into(&mut server.said.lock());
-        ended(dns::look_up(&check, &server.resolve, &mut reachability), std::future::pending::<()>())
+        bytes.clone_into(&mut server.answer.lock());
+        ended(dns::resolve_records(&check, &server.resolve, &mut reachability), std::future::pending::<()>())
     });
-    // A record takes at least eleven bytes behind the counts, and addresses are asked for twice.
+    // A record has at least eleven bytes after the counts, and addresses have a query per family.
     let most = bytes.len().saturating_sub(8) / 11 * if how & 1 == 0 { 2 } else { 1 };
-    assert!(found.is_err() || check.min_records <= most, "more records than were said");
+    assert!(found.is_err() || check.min_records <= most, "more records than were sent");
     assert!(reachability.is_some());
 }
 

@@ -7,7 +7,7 @@ use mainstay_api::wait_for::GrpcTlsMode;
 
 use super::*;
 
-/// The five bytes before a message of two.
+/// A message with the status SERVING, after its prefix of five bytes.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 1];
 
 pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
@@ -18,7 +18,8 @@ pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
     })
 }
 
-/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the headers.
+/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the
+/// headers.
 async fn answering(status: u16, message: Option<&'static [u8]>, code: &'static str) -> Listener {
     answering_as("application/grpc", status, message, code).await
 }
@@ -79,14 +80,14 @@ async fn the_health_service_decides() {
     ];
     for (status, message, code, expected) in cases {
         let listener = answering(status, message, code).await;
-        let result = World::new().check(health(&listener, "shop.v1.Orders"), PATIENT).await;
+        let result = FakeCluster::new().check(health(&listener, "shop.v1.Orders"), PATIENT).await;
         assert_eq!(result.reason(), expected, "{status} {message:?} {code}");
         assert!(!result.message().contains("secret"), "{}", result.message());
     }
 }
 
 #[tokio::test]
-async fn the_service_that_is_asked_about_is_that_of_the_object() {
+async fn the_request_names_the_service_of_the_check() {
     for (service, expected) in
         [("", &[0, 0, 0, 0, 0][..]), ("a.B", &[0, 0, 0, 0, 5, 0x0a, 3, b'a', b'.', b'B'])]
     {
@@ -95,8 +96,8 @@ async fn the_service_that_is_asked_about_is_that_of_the_object() {
             while let Some(Ok((request, mut respond))) = connection.accept().await {
                 let mut body = request.into_body();
                 let code = async {
-                    let asked = body.data().await.unwrap().unwrap();
-                    if asked == expected { "0" } else { "3" }
+                    let request = body.data().await.unwrap().unwrap();
+                    if request == expected { "0" } else { "3" }
                 };
                 let code = tokio::select! {
                     code = code => code,
@@ -117,7 +118,7 @@ async fn the_service_that_is_asked_about_is_that_of_the_object() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_grpc_counts_for_nothing() {
+async fn an_answer_that_is_not_grpc_is_a_protocol_error() {
     for message in [None, Some(SERVING)] {
         for (content_type, expected) in [
             ("text/html", "ProtocolError"),
@@ -127,16 +128,16 @@ async fn an_answer_that_is_not_grpc_counts_for_nothing() {
         ] {
             let server = answering_as(content_type, 200, message, "0").await;
             let answer = reason(health(&server, "")).await;
-            // Without a message there is nothing to say that it serves.
+            // Without a message the status is missing.
             let expected = if message.is_none() { "ProtocolError" } else { expected };
             assert_eq!(answer, expected, "{content_type} {message:?}");
         }
     }
 }
 
-/// Pings, which a client answers for as long as they come.
+/// A client answers pings for as long as they come.
 #[tokio::test]
-async fn pings_without_end_are_read_so_far_and_no_further() {
+async fn endless_pings_are_read_up_to_the_bound() {
     let endless = Listener::serve(|stream| async move {
         let (mut reader, mut writer) = stream.into_split();
         let pings = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(64);
@@ -152,11 +153,11 @@ async fn pings_without_end_are_read_so_far_and_no_further() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_grpc_is_told_from_who_says_nothing() {
-    let web = Listener::saying(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+async fn a_server_without_grpc_and_a_silent_server_have_different_reasons() {
+    let web = Listener::answering(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     assert_eq!(reason(health(&web, "")).await, "ProtocolError");
     let resetting = Listener::resetting().await;
     assert_eq!(reason(health(&resetting, "")).await, "ConnectionClosed");
     let hanging = Listener::hanging().await;
-    assert_eq!(World::new().check(health(&hanging, ""), SHORT).await.reason(), "Timeout");
+    assert_eq!(FakeCluster::new().check(health(&hanging, ""), SHORT).await.reason(), "Timeout");
 }

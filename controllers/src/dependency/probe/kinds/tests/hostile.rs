@@ -1,15 +1,15 @@
-//! Addresses that somebody would like to have dialled: none is, in any spelling, whatever the list allows.
+//! Addresses that an attacker would want the manager to dial. None is dialled in any spelling, in any mode.
 
 use parking_lot::Mutex;
 
 use super::*;
 use crate::dependency::probe::NoServices;
 
-/// Counts what is dialled, and connects to nothing.
+/// Records the addresses, and refuses to connect.
 #[derive(Default)]
-struct Counted(Mutex<Vec<SocketAddr>>);
+struct Recorded(Mutex<Vec<SocketAddr>>);
 
-impl Dial for Counted {
+impl Dial for Recorded {
     fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
         self.0.lock().push(address);
         Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
@@ -33,14 +33,14 @@ impl Resolve for Rebinding {
     }
 }
 
-/// Says that `203.0.113.6` is the API server and `203.0.113.7` the manager.
+/// The API server is at `203.0.113.6`, the manager at `203.0.113.7`.
 struct Owners;
 
-impl Surroundings for Owners {
-    fn owner(&self, address: SocketAddr) -> Result<Option<Owner>, String> {
+impl ClusterInfo for Owners {
+    fn owner(&self, address: SocketAddr) -> Result<Option<AddressOwner>, String> {
         Ok(match address.ip().to_string().as_str() {
-            "203.0.113.6" => Some(Owner::ApiServer),
-            "203.0.113.7" => Some(Owner::Manager),
+            "203.0.113.6" => Some(AddressOwner::ApiServer),
+            "203.0.113.7" => Some(AddressOwner::Manager),
             _ => None,
         })
     }
@@ -54,9 +54,9 @@ impl Surroundings for Owners {
     }
 }
 
-/// What resolvers and parsers elsewhere read as an address that is not meant to be reached.
+/// Spellings that resolvers and parsers take for an address that must not be dialled.
 const HOSTILE: [&str; 75] = [
-    // Loopback and what reaches it.
+    // Loopback, and forms that reach it.
     "127.0.0.1",
     "127.0.0.1.",
     "127.255.255.254",
@@ -76,7 +76,7 @@ const HOSTILE: [&str; 75] = [
     "[2001:0:7f00:1::]",
     "[::ffff:0:127.0.0.1]",
     "[::ffff:0.0.0.0]",
-    // Octal, hexadecimal, integers, fewer parts, zone ids: refused as they are read.
+    // Octal, hexadecimal, integers, fewer parts, zone ids: invalid as an address of a check.
     "0177.0.0.1",
     "0x7f.0.0.1",
     "0x7f000001",
@@ -130,7 +130,7 @@ const HOSTILE: [&str; 75] = [
     "[2002:cb00:7181::1]",
     "203-0-113-129.example.com",
     "2002-cb00-7181--1.example.com",
-    // Names that resolve to what is forbidden, with something harmless beside it.
+    // Names that resolve to a forbidden address beside a harmless one.
     "127-0-0-1.example.com",
     "169-254-169-254.example.com",
     "--1.example.com",
@@ -140,7 +140,7 @@ const HOSTILE: [&str; 75] = [
     "fe80--1.example.com",
 ];
 
-/// Dials loopback as it is; whoever wants more has failed.
+/// Dials loopback addresses; any other address fails the test.
 struct LoopbackOnly;
 
 impl Dial for LoopbackOnly {
@@ -168,21 +168,21 @@ fn seams(dial: Arc<dyn Dial>) -> Seams {
         dial,
         resolve: Arc::new(Rebinding),
         services: Arc::new(NoServices),
-        surroundings: Arc::new(Owners),
+        cluster: Arc::new(Owners),
         random: Arc::new(|| 0.0),
     }
 }
 
-/// The seam is one thing; that nobody hears anything is another.
+/// With real listeners instead of a recording seam: none of them accepts a connection.
 #[tokio::test]
-async fn a_listener_on_loopback_hears_of_none_of_its_spellings() {
+async fn no_listener_on_loopback_is_reached_by_any_spelling() {
     let v4 = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = v4.local_addr().unwrap().port();
     // A machine without IPv6 has one listener less.
     let v6 = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, port)).ok();
     let listeners: Vec<_> = std::iter::once(v4).chain(v6).collect();
-    // The kernel has accepted whoever came; they are only counted.
-    let heard = || {
+    // The kernel has accepted the connections already; this only counts them.
+    let accepted = || {
         let count = |listener: &std::net::TcpListener| {
             listener.set_nonblocking(true).unwrap();
             std::iter::from_fn(|| listener.accept().ok()).count()
@@ -199,21 +199,21 @@ async fn a_listener_on_loopback_hears_of_none_of_its_spellings() {
                 ProbeResult::Denied { .. }
             ));
         }
-        assert_eq!(heard(), 0, "{:?}", policy.mode);
-        // They do listen, or the test would prove nothing.
+        assert_eq!(accepted(), 0, "{:?}", policy.mode);
+        // The listeners do accept admitted probes.
         let admitting = ProbePolicy { allow_loopback: true, ..policy };
         for address in ["127.0.0.1", "[::ffff:7f00:1]", "localhost"].into_iter().filter_map(read) {
             let target = Target::new("shop", ProbeCheck::Tcp(address));
             assert_eq!(attempt(&target, PATIENT, &admitting, &seams).await.result, ProbeResult::Connected);
         }
-        assert!(heard() >= 3);
+        assert!(accepted() >= 3);
     }
 }
 
 #[tokio::test]
 async fn no_hostile_address_is_dialled_in_any_spelling() {
     let policies = policies();
-    let dial = Arc::new(Counted::default());
+    let dial = Arc::new(Recorded::default());
     let seams = seams(Arc::clone(&dial) as Arc<dyn Dial>);
     for policy in &policies {
         let mut denied = 0;
@@ -228,10 +228,10 @@ async fn no_hostile_address_is_dialled_in_any_spelling() {
             );
             denied += 1;
         }
-        assert!(denied >= 58, "{denied} were read and denied, the rest refused as they were read");
+        assert!(denied >= 58, "{denied} were parsed and denied, the rest are invalid");
         assert_eq!(*dial.0.lock(), [], "{:?}", policy.mode);
     }
-    // The same seam does dial what is admitted, or the test would prove nothing.
+    // The same seam does record an admitted address.
     let good = Address::parse("address", "203.0.113.9:80").unwrap();
     attempt(&Target::new("shop", ProbeCheck::Tcp(good)), PATIENT, &policies[1], &seams).await;
     assert_eq!(*dial.0.lock(), ["203.0.113.9:80".parse().unwrap()]);

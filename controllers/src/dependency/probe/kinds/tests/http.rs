@@ -1,4 +1,4 @@
-//! HTTP servers that answer, and such that do not.
+//! HTTP servers that answer, and others that do not.
 
 use mainstay_api::plan::HttpCheck;
 use mainstay_api::wait_for::{HttpHeader, HttpScheme};
@@ -34,7 +34,7 @@ async fn the_status_decides_and_a_redirect_is_not_followed() {
         (b"", "ConnectionClosed"),
     ];
     for (answer, expected) in cases {
-        let listener = Listener::saying(answer).await;
+        let listener = Listener::answering(answer).await;
         assert_eq!(reason(get(&listener)).await, expected, "{}", answer.escape_ascii());
     }
     let elsewhere = Listener::hanging().await;
@@ -47,12 +47,16 @@ async fn the_status_decides_and_a_redirect_is_not_followed() {
     })
     .await;
     assert_eq!(reason(get(&redirecting)).await, "Answered");
-    assert_eq!((redirecting.accepted(), elsewhere.accepted()), (1, 0), "asked once, and nobody else");
+    assert_eq!(
+        (redirecting.accepted(), elsewhere.accepted()),
+        (1, 0),
+        "one request, and the redirect is not followed"
+    );
 }
 
-/// Informational responses, which a client reads past until the answer comes.
+/// A client skips informational responses until the final answer.
 #[tokio::test]
-async fn what_never_ends_is_read_so_far_and_no_further() {
+async fn endless_informational_responses_are_read_up_to_the_bound() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let endless = Listener::serve(move |mut stream| {
@@ -71,8 +75,8 @@ async fn what_never_ends_is_read_so_far_and_no_further() {
 }
 
 #[tokio::test]
-async fn the_statuses_that_are_listed_are_the_only_ones() {
-    let unauthorized = Listener::saying(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await;
+async fn only_the_listed_statuses_succeed() {
+    let unauthorized = Listener::answering(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await;
     let with = |statuses: &[u16]| {
         ProbeCheck::Http(HttpCheck { statuses: statuses.to_vec(), ..check_of(&unauthorized) })
     };
@@ -81,7 +85,7 @@ async fn the_statuses_that_are_listed_are_the_only_ones() {
 }
 
 #[tokio::test]
-async fn headers_without_an_end_are_not_waited_for_and_too_many_are_refused() {
+async fn endless_headers_time_out_and_too_many_are_refused() {
     let slow = Listener::serve(|mut stream| async move {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\n").await);
         while stream.write_all(b"x: y\r\n").await.is_ok() {
@@ -89,21 +93,21 @@ async fn headers_without_an_end_are_not_waited_for_and_too_many_are_refused() {
         }
     })
     .await;
-    assert_eq!(World::new().check(get(&slow), SHORT).await.reason(), "Timeout");
+    assert_eq!(FakeCluster::new().check(get(&slow), SHORT).await.reason(), "Timeout");
     for answer in [
         format!("HTTP/1.1 200 OK\r\nlong: {}\r\n\r\n", "x".repeat(64 * 1024)),
         format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(200)),
     ] {
-        let huge = Listener::saying(answer.leak().as_bytes()).await;
+        let huge = Listener::answering(answer.leak().as_bytes()).await;
         assert_eq!(reason(get(&huge)).await, "ProtocolError");
     }
     let (hanging, resetting) = (Listener::hanging().await, Listener::resetting().await);
-    assert_eq!(World::new().check(get(&hanging), SHORT).await.reason(), "Timeout");
+    assert_eq!(FakeCluster::new().check(get(&hanging), SHORT).await.reason(), "Timeout");
     assert_eq!(reason(get(&resetting)).await, "ConnectionClosed");
 }
 
 #[tokio::test]
-async fn a_body_without_an_end_is_left_alone_and_told_to_nobody() {
+async fn an_endless_body_is_not_read_to_the_end_and_not_in_the_result() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let endless = Listener::serve(move |mut stream| {
@@ -117,24 +121,24 @@ async fn a_body_without_an_end_is_left_alone_and_told_to_nobody() {
         }
     })
     .await;
-    let result = World::new().check(get(&endless), PATIENT).await;
+    let result = FakeCluster::new().check(get(&endless), PATIENT).await;
     assert_eq!((result.reason(), result.message()), ("UnexpectedStatus", "it answered with HTTP status 500"));
-    // Buffers of both kernels, and what a socket may grow to meanwhile; far below "all of it".
+    // The buffers of both kernels, to which the sockets may have grown; far less than an endless body.
     assert!(sent.load(Ordering::Relaxed) < 64 << 20, "{sent:?} bytes were sent");
 }
 
 #[tokio::test]
-async fn what_is_sent_is_what_the_object_says() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&asked);
+async fn the_request_has_the_path_and_the_headers_of_the_check() {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::clone(&requests);
     let listener = Listener::serve(move |mut stream| {
-        let heard = Arc::clone(&heard);
+        let received = Arc::clone(&received);
         async move {
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.unwrap());
             }
-            heard.lock().push(String::from_utf8(request).unwrap());
+            received.lock().push(String::from_utf8(request).unwrap());
             drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
         }
     })
@@ -149,16 +153,16 @@ async fn what_is_sent_is_what_the_object_says() {
         "GET /ready?deep=1 HTTP/1.1\r\nhost: db:{port}\r\nuser-agent: mainstay-probe/{version}\r\n\
          accept: text/plain\r\nconnection: close\r\nx-probe: 1\r\nx-probe: 2\r\n\r\n"
     );
-    assert_eq!(*asked.lock(), [expected]);
+    assert_eq!(*requests.lock(), [expected]);
 }
 
 #[tokio::test]
-async fn https_asks_whoever_is_there() {
+async fn https_accepts_any_certificate() {
     let expired = tls::Authority::new().expired("elsewhere.example");
     let listener = tls::serving(expired, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     let https =
         |listener: &Listener| ProbeCheck::Http(HttpCheck { scheme: HttpScheme::Https, ..check_of(listener) });
-    assert_eq!(reason(https(&listener)).await, "Answered", "as a kubelet does");
-    let plain = Listener::saying(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    assert_eq!(reason(https(&listener)).await, "Answered", "as the kubelet does");
+    let plain = Listener::answering(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     assert_eq!(reason(https(&plain)).await, "ProtocolError");
 }

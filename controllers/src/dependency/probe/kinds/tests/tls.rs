@@ -1,4 +1,4 @@
-//! Certificates, good and bad.
+//! Valid and invalid certificates.
 
 use mainstay_api::plan::TlsCheck;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
@@ -7,7 +7,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// An authority of the test's own.
+/// A new authority.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -49,7 +49,7 @@ impl Authority {
     }
 }
 
-/// Shows a certificate to whoever comes, reads what is asked, and says these bytes.
+/// Serves TLS with a certificate: reads a request, and answers with these bytes.
 pub(super) async fn serving(certificate: Certificate, answer: &'static [u8]) -> Listener {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -71,76 +71,80 @@ pub(super) async fn serving(certificate: Certificate, answer: &'static [u8]) -> 
     .await
 }
 
-/// Trusts the authority of the `ConfigMap`, whatever that says.
+/// A check that trusts the authorities of the `ConfigMap`.
 pub(super) fn handshake(listener: &Listener, name: &str) -> ProbeCheck {
     let ca = ConfigMapKey { name: "authorities".to_owned(), key: Some("ca.crt".to_owned()) };
     ProbeCheck::Tls(TlsCheck { address: listener.address(), server_name: name.to_owned(), ca: Some(ca) })
 }
 
-async fn told(listener: &Listener, name: &str, authorities: Option<String>) -> &'static str {
-    World::trusting(authorities).check(handshake(listener, name), PATIENT).await.reason()
+async fn reason_with(listener: &Listener, name: &str, authorities: Option<String>) -> &'static str {
+    FakeCluster::trusting(authorities).check(handshake(listener, name), PATIENT).await.reason()
 }
 
 #[tokio::test]
-async fn a_certificate_has_to_be_valid_now_for_the_name_by_who_is_trusted() {
+async fn a_certificate_has_to_be_valid_now_for_the_name_and_trusted() {
     let authority = Authority::new();
     let trusted = || Some(authority.pem());
     let good = serving(authority.valid("db.example.com"), b"").await;
-    assert_eq!(told(&good, "db.example.com", trusted()).await, "Answered");
-    assert_eq!(told(&good, "other.example.com", trusted()).await, "CertificateWrongName");
+    assert_eq!(reason_with(&good, "db.example.com", trusted()).await, "Answered");
+    assert_eq!(reason_with(&good, "other.example.com", trusted()).await, "CertificateWrongName");
     let others = Authority::new();
-    assert_eq!(told(&good, "db.example.com", Some(others.pem())).await, "CertificateUntrusted");
+    assert_eq!(reason_with(&good, "db.example.com", Some(others.pem())).await, "CertificateUntrusted");
     let both = others.pem() + &authority.pem();
-    assert_eq!(told(&good, "db.example.com", Some(both)).await, "Answered", "a bundle");
+    assert_eq!(reason_with(&good, "db.example.com", Some(both)).await, "Answered", "a bundle");
 
     let expired = serving(authority.expired("db.example.com"), b"").await;
-    assert_eq!(told(&expired, "db.example.com", trusted()).await, "CertificateExpired");
+    assert_eq!(reason_with(&expired, "db.example.com", trusted()).await, "CertificateExpired");
     let early = authority.sign("db.example.com", |params| params.not_before = date_time_ymd(3000, 1, 1));
     let early = serving(early, b"").await;
-    assert_eq!(told(&early, "db.example.com", trusted()).await, "CertificateNotYetValid");
+    assert_eq!(reason_with(&early, "db.example.com", trusted()).await, "CertificateNotYetValid");
 
     let by_address = serving(authority.valid("127.0.0.1"), b"").await;
-    assert_eq!(told(&by_address, "127.0.0.1", trusted()).await, "Answered", "an address as a name");
+    assert_eq!(reason_with(&by_address, "127.0.0.1", trusted()).await, "Answered", "an address as a name");
 }
 
 #[tokio::test]
 async fn without_an_authority_nothing_is_dialled() {
     let listener = serving(Authority::new().valid("db"), b"").await;
-    assert_eq!(told(&listener, "db", None).await, "AuthoritiesNotFound");
+    assert_eq!(reason_with(&listener, "db", None).await, "AuthoritiesNotFound");
     for wrong in ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        assert_eq!(told(&listener, "db", Some(wrong.to_owned())).await, "AuthoritiesInvalid", "{wrong:?}");
+        assert_eq!(
+            reason_with(&listener, "db", Some(wrong.to_owned())).await,
+            "AuthoritiesInvalid",
+            "{wrong:?}"
+        );
     }
     assert_eq!(listener.accepted(), 0);
-    // Those of the system, if there are any, have not signed what was made here.
+    // The authorities of the system, if there are any, did not sign this certificate.
     let mut check = handshake(&listener, "db");
-    let ProbeCheck::Tls(tls) = &mut check else { panic!("it is one") };
+    let ProbeCheck::Tls(tls) = &mut check else { panic!("another check") };
     tls.ca = None;
-    let told = reason(check).await;
-    assert!(["CertificateUntrusted", "AuthoritiesNotFound"].contains(&told), "{told}");
+    let reason = reason(check).await;
+    assert!(["CertificateUntrusted", "AuthoritiesNotFound"].contains(&reason), "{reason}");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_the_authorities_is_no_silence_of_a_raw_address() {
+async fn a_timeout_reading_the_authorities_does_not_count_as_silence_of_the_target() {
     let listener = serving(Authority::new().valid("db"), b"").await;
     let mut check = handshake(&listener, "db");
-    let ProbeCheck::Tls(tls) = &mut check else { panic!("it is one") };
+    let ProbeCheck::Tls(tls) = &mut check else { panic!("another check") };
     tls.address = Address::parse("address", &format!("127.0.0.1:{}", listener.port)).unwrap();
-    let world = World { is_silent: true, ..World::new() };
-    assert_eq!(world.check(check, SHORT).await.reason(), "AuthoritiesNotFound");
+    let cluster = FakeCluster { is_silent: true, ..FakeCluster::new() };
+    assert_eq!(cluster.check(check, SHORT).await.reason(), "AuthoritiesNotFound");
     assert_eq!(listener.accepted(), 0);
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_is_told_from_who_says_nothing() {
+async fn a_server_without_tls_and_a_silent_server_have_different_reasons() {
     let authorities = || Some(Authority::new().pem());
-    let plain = Listener::saying(b"220 mail.example.com ESMTP\r\n").await;
-    assert_eq!(told(&plain, "db", authorities()).await, "ProtocolError");
+    let plain = Listener::answering(b"220 mail.example.com ESMTP\r\n").await;
+    assert_eq!(reason_with(&plain, "db", authorities()).await, "ProtocolError");
     let resetting = Listener::resetting().await;
-    assert_eq!(told(&resetting, "db", authorities()).await, "ConnectionClosed");
+    assert_eq!(reason_with(&resetting, "db", authorities()).await, "ConnectionClosed");
     let hanging = Listener::hanging().await;
-    let world = World::trusting(authorities());
-    assert_eq!(world.check(handshake(&hanging, "db"), SHORT).await.reason(), "Timeout");
+    let cluster = FakeCluster::trusting(authorities());
+    assert_eq!(cluster.check(handshake(&hanging, "db"), SHORT).await.reason(), "Timeout");
     // An alert: the handshake is refused.
-    let refusing = Listener::saying(&[21, 3, 3, 0, 2, 2, 40]).await;
-    assert_eq!(told(&refusing, "db", authorities()).await, "TlsFailed");
+    let refusing = Listener::answering(&[21, 3, 3, 0, 2, 2, 40]).await;
+    assert_eq!(reason_with(&refusing, "db", authorities()).await, "TlsFailed");
 }

@@ -1,18 +1,19 @@
-//! Any history of a server, seen through a network that fails: the store ends as the server is, the changes told on the
-//! way replay to the same state, and no read is older than what this process has written.
+//! Property test: after any history of a server behind a failing network, the store equals the server, its
+//! deltas replay to the same state, and no read is older than an own write.
 //!
-//! A server with one version, a history and a memory of it that may be cut short answers the reflector's own requests.
-//! Under a paused clock a case of some minutes passes in milliseconds. A failing case prints its shape, seed and steps.
+//! The model server has one version, a history and compaction, and responds to the reflector's own
+//! requests. The clock is paused, so a case of some minutes takes milliseconds. A failing case prints its
+//! setup, seed and steps.
 
-mod ledger;
-mod world;
+mod checker;
+mod objects;
+mod server;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -20,90 +21,95 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::ledger::{Known, Ledger, Shared, stored};
-use self::world::{Deletion, Filter, Sort, World};
-use crate::cache::tests::fixtures::config_map;
-use crate::cache::{Cache, CacheSettings, KindStore, LabelSelector, Projection, Scope, Select, Subscription};
+use self::checker::{Checker, CheckingHandler, OwnWrites, state_of};
+use self::objects::{Filter, ObjectKind};
+use self::server::{Deletion, Server};
+use crate::cache::{
+    Cache, CacheSettings, LabelSelector, Projection, Scope, Select, Subscription, UntypedStore,
+};
 use crate::client::{WriteObserver, Writer};
-use crate::key::{KindId, NamespacedName as Key};
+use crate::key::NamespacedName as Key;
 use crate::metrics::Registry;
 
-/// What happens next. Numbers say how many, names are `n0` to `n3`.
+/// One step of a history. Names are `n0` to `n3`.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody else creates or updates, or deletes.
+    /// Another process creates or updates an object.
     Put(u8),
+    /// Another process deletes an object.
     Delete(u8),
-    /// This process does; its answer comes with a later [`Step::Answer`], in any order.
+    /// This process writes; the response arrives with a later [`Step::Answer`], in any order.
     OwnPut(u8),
     OwnDelete(u8),
     Answer(usize),
-    /// This process deletes and is answered at once.
+    /// This process deletes an object and gets the response at once.
     OwnDeleteNow(u8),
-    /// Every open watch gets so many of the lines it has not had, the end mark of its initial events in their place.
+    /// Every open watch gets this many of its next events, and the end mark when its initial events are sent.
     Deliver(usize),
-    /// The same, with changes before the end mark.
+    /// As [`Step::Deliver`], with changes before the end mark.
     Early(usize),
     /// Every open watch gets its last events again.
     Repeat(usize),
     /// Every open watch gets its next events newest first.
     Reversed(usize),
     Bookmark,
-    /// A line that is no event.
+    /// Every open watch gets an invalid line.
     Garbage(u8),
-    /// Every open stream ends, fails, or carries an error.
+    /// Every open watch ends.
     End,
+    /// The connection of every open watch is reset.
     Reset,
+    /// Every open watch gets an ERROR event with this code and ends.
     Error(u16),
-    /// The server forgets its history and its half-read lists.
+    /// The server compacts its history; half-read lists expire.
     Compact,
-    /// A coming request is refused with this code; 0 resets its connection.
+    /// The next request is refused with this code; 0 resets its connection.
     Refuse(u16),
-    /// Whether lists may be streamed.
+    /// The server allows or refuses streamed lists.
     Streams(bool),
     Wait(u64),
 }
 
-/// What is cached, and how.
+/// The stores of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    /// All there is.
+enum Setup {
+    /// One store of all objects.
     Whole,
-    /// What has a label, which comes and goes.
+    /// Objects with a label that is set and removed.
     Selected,
-    /// All there is, and a namespace and a selection that are read through it.
+    /// All objects, and a namespace and a selection that are read through that store.
     Parts,
     /// Two namespaces, each with a list and a watch of its own.
     Split,
-    /// All there is, without what a transform leaves out.
+    /// All objects, with a transform that removes a field.
     Transformed,
-    /// A kind whose objects stay for a while after they were deleted.
+    /// A kind with objects that exist for a while after their deletion.
     Terminating,
 }
 
-/// An answer on its way back to the process that wrote.
-enum Written {
+/// The response to an own write that this process has not received yet.
+enum Pending {
     Object(Key, Value),
-    /// With its version, and what was read under the name before.
+    /// With the version of the deletion, and the uids cached under the name before.
     Deleted(Key, Deletion, u64, Vec<String>),
 }
 
-/// A server, the cache that follows it, and those who keep the books of its stores.
+/// A server, the cache that follows it, and a checker for each store.
 struct Case {
-    sort: Sort,
-    world: Arc<Mutex<World>>,
+    kind: ObjectKind,
+    server: Arc<Mutex<Server>>,
     cache: Cache,
-    stores: Vec<(Arc<KindStore>, Arc<Ledger>)>,
+    stores: Vec<(Arc<UntypedStore>, Arc<Checker>)>,
     subscriptions: Vec<Subscription>,
-    answers: Vec<Written>,
-    known: Known,
+    answers: Vec<Pending>,
+    own: OwnWrites,
 }
 
-// === impl Shape ===
+// === impl Setup ===
 
-impl Shape {
-    fn sort(self) -> Sort {
-        if self == Self::Terminating { Sort::Namespaces } else { Sort::ConfigMaps }
+impl Setup {
+    fn kind(self) -> ObjectKind {
+        if self == Self::Terminating { ObjectKind::Namespaces } else { ObjectKind::ConfigMaps }
     }
 
     fn stores(self) -> Vec<(Scope, Filter)> {
@@ -134,24 +140,25 @@ impl Shape {
 // === impl Case ===
 
 impl Case {
-    fn new(shape: Shape, seed: u64) -> Self {
-        let sort = shape.sort();
-        let world = Arc::new(Mutex::new(World::new(sort, seed)));
-        let served = Arc::clone(&world);
+    fn new(setup: Setup, seed: u64) -> Self {
+        let kind = setup.kind();
+        let server = Arc::new(Mutex::new(Server::new(kind, seed)));
+        let served = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
-            let world = Arc::clone(&served);
+            let server = Arc::clone(&served);
             async move {
-                // On its way there, and on the way back: what happens then is not in the answer.
+                // Before and after the server responds; changes during the second delay are not in the
+                // response.
                 let latency = || {
-                    let random = &mut world.lock().random;
+                    let random = &mut server.lock().random;
                     let most = if random.bool() { 40 } else { 4000 };
                     Duration::from_millis(random.u64(0..most))
                 };
                 tokio::time::sleep(latency()).await;
                 let answer = if request.method() == http::Method::POST {
-                    Ok(world.lock().review())
+                    Ok(server.lock().review())
                 } else {
-                    world.lock().answer(&request.uri().to_string())
+                    server.lock().answer(&request.uri().to_string())
                 };
                 tokio::time::sleep(latency()).await;
                 answer
@@ -159,171 +166,170 @@ impl Case {
         });
         let client = kube::Client::new(service, "default");
         let random = fastrand::Rng::with_seed(seed);
-        let cache = Cache::with_random(shape.settings(), client, &Registry::new(), random);
-        let kind = if sort == Sort::ConfigMaps { config_map() } else { KindId::of::<Namespace>() };
-        if shape == Shape::Transformed {
+        let cache = Cache::with_random(setup.settings(), client, &Registry::new(), random);
+        if setup == Setup::Transformed {
             let leave_out = |object: &mut Value| {
                 object["data"].as_object_mut().map(|data| data.remove("left out"));
                 Ok(())
             };
-            cache.transform(kind.clone(), leave_out).unwrap();
+            cache.transform(kind.id(), leave_out).unwrap();
         }
         let mut case = Self {
-            sort,
-            world,
+            kind,
+            server,
             cache,
             stores: Vec::new(),
             subscriptions: Vec::new(),
             answers: Vec::new(),
-            known: Known::default(),
+            own: OwnWrites::default(),
         };
-        for (scope, filter) in shape.stores() {
-            let store = case.cache.kind(kind.clone(), scope, Projection::Full);
-            let ledger = Ledger::new(Arc::clone(&case.world), filter);
-            case.subscriptions.push(store.subscribe(Box::new(Shared(Arc::clone(&ledger)))));
-            case.stores.push((store, ledger));
+        for (scope, filter) in setup.stores() {
+            let store = case.cache.kind(kind.id(), scope, Projection::Full);
+            let checker = Checker::new(Arc::clone(&case.server), filter);
+            case.subscriptions.push(store.subscribe(Box::new(CheckingHandler(Arc::clone(&checker)))));
+            case.stores.push((store, checker));
         }
         case
     }
 
     async fn take(&mut self, step: Step) {
-        let mut world = self.world.lock();
+        let mut server = self.server.lock();
         match step {
-            Step::Put(name) => drop(world.put(name)),
-            Step::Delete(name) => world.delete(name),
+            Step::Put(name) => drop(server.put(name)),
+            Step::Delete(name) => server.delete(name),
             Step::OwnPut(name) => {
-                let request = self.sort.request(name);
-                self.answers.push(Written::Object(request, world.put(name)));
+                let request = self.kind.request(name);
+                self.answers.push(Pending::Object(request, server.put(name)));
             }
             Step::OwnDelete(name) => {
-                drop(world);
+                drop(server);
                 self.answers.extend(self.own_delete(name));
             }
             Step::OwnDeleteNow(name) => {
-                drop(world);
+                drop(server);
                 if let Some(answer) = self.own_delete(name) {
                     self.answer(&answer);
                 }
             }
             Step::Answer(_) if self.answers.is_empty() => {}
             Step::Answer(at) => {
-                drop(world);
+                drop(server);
                 let answer = self.answers.remove(at % self.answers.len());
                 self.answer(&answer);
             }
-            Step::Deliver(count) => world.deliver(count, false, false),
-            Step::Early(count) => world.deliver(count, true, false),
-            Step::Reversed(count) => world.deliver(count, false, true),
-            Step::Repeat(count) => world.repeat(count),
-            Step::Bookmark => world.bookmark(),
-            Step::Garbage(which) => world.garbage(which),
-            Step::End => world.watches.clear(),
-            Step::Reset => world.watches.drain(..).for_each(|watch| watch.reset()),
-            Step::Error(code) => world.watches.drain(..).for_each(|watch| watch.fail(code)),
-            Step::Compact => world.compacted = world.version,
-            Step::Refuse(code) => world.refusals.push(code),
-            Step::Streams(streams) => world.streams = streams,
+            Step::Deliver(count) => server.deliver(count, false, false),
+            Step::Early(count) => server.deliver(count, true, false),
+            Step::Reversed(count) => server.deliver(count, false, true),
+            Step::Repeat(count) => server.repeat(count),
+            Step::Bookmark => server.bookmark(),
+            Step::Garbage(which) => server.garbage(which),
+            Step::End => server.watches.clear(),
+            Step::Reset => server.watches.drain(..).for_each(|watch| watch.reset()),
+            Step::Error(code) => server.watches.drain(..).for_each(|watch| watch.fail(code)),
+            Step::Compact => server.compacted = server.version,
+            Step::Refuse(code) => server.refusals.push(code),
+            Step::Streams(streams) => server.streams = streams,
             Step::Wait(millis) => {
-                drop(world);
+                drop(server);
                 tokio::time::sleep(Duration::from_millis(millis)).await;
             }
         }
     }
 
-    /// Sends a DELETE; none if there is nothing.
-    fn own_delete(&self, name: u8) -> Option<Written> {
-        let shown = self.cache.shown(&self.sort.path(&self.sort.request(name)));
-        let mut world = self.world.lock();
-        let (request, deletion) = world.own_delete(name)?;
-        Some(Written::Deleted(request, deletion, world.version, shown))
+    /// Sends a DELETE; `None` if the object does not exist.
+    fn own_delete(&self, name: u8) -> Option<Pending> {
+        let shown = self.cache.cached_uids(&self.kind.path(&self.kind.request(name)));
+        let mut server = self.server.lock();
+        let (request, deletion) = server.own_delete(name)?;
+        Some(Pending::Deleted(request, deletion, server.version, shown))
     }
 
-    /// Gives an answer to who wrote, and reads at once.
-    fn answer(&mut self, written: &Written) {
+    /// Reports the response of an own write to the cache, and checks reads at once.
+    fn answer(&mut self, written: &Pending) {
         let uncovered = self.cache.0.uncovered();
         let (request, object) = match written {
-            Written::Object(request, object) => {
-                let path = self.sort.path(request);
+            Pending::Object(request, object) => {
+                let path = self.kind.path(request);
                 self.cache.written(&path, &Bytes::from(object.to_string()), Writer::default());
                 (request, Some(object))
             }
-            Written::Deleted(request, Deletion::Begun(object), _, shown) => {
-                let path = self.sort.path(request);
+            Pending::Deleted(request, Deletion::Begun(object), _, shown) => {
+                let path = self.kind.path(request);
                 self.cache.deleted(&path, &Bytes::from(object.to_string()), shown, Writer::default());
                 (request, Some(object))
             }
-            Written::Deleted(request, Deletion::Gone(uid), version, shown) => {
+            Pending::Deleted(request, Deletion::Done(uid), version, shown) => {
                 let status = json!({"kind": "Status", "status": "Success", "details": {"uid": uid}});
-                let path = self.sort.path(request);
+                let path = self.kind.path(request);
                 self.cache.deleted(&path, &Bytes::from(status.to_string()), shown, Writer::default());
-                self.known.deleted.extend(shown.iter().chain([uid]).cloned());
-                self.known.answered(request, *version, false);
+                self.own.deleted.extend(shown.iter().chain([uid]).cloned());
+                self.own.answered(request, *version, false);
                 (request, None)
             }
         };
         if let Some(object) = object {
             let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-            self.known.answered(request, version, true);
+            self.own.answered(request, version, true);
         }
         assert!(
             object.is_none() || self.cache.0.uncovered() == uncovered,
-            "objects are judged without the watch"
+            "a response with an object does not wait for the watch"
         );
         self.read();
     }
 
     fn read(&self) {
-        for (store, ledger) in &self.stores {
-            ledger.read(store, (0..NAMES).map(|name| self.sort.request(name)), &self.known);
+        for (store, checker) in &self.stores {
+            checker.read(store, (0..NAMES).map(|name| self.kind.request(name)), &self.own);
         }
     }
 
-    fn wrong(&self) -> Vec<String> {
-        self.stores.iter().flat_map(|(_, ledger)| ledger.wrong()).collect()
+    fn violations(&self) -> Vec<String> {
+        self.stores.iter().flat_map(|(_, checker)| checker.violations()).collect()
     }
 
-    /// Nothing fails any more, and everything that is due arrives, for longer than the longest wait.
+    /// Delivers all responses and events without failures, for longer than the longest delay.
     async fn heal(&mut self) {
         for answer in std::mem::take(&mut self.answers) {
             self.answer(&answer);
         }
-        self.world.lock().refusals.clear();
-        self.world.lock().denies = false;
+        self.server.lock().refusals.clear();
+        self.server.lock().denies = false;
         for _ in 0..400 {
-            self.world.lock().deliver(usize::MAX, false, false);
+            self.server.lock().deliver(usize::MAX, false, false);
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     }
 }
 
-async fn run(shape: Shape, seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut case = Case::new(shape, seed);
+async fn run(setup: Setup, seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut case = Case::new(setup, seed);
     let mut tasks = JoinSet::new();
     let cache = case.cache.clone();
     tasks.spawn(async move { cache.run(CancellationToken::new()).await });
     for step in steps {
         case.take(step.clone()).await;
-        // Some steps fall between two others without the reflector having run.
+        // In a third of the cases the reflector does not get to run between some steps.
         if seed.is_multiple_of(3) {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(Duration::from_millis(seed % 30)).await;
         }
         case.read();
-        prop_assert_eq!(&case.wrong(), &Vec::<String>::new(), "after {:?}", step);
+        prop_assert_eq!(&case.violations(), &Vec::<String>::new(), "after {:?}", step);
     }
     case.heal().await;
-    prop_assert_eq!(&case.wrong(), &Vec::<String>::new());
-    for (store, ledger) in &case.stores {
+    prop_assert_eq!(&case.violations(), &Vec::<String>::new());
+    for (store, checker) in &case.stores {
         let views = store.list(&Select::all()).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        prop_assert_eq!(&stored(&views), &ledger.expected(), "the store is what the server has");
-        prop_assert_eq!(&ledger.replica(), &ledger.expected(), "the changes told replay to it");
-        prop_assert_eq!(store.status().down_since, None, "and it says that it works");
+        prop_assert_eq!(&state_of(&views), &checker.expected(), "the store equals the server");
+        prop_assert_eq!(&checker.replica(), &checker.expected(), "the deltas replay to it");
+        prop_assert_eq!(store.status().down_since, None, "the store is up");
     }
     Ok(())
 }
 
-/// Names that there are.
+/// The number of object names.
 const NAMES: u8 = 4;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -354,18 +360,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..100)
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn setups() -> impl Strategy<Value = Setup> {
     prop::sample::select(vec![
-        Shape::Whole,
-        Shape::Selected,
-        Shape::Parts,
-        Shape::Split,
-        Shape::Transformed,
-        Shape::Terminating,
+        Setup::Whole,
+        Setup::Selected,
+        Setup::Parts,
+        Setup::Split,
+        Setup::Transformed,
+        Setup::Terminating,
     ])
 }
 
-/// Some seconds' worth, or with `MAINSTAY_LONG=1` some minutes'.
+/// Enough cases for some seconds, or with `MAINSTAY_LONG=1` for some minutes.
 fn cases() -> u32 {
     if std::env::var_os("MAINSTAY_LONG").is_some() { 10_000 } else { 256 }
 }
@@ -374,10 +380,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_network_does_the_store_ends_as_the_server_its_changes_replay_and_reads_know_own_writes(
-        shape in shapes(), seed in any::<u64>(), steps in steps(),
+    fn after_any_history_the_store_equals_the_server_its_deltas_replay_and_reads_include_own_writes(
+        setup in setups(), seed in any::<u64>(), steps in steps(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.unwrap().block_on(run(shape, seed, steps))?;
+        runtime.unwrap().block_on(run(setup, seed, steps))?;
     }
 }

@@ -1,4 +1,4 @@
-//! What the server says no to, for a while or until something changes.
+//! Requests that the server refuses, for a while or until its objects or rights change.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::{between, never_resync};
 use crate::cache::object::meta::ResourceVersion;
-use crate::cache::tests::fixtures::{Rig, object, request, teller};
+use crate::cache::tests::fixtures::{Rig, object, recorder, request};
 use crate::cache::{CacheSettings, Projection, Scope};
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_missing_or_forbidden_waits_and_says_so_while_others_run() {
+async fn a_missing_or_forbidden_kind_counts_as_absent_and_is_retried() {
     let mut rig = Rig::start(never_resync());
     let other = rig.cache.kind(
         crate::key::KindId::new("x.io", "v1", "Thing", "things", true),
@@ -47,12 +47,12 @@ async fn a_kind_that_is_missing_or_forbidden_waits_and_says_so_while_others_run(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_taken_away_keeps_its_objects_until_a_list_tells_which_are_gone() {
+async fn objects_of_a_kind_that_is_no_longer_served_stay_until_the_next_list() {
     let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5), object("b", "u2", 6)]).await;
-    let (handler, mut told) = teller();
+    let (handler, mut deltas) = recorder();
     let _subscription = store.subscribe(handler);
-    assert_eq!(told.take(2).await, ["+ a@5 initial", "+ b@6 initial"]);
-    // Within a second of its begin, so that the end is followed by a wait like any failure.
+    assert_eq!(deltas.take(2).await, ["+ a@5 initial", "+ b@6 initial"]);
+    // Ended within its first second, so a delay follows as after a failure.
     drop(stream);
     let began = Instant::now();
     let call = rig.server.next().await;
@@ -60,28 +60,28 @@ async fn a_kind_that_is_taken_away_keeps_its_objects_until_a_list_tells_which_ar
     call.refuse(404, "NotFound");
     for _ in 0..4 {
         let call = rig.server.next().await;
-        assert!(!store.status().absent, "a server that has just started may be wrong about it");
+        assert!(!store.status().absent, "a starting server may respond 404 wrongly");
         call.refuse(404, "NotFound");
     }
     let call = rig.server.next().await;
     between(15.0..24.0, began.elapsed());
     let status = store.status();
     assert!(status.absent && status.synced && status.objects == 2, "{status:?}");
-    assert!(told.is_empty(), "404 says nothing about objects");
+    assert!(deltas.is_empty(), "a 404 deletes no objects");
 
     call.refuse(503, "ServiceUnavailable");
     let call = rig.server.next().await;
-    assert!(store.status().absent, "an outage meanwhile says nothing about the kind");
-    assert!(call.has("sendInitialEvents=true"), "what comes back under the name may be another collection");
+    assert!(store.status().absent, "an outage does not change that");
+    assert!(call.has("sendInitialEvents=true"), "listed, since the kind may be another collection now");
     let stream = call.stream();
     stream.event("ADDED", &object("a", "u3", 21));
     stream.end_of_initial_events(30);
-    assert_eq!(told.take(3).await, ["- a@5", "+ a@21", "- b@6"]);
+    assert_eq!(deltas.take(3).await, ["- a@5", "+ a@21", "- b@6"]);
     assert!(!store.status().absent);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_right_that_is_given_back_goes_on_with_the_watch_from_where_it_was() {
+async fn a_right_granted_again_resumes_the_watch_at_its_version() {
     let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     drop(stream);
     for _ in 0..5 {
@@ -100,7 +100,7 @@ async fn a_right_that_is_given_back_goes_on_with_the_watch_from_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_denies_a_kind_while_it_starts_takes_nothing_away() {
+async fn denials_by_a_starting_server_do_not_make_a_watched_kind_absent() {
     let (mut rig, store, stream) = Rig::synced(&[object("a", "u1", 5)]).await;
     drop(stream);
     for code in [403, 403, 404, 403, 503, 404, 404] {
@@ -114,7 +114,7 @@ async fn a_server_that_denies_a_kind_while_it_starts_takes_nothing_away() {
     stream.end_of_initial_events(30);
     store.caught_up(&request("a"), &ResourceVersion::new("30")).await.unwrap();
     assert_eq!(store.status().down_since, None);
-    // Counted anew: what was denied before it worked again proves nothing now.
+    // Denials from before the list are not counted.
     stream.reset();
     for _ in 0..4 {
         rig.server.next().await.refuse(403, "Forbidden");
@@ -124,7 +124,7 @@ async fn a_server_that_denies_a_kind_while_it_starts_takes_nothing_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_denies_every_kind_while_it_starts_settles_nothing_before_the_first_list() {
+async fn an_unlisted_kind_settles_only_after_three_consecutive_denials() {
     let mut rig = Rig::start(never_resync());
     let store = rig.config_maps();
     let began = Instant::now();
@@ -134,7 +134,7 @@ async fn a_server_that_denies_every_kind_while_it_starts_settles_nothing_before_
         let status = store.status();
         assert!(!status.absent && !status.settled, "{code}: {status:?}");
     }
-    // The third in a row.
+    // The third consecutive denial.
     let asked = Instant::now();
     rig.server.next().await.refuse(403, "Forbidden");
     between(1.0..1.5, asked.elapsed());
@@ -144,7 +144,7 @@ async fn a_server_that_denies_every_kind_while_it_starts_settles_nothing_before_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_there_at_the_start_holds_it_up_for_three_seconds_at_most() {
+async fn a_kind_that_is_missing_at_the_start_settles_within_three_seconds() {
     let mut rig = Rig::start(never_resync());
     let store = rig.config_maps();
     let began = Instant::now();
@@ -156,7 +156,7 @@ async fn a_kind_that_is_not_there_at_the_start_holds_it_up_for_three_seconds_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_named_wait_is_honoured_from_header_status_and_event() {
+async fn retry_after_is_honoured_from_header_status_and_event() {
     let (mut rig, store, stream) = Rig::synced(&[]).await;
     let too_many = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":5}}"#;
     stream.send(&format!("{{\"type\":\"ERROR\",\"object\":{too_many}}}\n"));
@@ -177,7 +177,7 @@ async fn a_named_wait_is_honoured_from_header_status_and_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_comes_back_at_the_same_version_ends_in_a_list() {
+async fn error_events_repeated_at_one_version_lead_to_a_list() {
     let (mut rig, _store, stream) = Rig::synced(&[]).await;
     stream.error(500, "InternalError");
     for _ in 0..2 {
@@ -189,7 +189,7 @@ async fn an_error_that_comes_back_at_the_same_version_ends_in_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
+async fn watch_restarts_are_counted_despite_a_namespace_that_was_never_watched() {
     let namespaces = ["shop", "bank", "site"].map(str::to_owned).to_vec();
     let mut rig = Rig::start(CacheSettings { namespaces, ..never_resync() });
     let store = rig.config_maps();
@@ -222,7 +222,7 @@ async fn a_namespace_that_was_never_watched_hides_no_restart_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_for_the_watch_however_often_it_is_busy() {
+async fn a_watch_of_a_busy_server_is_retried_without_a_list() {
     let (mut rig, store, stream) = Rig::synced(&[]).await;
     stream.error(429, "TooManyRequests");
     for round in 0..6 {
@@ -239,7 +239,7 @@ async fn a_busy_server_is_asked_again_for_the_watch_however_often_it_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_an_internal_error_refuses_again_and_again_ends_in_a_list() {
+async fn internal_errors_repeated_at_one_version_lead_to_a_list() {
     let (mut rig, _store, stream) = Rig::synced(&[]).await;
     stream.reset();
     for _ in 0..3 {
@@ -251,7 +251,7 @@ async fn a_watch_that_an_internal_error_refuses_again_and_again_ends_in_a_list()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_during_a_wait_that_the_server_named_ends_at_once() {
+async fn a_stop_interrupts_a_retry_after_delay() {
     let (mut rig, _store, stream) = Rig::synced(&[]).await;
     stream.reset();
     rig.server.next().await.answer(429, &[("retry-after", "300")], "later");

@@ -1,13 +1,14 @@
-//! A fuzz target: what is packed unpacks equal, and what is damaged is an error or text of its length.
+//! A fuzz target: a packed body unpacks to equal bytes, and a damaged one to an error or to text of its
+//! length.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
-use super::{Damage, Dictionary, Packed, Samples, Workbench};
+use super::{Compressor, Damage, Dictionary, Packed, Samples};
 
-/// Without text, and trained on bodies that are alike.
+/// An empty dictionary, and one trained on similar bodies.
 static DICTIONARIES: LazyLock<[Arc<Dictionary>; 2]> = LazyLock::new(|| {
     let mut samples = Samples::default();
     for number in 0..64 {
@@ -20,18 +21,21 @@ static DICTIONARIES: LazyLock<[Arc<Dictionary>; 2]> = LazyLock::new(|| {
 });
 
 thread_local! {
-    static BENCH: RefCell<Workbench> = RefCell::default();
+    static COMPRESSOR: RefCell<Compressor> = RefCell::default();
 }
 
-/// Packs the bytes behind the first four, and reads them whole and damaged. The first byte chooses the dictionary and
-/// the damage, the second what is done to the byte that the next two name.
+/// Packs the bytes behind the first four, and reads them intact and damaged. The first byte chooses the
+/// dictionary and the kind of damage, the second is the change, and the next two are the position of the
+/// damage.
 pub fn packed(data: &[u8]) {
     let [first, change, low, high, body @ ..] = data else { return };
     let dictionary = &DICTIONARIES[usize::from(first & 1)];
-    let packed = BENCH.with_borrow_mut(|bench| dictionary.pack(bench, body)).expect("it can be packed");
+    let packed = COMPRESSOR
+        .with_borrow_mut(|compressor| dictionary.pack(compressor, body))
+        .expect("every body can be packed");
     assert_eq!((plain(&packed).as_deref(), packed.plain_len()), (Ok(body), body.len()));
 
-    let (frame, _) = packed.split().expect("a whole one");
+    let (frame, _) = packed.split().expect("an intact frame");
     let frame = if first & 2 == 0 { frame } else { body };
     let mut frame = frame.to_vec();
     let at = usize::from(u16::from_le_bytes([*low, *high])) % frame.len().max(1);
@@ -44,9 +48,9 @@ pub fn packed(data: &[u8]) {
     frame.extend_from_slice(&u32::try_from(length).unwrap_or_default().to_le_bytes());
     let damaged = Packed { dictionary: Arc::clone(dictionary), frame: frame.into() };
     if let Ok(text) = plain(&damaged) {
-        assert_eq!(text.len(), length, "never more, nor less, than was packed");
+        assert_eq!(text.len(), length, "exactly the recorded length");
     }
-    // A reader is as good as before.
+    // The reader still works.
     assert_eq!(plain(&packed).as_deref(), Ok(body));
 }
 

@@ -18,7 +18,7 @@ fn labels(pool: &Pool, labels: &[(&str, &str)]) -> Labels {
 }
 
 #[test]
-fn equal_lists_are_one_and_different_lists_share_their_strings() {
+fn equal_lists_are_stored_once_and_different_ones_share_strings() {
     let pool = Pool::default();
     let (one, again) = (labels(&pool, &[("app", "web")]), labels(&pool, &[("app", "web")]));
     assert_eq!(one.0.as_ptr(), again.0.as_ptr());
@@ -30,20 +30,20 @@ fn equal_lists_are_one_and_different_lists_share_their_strings() {
 }
 
 #[test]
-fn what_nobody_holds_goes_with_a_sweep_and_the_rest_stays() {
+fn a_sweep_removes_only_unused_entries() {
     let pool = Pool::default();
     let (kept, gone) = (labels(&pool, &[("app", "web")]), labels(&pool, &[("app", "api")]));
     drop(gone);
     pool.sweep();
     assert_eq!(pool.sizes(), [2, 1, 0, 0]);
-    assert_eq!(kept.0.as_ptr(), labels(&pool, &[("app", "web")]).0.as_ptr(), "still the same");
+    assert_eq!(kept.0.as_ptr(), labels(&pool, &[("app", "web")]).0.as_ptr(), "the same allocation");
     drop(kept);
     pool.sweep();
     assert_eq!(pool.sizes(), [0; 4]);
 }
 
 #[test]
-fn strings_that_pass_by_do_not_pile_up() {
+fn unused_strings_do_not_accumulate() {
     let pool = Pool::default();
     let kept: Vec<_> = (0..500).map(|at| pool.text(&format!("kept {at}"))).collect();
     for at in 0..100_000 {
@@ -54,7 +54,7 @@ fn strings_that_pass_by_do_not_pile_up() {
 }
 
 #[test]
-fn an_empty_list_takes_nothing() {
+fn an_empty_list_adds_no_entry() {
     let pool = Pool::default();
     assert!(labels(&pool, &[]).is_empty() && pool.finalizers(&[]).is_empty());
     assert_eq!(pool.sizes(), [0; 4]);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn whatever_it_is_it_is_written_back_as_it_came() {
+fn any_text_is_written_back_unchanged() {
     for text in [
         "0f8fad5b-d9cb-469f-a165-70867728950e",
         "0F8FAD5B-D9CB-469F-A165-70867728950E",
@@ -22,7 +22,7 @@ fn whatever_it_is_it_is_written_back_as_it_came() {
 }
 
 #[test]
-fn uids_that_differ_in_their_text_are_two() {
+fn uids_with_different_texts_differ() {
     let texts = [
         "0f8fad5b-d9cb-469f-a165-70867728950e",
         "0F8FAD5B-D9CB-469F-A165-70867728950E",
@@ -39,6 +39,6 @@ fn uids_that_differ_in_their_text_are_two() {
 }
 
 #[test]
-fn one_of_a_server_takes_no_memory_of_its_own() {
+fn a_uuid_needs_no_allocation() {
     assert!(matches!(Uid::new("0f8fad5b-d9cb-469f-a165-70867728950e").0, Form::Uuid(_)));
 }

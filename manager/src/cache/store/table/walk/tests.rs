@@ -1,4 +1,4 @@
-//! What the other tests of this room look at.
+//! Accessors for other tests.
 
 use super::*;
 

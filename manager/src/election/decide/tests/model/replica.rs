@@ -1,27 +1,27 @@
-//! One replica of the model: the decision, its clock, its connection and its watch, and what of it can move.
+//! One replica of the model: state, clock, connection and watch, and the moves that it can make.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use super::super::*;
-use super::world::Move;
+use super::moves::Move;
 
-/// What the replicas are called. The last one has settings and a wall clock of its own.
+/// Names of the replicas. The last one has other settings and its own wall clock.
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Replica {
     pub(super) rules: ElectionSettings,
-    /// How fast its clock goes, in thousandths.
+    /// Rate of its clock, in thousandths of the world's time.
     rate: u32,
-    /// Its wall clock shows this for as long as its process lives, if anything.
+    /// A wall clock that stands still at this time while the process lives; `None` for a correct one.
     wall: Option<Timestamp>,
-    /// What its next decision draws.
+    /// The random number of its next decision.
     pub(super) random: f64,
     pub(super) state: State,
     pub(super) fence: Option<BootInstant>,
     pub(super) wire: Option<Wire>,
-    /// Writes it no longer waits for, which may still reach the server.
+    /// Abandoned writes, which may still reach the server.
     pub(super) late: Vec<Call>,
     pub(super) watch: VecDeque<Event>,
     pub(super) work: Work,
@@ -31,12 +31,12 @@ pub(super) struct Replica {
 /// Leader-only work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// There is none, or it has ended.
+    /// Not started, or ended.
     Ended,
     Runs,
-    /// It was told to end and has not.
+    /// Stopped, and not ended yet.
     Ending,
-    /// It was given up on and may still run.
+    /// Its deadline passed, and it may still run.
     GivenUp,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Work {
 pub(super) enum Wire {
     Sent(Call),
     Served(Answer),
-    /// The network lost the request or its answer, and the sender does not know yet.
+    /// The network lost the request or its answer, and the sender still waits.
     Lost,
 }
 
@@ -59,7 +59,7 @@ impl Replica {
             on_lost,
             ..ElectionSettings::new("default", "model", NAMES[number])
         };
-        // Whoever waits for another one waits as long as that one says, not as long as it would hold itself.
+        // Another lease duration, as a candidate must wait for the holder's duration and not for its own.
         let own = ElectionSettings {
             lease_duration: Duration::from_secs(7),
             renew_deadline: Duration::from_secs(4),
@@ -87,7 +87,7 @@ impl Replica {
         BootInstant::from_boot(time * self.rate / 1000)
     }
 
-    /// The first time at which its clock shows this moment.
+    /// Returns the first time of the world at which this replica's clock shows `moment`.
     pub(super) fn time_of(&self, moment: BootInstant) -> Duration {
         let boot = moment.saturating_since(BootInstant::from_boot(Duration::ZERO));
         let nanos = (boot.as_nanos() * 1000).div_ceil(self.rate.into());
@@ -114,11 +114,11 @@ impl Replica {
                 Action::Send(call) => {
                     assert!(self.wire.is_none(), "one request at a time");
                     if matches!(&call, Call::Update { record, .. } if record.is_release()) {
-                        assert!(self.fence.is_none(), "the fence is closed before a release leaves");
+                        assert!(self.fence.is_none(), "the fence is closed before a release is sent");
                         assert_eq!(
                             self.work,
                             Work::Ended,
-                            "{}: work ends before a release leaves",
+                            "{}: work ends before a release is sent",
                             self.name()
                         );
                     }
@@ -130,29 +130,29 @@ impl Replica {
                         assert_eq!(
                             self.work,
                             Work::Ended,
-                            "{}: a term begins after the last one's work",
+                            "{}: a term starts after the work of the last one",
                             self.name()
                         );
                         self.work = Work::Runs;
                     }
                     opened = true;
                     self.fence = Some(until);
-                    assert!(self.has_open_fence(time), "{}: a right that begins is not over", self.name());
+                    assert!(self.has_open_fence(time), "{}: an opened fence ends in the future", self.name());
                 }
                 Action::Suspend | Action::StopLeading(_) => {
-                    assert!(!opened, "{}: a right that begins does not end in the same turn", self.name());
+                    assert!(!opened, "{}: one decision does not open and close the fence", self.name());
                     self.fence = None;
                 }
                 Action::EndWork => {
-                    assert_eq!(self.work, Work::Runs, "{}: what is told to end runs", self.name());
+                    assert_eq!(self.work, Work::Runs, "{}: only running work is stopped", self.name());
                     self.work = Work::Ending;
                 }
                 Action::Finish { .. } => {
                     let over = matches!(self.work, Work::Ended | Work::GivenUp);
-                    assert!(over, "{}: a replica ends after its work, or gives up on it", self.name());
+                    assert!(over, "{}: a replica ends after its work or its deadline", self.name());
                     self.finished = true;
                 }
-                Action::Standby | Action::NewHolder(_) | Action::Mend => {}
+                Action::Standby | Action::NewHolder(_) | Action::Rewrite => {}
             }
         }
     }
@@ -170,8 +170,8 @@ impl Replica {
         }
     }
 
-    /// Its process is killed, and another one started under its name. A clock that stands still has moved on by then: two
-    /// processes of one name that use the very same microseconds write the same records.
+    /// Kills the process and starts another one with the same name. A clock that stands still is moved on: two
+    /// processes with one name and the same microseconds would write equal records.
     pub(super) fn restart(&mut self, time: Duration) {
         self.give_up_waiting();
         self.state = State::new(self.boot(time));
@@ -184,12 +184,12 @@ impl Replica {
         self.state.wake_at(&self.rules).is_some_and(|due| due <= self.boot(time))
     }
 
-    /// The moves it can make, or the network for it.
+    /// Adds the moves that this replica, or the network for it, can make; with `failures` also those that fail.
     pub(super) fn moves(&self, i: usize, time: Duration, failures: bool, moves: &mut Vec<Move>) {
         match &self.wire {
             Some(Wire::Sent(_)) => moves.push(Move::Serve(i)),
             Some(Wire::Served(_)) => moves.push(Move::Answer(i)),
-            // Its deadline is what ends it.
+            // Only the deadline ends a lost request.
             Some(Wire::Lost) => moves.push(Move::Fail(i)),
             None => {}
         }
@@ -222,7 +222,7 @@ impl Replica {
     }
 }
 
-/// The rules of a replica and the rate of its clock never change; what it draws is no part of where it stands.
+/// Without the rules and the clock's rate, which never change, and the random number, which is not state.
 impl Hash for Replica {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.state, self.fence, self.work, self.finished, self.wall).hash(hasher);

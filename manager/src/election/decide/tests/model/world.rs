@@ -1,26 +1,23 @@
-//! The world of the model: replicas, one Lease, what lies between them, and every move that one of them can make.
+//! The world of the model: replicas, the stored Lease, the network between them, and the true time.
 //!
-//! It tells the truth that no replica knows: the one time, what is stored, and when. After each move it checks what has
-//! to hold ([`World::check`]).
+//! [`World::check`] is called after each move and checks the invariants.
 
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::super::*;
+use super::moves::{Hand, LENGTHENED, Move};
 use super::replica::{NAMES, Replica, Wire, Work};
 use crate::election::record::Version;
 
-/// Time passes up to the next whole one of these, or to the next moment at which a replica has something due. So a
-/// replica may act late by any number of steps, and by nothing at all: the earliest moment of one is held against the
-/// latest of another however small the margin between them.
+/// Time passes to the next multiple of this, or to the next timer of a replica if that is sooner. So a replica may act
+/// on time or late by any number of steps, and the search compares the earliest action of one with the latest of
+/// another, however small the margin between them.
 const STEP: Duration = Duration::from_secs(1);
 
-/// More calm moves than anybody needs at one moment.
+/// Upper bound of moves without failures at one time; more mean a hot loop.
 const SPINNING: u32 = 1000;
 
-/// For how long a Lease holds that somebody lengthened, in seconds.
-pub(super) const LENGTHENED: i32 = 300;
-
-/// Someone who holds by record and is not there.
+/// A holder that is not one of the replicas.
 const STRANGER: &str = "x";
 
 #[derive(Clone, Debug, Hash)]
@@ -29,13 +26,13 @@ pub(super) struct World {
     /// The stored record and its version.
     lease: Option<(Record, u64)>,
     version: u64,
-    /// The last write of a replica that made or kept it the holder; none once it was released.
+    /// The last write that acquired or renewed the Lease; `None` after a release.
     pub(super) renewal: Option<Renewal>,
-    /// How often the Lease may still be changed by hand.
+    /// Remaining edits by hand.
     pub(super) hands: u32,
-    /// How often a replica may still be restarted.
+    /// Remaining restarts of replicas.
     pub(super) restarts: u32,
-    /// Calm moves since time passed.
+    /// Moves without failures since time last passed.
     busy: u32,
     pub(super) replicas: Vec<Replica>,
 }
@@ -44,68 +41,6 @@ pub(super) struct World {
 pub(super) struct Renewal {
     by: usize,
     stored: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    TimePasses,
-    Serve(usize),
-    Answer(usize),
-    Fail(usize),
-    /// The network loses a request or its answer: nobody has to run for that, and nobody is told.
-    Lose(usize),
-    ServeLate(usize),
-    Watch(usize),
-    Tick(usize),
-    WatchDown(usize),
-    WatchUp(usize),
-    Stop(usize),
-    WorkEnds(usize),
-    GiveWorkUp(usize),
-    Restart(usize),
-    ByHand(Hand),
-}
-
-/// What somebody does to the Lease who is no elector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hand {
-    Delete,
-    /// Takes the holder out.
-    Clear,
-    /// Writes in another holder, and leaves the rest as it is.
-    Name(&'static str),
-    /// Has it run out after two seconds. One, with the holder taken out, would be a release: whoever writes that by
-    /// hand gives the Lease up for its holder.
-    Shorten,
-    /// Has it hold for [`LENGTHENED`].
-    Lengthen,
-    /// Changes nothing of the record, such as a label.
-    Touch,
-}
-
-// === impl Move ===
-
-impl Move {
-    /// The replica whose process has to run for this, if one has to.
-    pub(super) fn runs_on(self) -> Option<usize> {
-        match self {
-            Self::Answer(i)
-            | Self::Fail(i)
-            | Self::Watch(i)
-            | Self::Tick(i)
-            | Self::WatchDown(i)
-            | Self::WatchUp(i)
-            | Self::Stop(i)
-            | Self::WorkEnds(i)
-            | Self::GiveWorkUp(i) => Some(i),
-            Self::TimePasses
-            | Self::Serve(_)
-            | Self::Lose(_)
-            | Self::ServeLate(_)
-            | Self::Restart(_)
-            | Self::ByHand(_) => None,
-        }
-    }
 }
 
 // === impl World ===
@@ -139,10 +74,10 @@ impl World {
         for replica in self.replicas.iter_mut().filter(|replica| replica.state.watching) {
             replica.watch.push_back(Event::Seen(record.clone(), version.clone()));
         }
-        Answer::Is(record, version)
+        Answer::Stored(record, version)
     }
 
-    /// Stores what a replica wrote, which has to have the right to.
+    /// Stores the record that replica `i` wrote, after a check that the replica may write it.
     fn store_of(&mut self, i: usize, record: Record) -> Answer {
         let writer = &self.replicas[i];
         if let Some(renewal) = self.renewal.as_ref().filter(|renewal| renewal.by != i) {
@@ -151,12 +86,12 @@ impl World {
             if named == Some(holder.name()) || holder.has_open_fence(self.time) {
                 assert!(
                     record.holder.is_some(),
-                    "{} releases what another one holds: {self:#?}",
+                    "{} releases the Lease of another holder: {self:#?}",
                     writer.name()
                 );
                 let held = writer.boot(self.time).saturating_since(writer.boot(renewal.stored));
                 let states = holder.rules.lease_duration;
-                assert!(held >= states, "{} takes what is held, after {held:?}: {self:#?}", writer.name());
+                assert!(held >= states, "{} acquires a held Lease after {held:?}: {self:#?}", writer.name());
             }
         }
         self.renewal = record.holder.is_some().then_some(Renewal { by: i, stored: self.time });
@@ -175,7 +110,7 @@ impl World {
 
     fn serve(&mut self, i: usize, call: Call) -> Answer {
         match (call, self.lease.clone()) {
-            (Call::Get, Some((record, version))) => Answer::Is(record, Self::stored(version)),
+            (Call::Get, Some((record, version))) => Answer::Stored(record, Self::stored(version)),
             (Call::Get | Call::Update { .. }, None) => Answer::Absent,
             (Call::Create(record), None) => self.store_of(i, record),
             (Call::Update { record, over }, Some((_, version))) if over.number() == Some(version) => {
@@ -185,9 +120,9 @@ impl World {
         }
     }
 
-    /// Whether everybody has seen the holder's term, and how long it holds, and nobody's create is on its way: the case
-    /// in which nobody takes a Lease that was changed by hand while its holder may write. A candidate that has seen one
-    /// edit and no renewal since goes by that edit.
+    /// Returns whether all replicas have seen the holder's term and its lease duration, and no create is in flight. Only
+    /// then does every candidate wait for the holder after an edit by hand; a candidate that has seen an edit and no
+    /// renewal since waits as the edit states.
     fn is_known_to_all(&self) -> bool {
         let Some((record, _)) = &self.lease else { return false };
         let Some(holder) = &record.holder else { return record.is_release() };
@@ -197,15 +132,15 @@ impl World {
             let claim = replica.state.claim.as_ref();
             let knows = matches!(&replica.state.known, Known::Present(known, _)
                 if known.holder.as_ref() == Some(holder) && known.acquired == record.acquired)
-                && claim.is_none_or(|claim| holds.is_none_or(|holds| claim.states == holds));
+                && claim.is_none_or(|claim| holds.is_none_or(|holds| claim.duration == holds));
             let creates = matches!(replica.wire, Some(Wire::Sent(Call::Create(_))))
                 || replica.late.iter().any(|call| matches!(call, Call::Create(_)));
             replica.name() == &**holder || (knows && !creates)
         })
     }
 
-    /// Whether a replica that has seen nothing yet finds what another one goes by that may write: the case in which it
-    /// takes nothing that is in use. Not while the Lease is missing, cleared or shortened.
+    /// Returns whether a restarted replica, which has seen no holder, would read the true record of the holder. That is
+    /// not so while the Lease is deleted, cleared or shortened; then a restart could overlap with the holder.
     pub(super) fn may_restart(&self, i: usize) -> bool {
         let Some(renewal) = self.renewal.as_ref().filter(|renewal| renewal.by != i) else { return true };
         let holder = &self.replicas[renewal.by];
@@ -245,7 +180,7 @@ impl World {
         }
     }
 
-    /// All that can be changed by hand, whoever knows of it.
+    /// Returns all possible edits, including those after which a candidate may not wait for the holder.
     pub(super) fn all_hands(&self) -> Vec<Hand> {
         let Some((record, _)) = &self.lease else { return Vec::new() };
         let mut hands = vec![Hand::Touch, Hand::Delete, Hand::Clear, Hand::Shorten, Hand::Lengthen];
@@ -254,7 +189,7 @@ impl World {
         hands
     }
 
-    /// The end of the present step, or the next moment at which a replica has something due.
+    /// Returns the end of the present step, or the next timer of a replica if that is sooner.
     fn next_moment(&self) -> Duration {
         let step = STEP * (u32::try_from(self.time.as_secs() / STEP.as_secs()).unwrap() + 1);
         let running = self.replicas.iter().filter(|replica| !replica.finished);
@@ -267,7 +202,7 @@ impl World {
         match step {
             Move::TimePasses => self.time = self.next_moment(),
             Move::Serve(i) => {
-                let Some(Wire::Sent(call)) = self.replicas[i].wire.take() else { panic!("nothing to serve") };
+                let Some(Wire::Sent(call)) = self.replicas[i].wire.take() else { panic!("no request") };
                 self.replicas[i].wire = Some(Wire::Served(self.serve(i, call)));
             }
             Move::ServeLate(i) => {
@@ -317,7 +252,7 @@ impl World {
 
     fn change_by_hand(&mut self, hand: Hand) {
         self.hands -= 1;
-        let Some((mut record, _)) = self.lease.clone() else { panic!("nothing to change") };
+        let Some((mut record, _)) = self.lease.clone() else { panic!("no Lease to edit") };
         match hand {
             Hand::Delete => return self.delete(),
             Hand::Clear => record.holder = None,
@@ -329,13 +264,13 @@ impl World {
         drop(self.store(record));
     }
 
-    /// Returns who may write now.
+    /// Returns the names of the replicas with an open fence.
     pub(super) fn holders(&self) -> Vec<&str> {
         let open = self.replicas.iter().filter(|replica| replica.has_open_fence(self.time));
         open.map(Replica::name).collect()
     }
 
-    /// How long the most patient candidate waits for whoever it knows to hold.
+    /// Returns the longest time for which a candidate still respects the claim of a holder.
     pub(super) fn longest_wait(&self) -> Duration {
         let candidates =
             self.replicas.iter().filter(|replica| !replica.finished && !replica.state.is_leading());
@@ -345,7 +280,7 @@ impl World {
         waits.max().unwrap_or_default()
     }
 
-    /// Checks what has to hold at every moment.
+    /// Checks the invariants that hold after every move.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.holders().len() > 1 {
             return Err(format!("two open fences: {:?}", self.holders()));
@@ -356,37 +291,35 @@ impl World {
             match &replica.state.phase {
                 Phase::Leading { suspended, .. } => {
                     if open && !named {
-                        return Err(format!(
-                            "{name} may write although it knows that the Lease does not name it"
-                        ));
+                        return Err(format!("{name} has an open fence and a Lease that does not name it"));
                     }
                     if !open && !suspended && !replica.is_due(self.time) {
-                        return Err(format!("{name} believes that it leads and may not write"));
+                        return Err(format!("{name} leads with a closed fence"));
                     }
                 }
-                _ if open => return Err(format!("{name} may write and does not lead")),
+                _ if open => return Err(format!("{name} has an open fence and does not lead")),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Does what comes next where nothing is slow and nothing fails; time passes only when nothing else is to be done.
+    /// Makes the next move without failures or delays; time passes only when no other move is possible.
     pub(super) fn step_calmly(&mut self) {
         self.step_without(None);
     }
 
-    /// The same with one replica frozen.
+    /// As [`World::step_calmly`], with one replica frozen.
     fn step_without(&mut self, frozen: Option<usize>) {
         let runs = |step: &Move| frozen.is_none() || step.runs_on() != frozen;
         let busy = self.moves(false).into_iter().find(|step| *step != Move::TimePasses && runs(step));
         self.busy = if busy.is_some() { self.busy + 1 } else { 0 };
-        assert!(self.busy < SPINNING, "somebody spins: {self:#?}");
+        assert!(self.busy < SPINNING, "a hot loop: {self:#?}");
         self.apply(busy.unwrap_or(Move::TimePasses));
         self.check().unwrap_or_else(|wrong| panic!("{wrong}: {self:#?}"));
     }
 
-    /// Lets everything happen in good time for a while: what a healthy cluster does.
+    /// Steps without failures for this long, as a healthy cluster does.
     pub(super) fn settle(&mut self, time: Duration) {
         let end = self.time + time;
         while self.time < end {
@@ -394,7 +327,7 @@ impl World {
         }
     }
 
-    /// The same, with what has ended started again.
+    /// As [`World::settle`], and restarts replicas that have ended.
     pub(super) fn settle_with_restarts(&mut self, time: Duration) {
         let end = self.time + time;
         while self.time < end {
@@ -407,7 +340,7 @@ impl World {
         }
     }
 
-    /// The same with one replica frozen all the while.
+    /// As [`World::settle`], with one replica frozen.
     pub(super) fn settle_without(&mut self, frozen: usize, time: Duration) {
         let end = self.time + time;
         while self.time < end {
@@ -415,7 +348,7 @@ impl World {
         }
     }
 
-    /// Lets nobody do anything until then.
+    /// Lets time pass up to `time` without any other move.
     pub(super) fn freeze_until(&mut self, time: Duration) {
         while self.time < time {
             self.apply(Move::TimePasses);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_request_is_that_of_the_health_service() {
+fn a_request_is_encoded_with_prefix_and_service() {
     assert_eq!(request("")[..], [0, 0, 0, 0, 0]);
     assert_eq!(request("a.B")[..], [0, 0, 0, 0, 5, 0x0a, 3, b'a', b'.', b'B']);
     let long = request(&"s".repeat(200));
@@ -9,7 +9,7 @@ fn a_request_is_that_of_the_health_service() {
 }
 
 #[test]
-fn a_status_is_read_and_what_is_unknown_is_passed_over() {
+fn a_status_is_decoded_and_unknown_fields_are_skipped() {
     let framed = |message: &[u8]| {
         let length = u8::try_from(message.len()).unwrap();
         [&[0, 0, 0, 0, length], message].concat()

@@ -1,0 +1,187 @@
+//! Facts about the cluster that probes need: the addresses of the API server and of the manager, the Pod
+//! Security level of namespaces, and certificate authorities in `ConfigMaps`.
+//!
+//! Namespaces and `ConfigMaps` are read one by one when a probe needs them, and cached for a while. Watches
+//! would need the right to read all of them, and memory for all, while few are needed.
+//!
+//! # Invariants
+//! 1. A namespace or key is read at most once in [`FRESH`], or in [`RETRY`] after a failure, unless more are
+//!    in use than the cache holds.
+//! 2. The caches are bounded in number and size.
+
+mod api_server;
+mod own_addresses;
+mod ttl_cache;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use mainstay::client::live;
+use mainstay::key::{KindId, NamespacedName};
+use mainstay::reconcile::Context;
+use mainstay_api::wait_for::ConfigMapKey;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::dependency::probe::{AddressOwner, Authorities, ClusterInfo, NoAuthorities, authorities};
+use api_server::ApiServer;
+use own_addresses::OwnAddresses;
+use ttl_cache::TtlCache;
+
+/// How long a cached answer is used. Authorities and Pod Security levels change rarely, and half a minute of
+/// delay does no harm.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long a failure is cached before the next request.
+const RETRY: Duration = Duration::from_secs(5);
+/// How long a term waits for the first lookup of the API server's addresses before it starts probes. Later,
+/// probes of raw addresses fail until the lookup succeeds.
+const FIRST_LOOKUP: Duration = Duration::from_secs(5);
+/// Most namespaces in the cache.
+const MAX_NAMESPACES: usize = 1000;
+/// Most keys of `ConfigMaps` in the cache.
+const MAX_KEYS: usize = 64;
+/// The label of a namespace with the Pod Security level that is enforced.
+const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+
+/// Reads facts about the cluster from the API server.
+#[derive(Debug)]
+pub struct LiveClusterInfo {
+    api_server: ApiServer,
+    own: OwnAddresses,
+    /// Gives the client; `None` before the manager runs.
+    context: Mutex<Option<Context>>,
+    /// By namespace: whether it is restricted.
+    restricted: TtlCache<(), Result<bool, String>>,
+    /// By namespace, and by name and key of a `ConfigMap`.
+    authorities: TtlCache<(String, String), Authorities>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NamespaceView {
+    metadata: MetadataView,
+}
+
+#[derive(Debug, Deserialize)]
+struct MetadataView {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ConfigMapView {
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+// === impl LiveClusterInfo ===
+
+impl LiveClusterInfo {
+    /// `server` is the address by which the manager reaches the API server.
+    pub fn new(server: &http::Uri) -> Self {
+        Self {
+            api_server: ApiServer::new(server),
+            own: OwnAddresses::default(),
+            context: Mutex::new(None),
+            restricted: TtlCache::new(MAX_NAMESPACES),
+            authorities: TtlCache::new(MAX_KEYS),
+        }
+    }
+
+    /// Sets the context whose client sends the requests. All reads fail before.
+    pub fn set_context(&self, context: Context) {
+        *self.context.lock() = Some(context);
+    }
+
+    /// Looks up the addresses of the API server again and again, for as long as it is polled.
+    pub async fn follow_api_server(&self) {
+        let context = self.context.lock().clone();
+        if let Some(context) = context {
+            self.api_server.follow(&context).await;
+        }
+    }
+
+    /// Waits for the first lookup of the API server's addresses in this term of leadership, for at most five
+    /// seconds.
+    pub async fn wait_for_api_server_addresses(&self) {
+        // After a timeout, probes that need the addresses fail with the cause.
+        drop(tokio::time::timeout(FIRST_LOOKUP, self.api_server.first_lookup()).await);
+    }
+
+    /// Ends a term of leadership. The next term looks up the API server's addresses again: they, and the
+    /// right to read them, may have changed.
+    pub fn end_term(&self) {
+        self.api_server.end_term();
+    }
+
+    /// Reads an object; a refused request fails with the part of the deployment that gives the right to read
+    /// it, `allowed_by`.
+    async fn read<V: for<'de> Deserialize<'de>>(
+        &self,
+        kind: &KindId,
+        request: &NamespacedName,
+        allowed_by: &str,
+    ) -> Result<Option<V>, String> {
+        let Some(context) = self.context.lock().clone() else {
+            return Err("the manager does not run yet".to_owned());
+        };
+        let found = live(&context, kind, request).await.map_err(|error| {
+            let hint = if error.is_forbidden() { format!("; {allowed_by} allows it") } else { String::new() };
+            format!("{error}{hint}")
+        })?;
+        found.map(|live| live.decode::<V>().map_err(|error| error.to_string())).transpose()
+    }
+
+    async fn read_authorities(&self, request: &NamespacedName, key: &str) -> Authorities {
+        let allowed_by = "deploy/components/tls-authorities";
+        let found = self.read::<ConfigMapView>(&KindId::of::<ConfigMap>(), request, allowed_by).await;
+        let text = found.map_err(NoAuthorities::Unknown)?.and_then(|mut map| map.data.remove(key));
+        let text = text.ok_or(NoAuthorities::Missing)?;
+        let read = tokio::task::spawn_blocking(move || authorities(&text)).await;
+        read.unwrap_or_else(|error| Err(NoAuthorities::Unknown(error.to_string())))
+    }
+}
+
+impl ClusterInfo for LiveClusterInfo {
+    fn owner(&self, address: SocketAddr) -> Result<Option<AddressOwner>, String> {
+        // A known owner counts even while other addresses are unknown, so the error is returned last.
+        let is_api_server = self.api_server.is_at(address);
+        if is_api_server == Ok(true) {
+            return Ok(Some(AddressOwner::ApiServer));
+        }
+        if self.own.contains(address.ip())? {
+            return Ok(Some(AddressOwner::Manager));
+        }
+        is_api_server.map(|_| None)
+    }
+
+    fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let read = async {
+                let request = NamespacedName::cluster(namespace);
+                let kind = KindId::of::<Namespace>();
+                let found = self.read::<NamespaceView>(&kind, &request, "deploy/base").await?;
+                let found = found.ok_or_else(|| "it does not exist".to_owned())?;
+                let level = found.metadata.labels.get(ENFORCE);
+                Ok(level.is_some_and(|level| level != "privileged"))
+            };
+            self.restricted.get_or_fetch(namespace, (), read, ttl).await
+        })
+    }
+
+    fn authorities<'a>(&'a self, namespace: &'a str, key: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async move {
+            let question = (key.name.clone(), key.key.clone().unwrap_or_default());
+            let request = NamespacedName::namespaced(namespace, key.name.as_str());
+            let read = self.read_authorities(&request, key.key.as_deref().unwrap_or_default());
+            self.authorities.get_or_fetch(namespace, question, read, ttl).await
+        })
+    }
+}
+
+/// Returns how long an answer is cached.
+fn ttl<T, E>(answer: &Result<T, E>) -> Duration {
+    if answer.is_ok() { FRESH } else { RETRY }
+}

@@ -1,0 +1,157 @@
+//! The addresses of the API server: of its host name, and of the Service `default/kubernetes`.
+//!
+//! # Invariants
+//! 1. `is_at` returns `Ok(false)` only after a complete lookup in this term of leadership.
+//! 2. Failed lookups remove no address. An address that successful lookups no longer return stays for
+//!    [`ADDRESS_TTL`], since the name of a load balancer resolves to other machines each time.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::api::ListParams;
+use mainstay::reconcile::Context;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::dependency::service::SERVICE_NAME_LABEL;
+
+/// From the end of a lookup to the next one.
+const PERIOD: Duration = Duration::from_secs(30);
+/// From the first lookup of a term that failed to the next one; doubled after each further failure.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Longest duration of one lookup.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an address stays after the last lookup that returned it.
+const ADDRESS_TTL: Duration = Duration::from_hours(1);
+/// Namespace and name of the Service of the API server.
+const SERVICE: (&str, &str) = ("default", "kubernetes");
+
+/// Keeps the addresses of the API server.
+#[derive(Debug)]
+pub(super) struct ApiServer {
+    /// The host that the manager connects to; an IPv6 address has no brackets.
+    host: String,
+    port: u16,
+    known: watch::Sender<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Each address, with the time of the last lookup that returned it.
+    addresses: HashMap<IpAddr, Instant>,
+    /// The outcome of the lookups of this term; `None` before the end of the first one. An error is the
+    /// reason why other addresses may exist. Once `Ok`, it stays `Ok` to the end of the term.
+    lookup: Option<Result<(), String>>,
+}
+
+// === impl ApiServer ===
+
+impl ApiServer {
+    /// `server` is the address by which the manager reaches the API server.
+    pub(super) fn new(server: &http::Uri) -> Self {
+        let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+        let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let known = watch::Sender::new(Known { addresses: HashMap::new(), lookup: None });
+        Self { host: host.to_owned(), port, known }
+    }
+
+    /// Returns whether an address belongs to the API server; fails while a lookup has not succeeded.
+    pub(super) fn is_at(&self, address: SocketAddr) -> Result<bool, String> {
+        let known = self.known.borrow();
+        // All ports of the machine count. On loopback only the port of the API server does, since there other
+        // servers of a developer run on the same address.
+        let is_it = known.addresses.contains_key(&address.ip())
+            && (address.port() == self.port || !address.ip().is_loopback());
+        if is_it {
+            return Ok(true);
+        }
+        let lookup = known.lookup.clone().unwrap_or_else(|| Err("they were not looked up yet".to_owned()));
+        lookup.map(|()| false)
+    }
+
+    /// Waits for the end of the first lookup of this term, successful or not.
+    pub(super) async fn first_lookup(&self) {
+        let mut known = self.known.subscribe();
+        // The sender lives in `self`, so the channel cannot close meanwhile.
+        drop(known.wait_for(|known| known.lookup.is_some()).await);
+    }
+
+    /// Ends a term of leadership. Addresses stay, and the next term looks them up again.
+    pub(super) fn end_term(&self) {
+        self.known.send_modify(|known| known.lookup = None);
+    }
+
+    /// Looks the addresses up again and again, for as long as it is polled.
+    pub(super) async fn follow(&self, context: &Context) {
+        self.repeat(|| self.look_up(context)).await;
+    }
+
+    async fn repeat<F>(&self, look_up: impl Fn() -> F)
+    where
+        F: Future<Output = Result<Vec<IpAddr>, String>>,
+    {
+        let (mut retry, mut failed) = (FIRST_RETRY, None);
+        loop {
+            let found = tokio::time::timeout(TIMEOUT, look_up()).await;
+            let found = found.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
+            let cause = found.as_ref().err().cloned();
+            if let Some(cause) = cause.as_ref().filter(|_| failed != cause) {
+                // Logged once per cause: a missing right mostly stays missing.
+                tracing::warn!(%cause, "looking up the addresses of the API server failed");
+            }
+            failed = cause;
+            self.store(found);
+            let is_known = matches!(self.known.borrow().lookup, Some(Ok(())));
+            tokio::time::sleep(if is_known { PERIOD } else { retry }).await;
+            retry = (retry * 2).min(PERIOD);
+        }
+    }
+
+    fn store(&self, found: Result<Vec<IpAddr>, String>) {
+        let now = Instant::now();
+        match found {
+            Ok(found) => self.known.send_modify(|known| {
+                known.addresses.extend(found.into_iter().map(|ip| (ip.to_canonical(), now)));
+                known.addresses.retain(|_, seen| now.duration_since(*seen) < ADDRESS_TTL);
+                known.lookup = Some(Ok(()));
+            }),
+            // The addresses of earlier lookups stay.
+            Err(cause) => self.known.send_modify(|known| {
+                if known.lookup != Some(Ok(())) {
+                    known.lookup = Some(Err(cause));
+                }
+            }),
+        }
+    }
+
+    /// Returns all addresses. The host name is resolved as for the manager's own connections.
+    async fn look_up(&self, context: &Context) -> Result<Vec<IpAddr>, String> {
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let found = found.map_err(|error| format!("{}: {error}", self.host))?;
+        let mut ips: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+
+        let (namespace, name) = SERVICE;
+        // Read from the API server: the cache may be limited to other namespaces.
+        let services = Api::<Service>::namespaced(context.client().clone(), namespace);
+        let slices = Api::<EndpointSlice>::namespaced(context.client().clone(), namespace);
+        let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+        let by_label = ListParams::default().labels(&format!("{SERVICE_NAME_LABEL}={name}"));
+        let unread = |error: kube::Error| format!("Service {namespace}/{name}: {error}");
+        let services = services.list(&by_name).await.map_err(unread)?;
+        let slices = slices.list(&by_label).await.map_err(unread)?;
+        let specs = services.into_iter().filter_map(|service| service.spec);
+        let of_services =
+            specs.flat_map(|spec| spec.cluster_ips.unwrap_or_else(|| Vec::from_iter(spec.cluster_ip)));
+        let endpoints = slices.into_iter().filter_map(|slice| slice.endpoints).flatten();
+        let of_slices = endpoints.flat_map(|endpoint| endpoint.addresses);
+        ips.extend(of_services.chain(of_slices).filter_map(|text| text.parse::<IpAddr>().ok()));
+        Ok(ips)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! The addresses of the machine or Pod that the manager runs on.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use if_addrs::{Interface, get_if_addrs};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long a list is used: addresses change, though seldom.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The addresses of the network interfaces of this process's network namespace. Loopback is left out: the
+/// policy decides about it by `probePolicy.allowLoopback`.
+#[derive(Debug, Default)]
+pub(super) struct OwnAddresses {
+    /// The list, and until when it is used; `None` before the first call.
+    listed: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>>,
+}
+
+// === impl OwnAddresses ===
+
+impl OwnAddresses {
+    /// Returns whether an address belongs to the manager; fails if the system does not list its interfaces.
+    pub(super) fn contains(&self, ip: IpAddr) -> Result<bool, String> {
+        let now = Instant::now();
+        let listed = self.listed.lock().clone();
+        let listed = match listed {
+            Some((until, listed)) if until > now => listed,
+            _ => {
+                let listed = Arc::new(list()?);
+                *self.listed.lock() = Some((now + FRESH, Arc::clone(&listed)));
+                listed
+            }
+        };
+        Ok(listed.contains(&ip))
+    }
+}
+
+fn list() -> Result<HashSet<IpAddr>, String> {
+    let interfaces =
+        get_if_addrs().map_err(|error| format!("the system does not list its interfaces: {error}"))?;
+    Ok(interfaces.iter().map(Interface::ip).filter(|ip| !ip.is_loopback()).collect())
+}
+
+#[cfg(test)]
+mod tests;

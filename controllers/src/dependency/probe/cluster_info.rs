@@ -1,0 +1,52 @@
+//! The seam through which the policy and the checks read facts about the cluster, beside its Services.
+
+use std::net::SocketAddr;
+
+use futures_util::future::BoxFuture;
+use mainstay_api::wait_for::ConfigMapKey;
+
+use super::authorities::{Authorities, NoAuthorities};
+
+/// Reads facts about the cluster that the manager runs in.
+pub trait ClusterInfo: Send + Sync + 'static {
+    /// Returns the owner of an address that must not be dialled, or `None` for any other address. Fails
+    /// with the cause while it is not known whether the address has such an owner.
+    fn owner(&self, address: SocketAddr) -> Result<Option<AddressOwner>, String>;
+
+    /// Returns whether a namespace enforces the Pod Security level baseline or restricted. Fails with the
+    /// cause if the namespace cannot be read.
+    fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// Reads certificate authorities from a key of a `ConfigMap`.
+    fn authorities<'a>(&'a self, namespace: &'a str, key: &'a ConfigMapKey) -> BoxFuture<'a, Authorities>;
+}
+
+/// The owner of an address that is never dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressOwner {
+    /// The API server.
+    ApiServer,
+    /// The machine or Pod that the manager runs on.
+    Manager,
+}
+
+/// For a process without a cluster: no address has an owner, no namespace is restricted, and no `ConfigMap`
+/// exists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCluster;
+
+// === impl NoCluster ===
+
+impl ClusterInfo for NoCluster {
+    fn owner(&self, _: SocketAddr) -> Result<Option<AddressOwner>, String> {
+        Ok(None)
+    }
+
+    fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async { Ok(false) })
+    }
+
+    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
+        Box::pin(async { Err(NoAuthorities::Missing) })
+    }
+}

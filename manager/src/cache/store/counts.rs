@@ -1,0 +1,324 @@
+//! The counters and the health of one store, and the progress of its first list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::cache::store::left_out::LeftOut;
+use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::status::{HandlerTrouble, KindStatus, PartStatus};
+use crate::cache::store::table::Table;
+use crate::util::LogEvery;
+
+/// Counters and health of one store.
+pub(in crate::cache) struct Counts {
+    pub(in crate::cache) left_out: LeftOut,
+    health: Mutex<Health>,
+    /// Never decreases. Written under the lock of `health`.
+    progress: watch::Sender<Progress>,
+    handlers: Mutex<BTreeMap<String, Trouble>>,
+    unindexed: Mutex<BTreeMap<String, LogEvery>>,
+}
+
+/// The counters of a [`HandlerTrouble`] and the rate limits of its log lines.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    panics: LogEvery,
+    slow: LogEvery,
+}
+
+/// The progress of the slowest part of a store towards its first list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    /// The store has not started.
+    Declared,
+    /// Requests were sent; none was answered yet.
+    Started,
+    /// At least one attempt has failed; the attempts continue.
+    Tried,
+    /// Every part has been listed, or its kind was found not to be served or readable.
+    Settled,
+}
+
+struct Health {
+    parts: Vec<Part>,
+    last_event: Option<Instant>,
+    events: u64,
+    decode_errors: u64,
+    pack_stalls: u64,
+}
+
+#[derive(Clone)]
+struct Part {
+    /// `None` while the list or watch works.
+    down: Option<Down>,
+    /// The time of the last recovery.
+    up: Instant,
+    lists: u64,
+    watches: u64,
+}
+
+#[derive(Clone)]
+struct Down {
+    /// The time of the failure; before the first answer, the start of the store.
+    since: Instant,
+    /// `None` before the first answer.
+    error: Option<String>,
+    /// See [`KindStatus::absent`].
+    absent: bool,
+    /// The last error that was logged.
+    logged: Option<String>,
+    log_rate: LogEvery,
+}
+
+// === impl Counts ===
+
+impl Counts {
+    pub(in crate::cache) fn new(parts: &[Option<Arc<str>>]) -> Self {
+        let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
+        let error = parts.is_empty().then(|| nothing.to_owned());
+        let down = Down { error, absent: parts.is_empty(), ..Down::now() };
+        let part = Part { up: down.since, down: Some(down), lists: 0, watches: 0 };
+        let progress = if parts.is_empty() { Progress::Settled } else { Progress::Declared };
+        Self {
+            left_out: LeftOut::default(),
+            health: Mutex::new(Health {
+                parts: vec![part; parts.len().max(1)],
+                last_event: None,
+                events: 0,
+                decode_errors: 0,
+                pack_stalls: 0,
+            }),
+            progress: watch::Sender::new(progress),
+            handlers: Mutex::default(),
+            unindexed: Mutex::default(),
+        }
+    }
+
+    /// Marks the start of the store.
+    pub(in crate::cache) fn start(&self) {
+        let mut health = self.health.lock();
+        for down in health.parts.iter_mut().filter_map(|part| part.down.as_mut()) {
+            down.since = Instant::now();
+        }
+        self.advance(&health);
+    }
+
+    pub(in crate::cache) fn count_watch(&self, part: usize) {
+        if let Some(part) = self.health.lock().parts.get_mut(part) {
+            part.watches += 1;
+        }
+    }
+
+    pub(in crate::cache) fn count_list(&self, part: usize) {
+        if let Some(part) = self.health.lock().parts.get_mut(part) {
+            part.lists += 1;
+        }
+    }
+
+    pub(in crate::cache) fn count_event(&self) {
+        let mut health = self.health.lock();
+        health.events += 1;
+        health.last_event = Some(Instant::now());
+    }
+
+    pub(in crate::cache) fn count_decode_error(&self) {
+        self.health.lock().decode_errors += 1;
+    }
+
+    pub(in crate::cache) fn count_pack_stall(&self) {
+        self.health.lock().pack_stalls += 1;
+    }
+
+    /// Counts a panic; returns the number of panics to log now, if any.
+    pub(in crate::cache) fn count_panic(&self, handler: &str) -> Option<u64> {
+        self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
+    }
+
+    /// Counts a slow call; returns the number of slow calls to log now, if any.
+    pub(in crate::cache) fn count_slow_call(&self, handler: &str) -> Option<u64> {
+        self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
+    }
+
+    /// Counts a version missing in an index; returns the number of such versions to log now, if any.
+    pub(in crate::cache) fn count_unindexed(&self, index: &str) -> Option<u64> {
+        self.unindexed.lock().entry(index.to_owned()).or_default().add(1, Instant::now())
+    }
+
+    pub(in crate::cache) fn forget_index(&self, index: &str) {
+        self.unindexed.lock().remove(index);
+    }
+
+    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
+        self.handlers.lock().remove(handler);
+    }
+
+    /// Marks a part as working; returns the length of the outage, if there was an error.
+    pub(in crate::cache) fn up(&self, part: usize) -> Option<Duration> {
+        let mut health = self.health.lock();
+        let part = health.parts.get_mut(part)?;
+        let was = part.down.take()?;
+        part.up = Instant::now();
+        self.advance(&health);
+        drop(health);
+        was.error.map(|_| was.since.elapsed())
+    }
+
+    /// Marks a part as not working; returns whether to log the error. An error equal to the last logged one
+    /// is not logged. A different one is logged at most once a minute, because servers behind one address may
+    /// fail differently in turn; but at once if it shows that the kind is not served or not readable.
+    pub(in crate::cache) fn down(&self, part: usize, error: String, absent: bool) -> bool {
+        let mut health = self.health.lock();
+        let Some(part) = health.parts.get_mut(part) else { return false };
+        let down = part.down.get_or_insert_with(Down::now);
+        let gone = absent && !down.absent;
+        let news =
+            down.logged.as_ref() != Some(&error) && (down.log_rate.add(1, Instant::now()).is_some() || gone);
+        if news {
+            down.logged = Some(error.clone());
+        }
+        down.error = Some(error);
+        down.absent |= absent;
+        self.advance(&health);
+        news
+    }
+
+    fn advance(&self, health: &Health) {
+        let Some(now) = health.parts.iter().map(Part::progress).min() else { return };
+        self.progress.send_if_modified(|progress| {
+            let news = now > *progress;
+            *progress = now.max(*progress);
+            news
+        });
+    }
+
+    /// Waits until every part has been listed, or its kind was found not to be served or readable.
+    pub(in crate::cache) async fn settled(&self) {
+        self.reached(Progress::Settled).await;
+    }
+
+    /// Waits until every part has been listed or has failed to list, or until `patience` has passed since the
+    /// first request.
+    pub(in crate::cache) async fn tried(&self, patience: Duration) {
+        self.reached(Progress::Started).await;
+        if let Some(since) = self.unanswered_since() {
+            // The caller can check the outcome afterwards.
+            drop(timeout_at(since + patience, self.reached(Progress::Tried)).await);
+        }
+    }
+
+    /// Returns the time of the first unanswered request; `None` if all parts have got an answer.
+    pub(in crate::cache) fn unanswered_since(&self) -> Option<Instant> {
+        let health = self.health.lock();
+        // Locked before `progress` is read, because `progress` is written under this lock.
+        let asking = *self.progress.borrow() == Progress::Started;
+        let unanswered = health.down().filter(|down| down.error.is_none());
+        unanswered.map(|down| down.since).min().filter(|_| asking)
+    }
+
+    async fn reached(&self, progress: Progress) {
+        // The sender is in `self`, so the wait cannot fail.
+        drop(self.progress.subscribe().wait_for(|now| *now >= progress).await);
+    }
+
+    pub(in crate::cache) fn status(&self, store: &ObjectStore, table: &Table) -> KindStatus {
+        let health = self.health.lock();
+        KindStatus {
+            cluster: store.cluster.clone(),
+            kind: store.kind.clone(),
+            scope: store.describe_scope(),
+            projection: store.projection(),
+            required: store.required(),
+            synced: table.is_synced(),
+            settled: *self.progress.borrow() == Progress::Settled,
+            down_since: health.down().map(|down| down.since).min(),
+            last_error: health.down().find_map(|down| down.error.clone()),
+            absent: health.down().any(|down| down.absent),
+            objects: table.count(),
+            bytes: table.bytes(),
+            too_large: table.too_large(),
+            packing: store.dictionaries.packing(table.packing()),
+            restarts: health.after_first(|part| part.watches),
+            relists: health.after_first(|part| part.lists),
+            events: health.events,
+            last_event_age: health.last_event.map(|at| at.elapsed()),
+            decode_errors: health.decode_errors,
+            pack_stalls: health.pack_stalls,
+            left_out: self.left_out.named(),
+            handlers: by_name(&self.handlers.lock(), Trouble::counts),
+            unindexed: by_name(&self.unindexed.lock(), LogEvery::count),
+            parts: store.parts.iter().zip(&health.parts).map(|(of, part)| part.status(of.as_ref())).collect(),
+        }
+    }
+}
+
+fn by_name<T: Copy, C>(counts: &BTreeMap<String, T>, read: fn(T) -> C) -> BTreeMap<String, C> {
+    counts.iter().map(|(name, count)| (name.clone(), read(*count))).collect()
+}
+
+// === impl Health ===
+
+impl Health {
+    fn down(&self) -> impl Iterator<Item = &Down> {
+        self.parts.iter().filter_map(|part| part.down.as_ref())
+    }
+
+    /// Returns the sum over all parts, not counting the first of each.
+    fn after_first(&self, read: fn(&Part) -> u64) -> u64 {
+        self.parts.iter().map(|part| read(part).saturating_sub(1)).sum()
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn progress(&self) -> Progress {
+        match self.down {
+            Some(Down { absent: false, error: None, .. }) => Progress::Started,
+            Some(Down { absent: false, error: Some(_), .. }) => Progress::Tried,
+            Some(Down { absent: true, .. }) | None => Progress::Settled,
+        }
+    }
+
+    fn status(&self, namespace: Option<&Arc<str>>) -> PartStatus {
+        let down = self.down.as_ref();
+        PartStatus {
+            namespace: namespace.cloned(),
+            working: down.is_none(),
+            since: down.map_or(self.up, |down| down.since),
+            last_error: down.and_then(|down| down.error.clone()),
+            absent: down.is_some_and(|down| down.absent),
+            lists: self.lists,
+            watches: self.watches,
+        }
+    }
+}
+
+// === impl Down ===
+
+impl Down {
+    fn now() -> Self {
+        Self {
+            since: Instant::now(),
+            error: None,
+            absent: false,
+            logged: None,
+            log_rate: LogEvery::default(),
+        }
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    fn counts(self) -> HandlerTrouble {
+        HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The queue of new bodies that wait to be packed.
+//!
+//! Plain data under the lock of its [`crate::cache::store::table::Table`]: the step that stores a version
+//! also offers it here, so none is missed. If packing is off, the queue stays empty.
+
+use super::Rules;
+use crate::cache::object::view::View;
+
+/// The new bodies that are not packed yet.
+#[derive(Debug, Default)]
+pub(in crate::cache) struct PackQueue {
+    stage: Stage,
+    /// The bodies since the last rotation.
+    young: Vec<QueuedBody>,
+    /// The bodies of the rotation before.
+    old: Vec<QueuedBody>,
+    /// Plain bytes of both lists and of the bodies taken but not done.
+    bytes: usize,
+    /// Plain bytes of the bodies taken but not done.
+    taken: usize,
+    /// Whether the packer has to be woken. Cleared by the step that wakes it.
+    wake: bool,
+    /// Set when the packer has blocked the reflector for too long: until it makes progress, bodies are not
+    /// queued.
+    stalled: bool,
+}
+
+/// A body in the queue, or taken from it.
+#[derive(Debug)]
+pub(in crate::cache) struct QueuedBody {
+    pub(super) view: View,
+    /// Its share of the byte counts of the queue; the form of the body may change meanwhile.
+    pub(super) bytes: usize,
+}
+
+/// The treatment of offered bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Bodies are not queued.
+    #[default]
+    Closed,
+    /// Bodies are not queued; the packer is woken when the bodies of the store reach so many bytes.
+    Above(usize),
+    /// Bodies are queued.
+    Open(Rules),
+}
+
+// === impl PackQueue ===
+
+impl PackQueue {
+    /// Offers a version that was just stored; `total` is the bytes of the store, including this version.
+    pub(in crate::cache) fn offer(&mut self, view: &View, total: usize) {
+        match self.stage {
+            Stage::Closed => {}
+            Stage::Open(_) if self.stalled => {}
+            Stage::Above(at) => self.wake |= total >= at,
+            Stage::Open(rules) => {
+                let (first, was_eager) = (self.is_empty(), self.is_eager());
+                let bytes = view.body().plain_len();
+                self.bytes += bytes;
+                self.young.push(QueuedBody { view: view.clone(), bytes });
+                let eager = self.waiting() >= rules.eager;
+                self.wake |= first || (eager && !was_eager);
+            }
+        }
+    }
+
+    /// Returns whether the packer has to be woken, and resets that; called once per step.
+    pub(in crate::cache) fn take_wake(&mut self) -> bool {
+        std::mem::take(&mut self.wake)
+    }
+
+    /// Returns whether so many plain bytes are queued that the reflector should wait.
+    pub(in crate::cache) fn is_full(&self) -> bool {
+        matches!(self.stage, Stage::Open(rules) if self.bytes >= rules.full)
+    }
+
+    /// If the queue is full, gives up on the packer: drops the queued bodies and queues no further ones until
+    /// the packer makes progress. Returns whether it did so.
+    pub(in crate::cache) fn give_up(&mut self) -> bool {
+        let full = self.is_full();
+        if full {
+            *self = Self { stage: self.stage, stalled: true, ..Self::default() };
+        }
+        full
+    }
+
+    /// Returns whether the queue had given up, and resets that: the packer then has to check all stored
+    /// bodies.
+    pub(super) fn resume(&mut self) -> bool {
+        std::mem::take(&mut self.stalled)
+    }
+
+    /// Queues no further bodies and drops the queued ones.
+    pub(in crate::cache) fn close(&mut self) {
+        *self = Self::default();
+    }
+
+    /// As [`Self::close`], and wakes the packer when the store has so many bytes.
+    pub(super) fn close_until(&mut self, bytes: usize) {
+        *self = Self { stage: Stage::Above(bytes), ..Self::default() };
+    }
+
+    pub(super) fn open(&mut self, rules: Rules) {
+        *self = Self { stage: Stage::Open(rules), ..Self::default() };
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
+    }
+
+    /// Returns whether so many bytes are queued that bodies are packed without delay.
+    pub(super) fn is_eager(&self) -> bool {
+        matches!(self.stage, Stage::Open(rules) if self.waiting() >= rules.eager)
+    }
+
+    /// Takes the bodies older than one rotation, or all of them if they are many. Their bytes have to be
+    /// given back by [`PackQueue::done`].
+    pub(super) fn rotate(&mut self) -> Vec<QueuedBody> {
+        let eager = self.is_eager();
+        let mut due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        if eager {
+            due.append(&mut self.old);
+        }
+        self.taken += due.iter().map(|one| one.bytes).sum::<usize>();
+        due
+    }
+
+    /// Subtracts the bytes of bodies that were taken and are packed now.
+    pub(in crate::cache) fn done(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn waiting(&self) -> usize {
+        self.bytes.saturating_sub(self.taken)
+    }
+}

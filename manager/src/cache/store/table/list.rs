@@ -1,0 +1,175 @@
+//! Applies lists to the table: the listed objects, and at the end of a list the deleted ones.
+
+use super::{Arrival, Part, Table};
+use crate::cache::object::delta::Origin;
+use crate::cache::object::meta::{Meta, ResourceVersion, Uid};
+use crate::cache::object::view::View;
+use crate::cache::store::dispatcher::Job;
+use crate::cache::store::slots::{Number, Slot};
+use crate::key::{Key as _, NamespacedName};
+
+/// An object that a list shows at an older version than the stored one.
+#[derive(Debug)]
+pub(in crate::cache) struct Older {
+    /// The epoch of the list.
+    epoch: u64,
+    stored: View,
+    pub(in crate::cache) listed: View,
+}
+
+// === impl Table ===
+
+impl Table {
+    /// Begins a list of one part; returns its epoch.
+    pub(in crate::cache) fn begin_list(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// Marks a listed object as seen if this very version is stored; otherwise returns false, and the object
+    /// must be scanned.
+    pub(in crate::cache) fn touch(
+        &mut self,
+        epoch: u64,
+        request: &NamespacedName,
+        uid: &Uid,
+        version: &ResourceVersion,
+    ) -> bool {
+        let Some((number, slot)) = self.objects.lookup(request) else { return false };
+        let meta = slot.view.meta();
+        let same = meta.uid == *uid && meta.resource_version == *version;
+        if same {
+            self.see(epoch, number);
+        }
+        same
+    }
+
+    /// Marks the stored version of a listed object as seen. An unreadable object with another uid is a new
+    /// one: the stored one is gone then, and is not marked.
+    pub(in crate::cache) fn keep(&mut self, epoch: u64, request: &NamespacedName, uid: Option<&Uid>) {
+        if let Some((number, slot)) = self.objects.lookup(request)
+            && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
+        {
+            self.see(epoch, number);
+        }
+    }
+
+    /// Marks a listed object as seen. An older version of it earlier in the same list is dropped.
+    fn see(&mut self, epoch: u64, number: Number) {
+        let Some(slot) = self.objects.get_mut(number) else { return };
+        if std::mem::replace(&mut slot.seen, epoch) == epoch {
+            for part in &mut self.parts {
+                part.older.retain(|older| !older.stored.is(&slot.view));
+            }
+        }
+    }
+
+    /// Stores one object of a list, or of an initial event.
+    pub(in crate::cache) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
+        let arrival = arrival.into();
+        let view = &arrival.view;
+        match self.hidden.get_mut(&view.meta().uid) {
+            Some(hidden) if hidden.epoch >= epoch => {
+                hidden.seen = epoch;
+                return;
+            }
+            Some(_) => {
+                self.hidden.remove(&view.meta().uid);
+            }
+            None => {
+                let Meta { request, uid, resource_version, .. } = view.meta();
+                if self.deletions.is_outdated_listed(epoch, request, resource_version)
+                    || self.deletions.covers_listed(epoch, uid, resource_version)
+                {
+                    return;
+                }
+            }
+        }
+        let synced = self.parts.get(part).is_some_and(|part| part.synced);
+        let origin = if synced { Origin::Live } else { Origin::Initial };
+        let request = view.request().clone();
+        let refused = self.upsert(arrival, origin);
+        self.keep(epoch, &request, None);
+        if let Some((stored, listed)) = refused
+            && let Some(Part { older, .. }) = self.parts.get_mut(part)
+        {
+            // From a list that was interrupted.
+            if older.last().is_some_and(|older| older.epoch != epoch) {
+                older.clear();
+            }
+            older.push(Older { epoch, stored, listed });
+        }
+    }
+
+    /// Ends a list: removes the objects that it could include and did not. Returns the objects that it shows
+    /// at an older version although the stored version is not newer than the list, for [`Self::set_back`].
+    pub(in crate::cache) fn end_list(
+        &mut self,
+        part: usize,
+        epoch: u64,
+        version: &ResourceVersion,
+    ) -> Vec<Older> {
+        let Some(Part { namespace, older, .. }) = self.parts.get_mut(part) else { return Vec::new() };
+        let (namespace, mut older) = (namespace.clone(), std::mem::take(older));
+        older.retain(|older| {
+            older.epoch == epoch && !older.stored.meta().resource_version.is_newer_than(version)
+        });
+        for number in self.vanished(namespace.as_deref(), epoch, version) {
+            if let Some(view) = self.remove(number, Origin::Live) {
+                self.deletions.note(&view.meta().uid, version, self.epoch);
+            }
+        }
+        // If a list that began after the DELETE shows the object, the object is stored by now. If an earlier
+        // list could include the object and did not, the object was deleted before that list, and no event
+        // will follow.
+        let elsewhere =
+            |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace.as_deref();
+        let Self { hidden, deletions, epoch: now, .. } = self;
+        hidden.retain(|uid, hidden| {
+            if elsewhere(&hidden.request) {
+                return true;
+            }
+            let vanished = hidden.seen != epoch && !hidden.version.is_newer_than(version);
+            if vanished {
+                // Recorded without a version: the DELETE was an own one, so if the object re-enters a
+                // selection, that happened earlier.
+                deletions.note_at_unknown_version(uid, *now);
+            }
+            hidden.epoch >= epoch && !vanished
+        });
+        self.advance(part, version);
+        if let Some(part) = self.parts.get_mut(part) {
+            part.synced = true;
+        }
+        if !self.synced && self.parts.iter().all(|part| part.synced) {
+            self.synced = true;
+            self.jobs.push_back(Job::Synced);
+        }
+        older
+    }
+
+    /// Stores the older version that a list has shown, unless the stored version has changed meanwhile.
+    pub(in crate::cache) fn set_back(&mut self, older: &Older, arrival: impl Into<Arrival>) {
+        if let Some((number, _)) =
+            self.objects.lookup(older.stored.request()).filter(|(_, slot)| slot.view.is(&older.stored))
+        {
+            self.replace(number, arrival.into(), Origin::Live);
+        }
+    }
+
+    /// Returns the objects of a part that its list could include and did not.
+    fn vanished(&self, namespace: Option<&str>, epoch: u64, version: &ResourceVersion) -> Vec<Number> {
+        let vanished =
+            |slot: &Slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version);
+        let Some(namespace) = namespace else {
+            return self
+                .objects
+                .iter()
+                .filter(|(_, slot)| vanished(slot))
+                .map(|(number, _)| number)
+                .collect();
+        };
+        let numbers = self.indexes.in_namespace(namespace).into_iter().flat_map(|bucket| bucket.from(0));
+        numbers.filter(|number| self.objects.get(*number).is_some_and(vanished)).collect()
+    }
+}

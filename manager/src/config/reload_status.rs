@@ -1,0 +1,51 @@
+//! The configuration of a running manager: values in force, values that wait for a restart, and a refused
+//! file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Loaded, LogFilter};
+
+/// The configuration of a running manager, and the outcome of the last reload.
+#[derive(Clone, Debug)]
+pub struct ReloadStatus {
+    /// The file that the manager reloads when it changes; `None` if it follows no file.
+    pub file: Option<PathBuf>,
+    /// The configuration at the start of the process: in force for keys that apply at the next start.
+    pub started: Arc<Loaded>,
+    /// The configuration accepted last: in force for keys that apply live.
+    pub accepted: Arc<Loaded>,
+    /// When `accepted` was accepted.
+    pub accepted_at: Instant,
+    /// The problems of the file in its present form; `None` if `accepted` was read from it.
+    pub refused: Option<RefusedFile>,
+    /// A log filter set by hand; in force instead of `logging.level` until that key changes.
+    pub log_level: Option<LogFilter>,
+}
+
+/// A file that was not accepted.
+#[derive(Clone, Debug)]
+pub struct RefusedFile {
+    /// When the file was read.
+    pub at: Instant,
+    /// All problems of the file, one line each; never empty.
+    pub problems: Vec<String>,
+}
+
+// === impl ReloadStatus ===
+
+impl ReloadStatus {
+    /// Returns the status at the start of a manager.
+    pub(crate) fn new(file: Option<PathBuf>, loaded: Arc<Loaded>) -> Self {
+        Self {
+            file,
+            started: Arc::clone(&loaded),
+            accepted: loaded,
+            accepted_at: Instant::now(),
+            refused: None,
+            log_level: None,
+        }
+    }
+}
