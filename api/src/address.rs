@@ -1,25 +1,26 @@
-//! An address to dial, read so strictly that it can mean only one thing.
+//! Addresses to connect to, parsed so strictly that they are unambiguous.
 //!
-//! Whoever dials what tenants write must see the same host that a policy checked. Forms that some parsers read as
-//! another address (octal, hexadecimal or integer IPv4, IPv6 without brackets, zone ids) are refused instead of
-//! guessed at; names are lower-cased and lose a trailing dot, so that two spellings of one host compare equal.
+//! Tenants write these addresses, so the host to which a probe connects must be the host that the policy
+//! checked. Forms that parsers interpret differently (octal, hexadecimal or integer IPv4, IPv6 without
+//! brackets, zone ids) are refused. Names are lower-cased and lose a trailing dot, so that two spellings of
+//! one host compare equal.
 //!
 //! # Invariants
 //! 1. A parsed address has a non-empty host and a port in 1..=65535.
-//! 2. A [`Host::Name`] cannot be read as an IPv4 address by any resolver: its last label is not a number.
-//! 3. Parsing what `Display` writes gives the same address.
+//! 2. No resolver parses a [`Host::Name`] as an IPv4 address: its last label is not a number.
+//! 3. The displayed form of an address parses to the same address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::refusal::{At, InvalidSpec};
 
-/// Longest name in bytes, without the trailing dot (RFC 1035).
+/// Maximum length of a name in bytes, without the trailing dot (RFC 1035).
 const MAX_NAME: usize = 253;
-/// Longest label of a name in bytes.
+/// Maximum length of a label of a name in bytes.
 const MAX_LABEL: usize = 63;
 
-/// Where to connect. Parsed from `host:port` or `[IPv6]:port`; displays in the same form.
+/// An address to connect to. Parsed from `host:port` or `[IPv6]:port`, and displayed in that form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     /// The host to connect to.
@@ -33,17 +34,18 @@ pub struct Address {
 pub enum Host {
     /// A name in lower case without a trailing dot.
     Name(String),
-    /// A literal address, as written: an IPv4-mapped IPv6 form is unwrapped by the policy, not here.
+    /// An IP address. The policy, and not the parser, unwraps the IPv4-mapped IPv6 form.
     Ip(IpAddr),
 }
 
 // === impl Address ===
 
 impl Address {
-    /// Reads `text`, the value of the field at path `field`.
+    /// Parses `text`, the value of the field at path `field`.
     ///
     /// # Errors
-    /// Says what is wrong with the text, where it stands, and what was expected.
+    /// Fails if the text is not an unambiguous address; the error has the path, the text and the expected
+    /// form.
     ///
     /// # Examples
     /// ```
@@ -75,12 +77,12 @@ impl fmt::Display for Address {
 // === impl Host ===
 
 impl Host {
-    /// Reads a name or an IPv4 address.
+    /// Parses a name or an IPv4 address.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err("the host is empty, which would mean the controller itself");
         }
-        // One dot at the end only says that a name is complete; it never changes which host is meant here.
+        // A trailing dot marks a complete name; it does not change the host.
         let text = text.strip_suffix('.').unwrap_or(text);
         if let Ok(ip) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Ip(IpAddr::V4(ip)));
@@ -94,20 +96,21 @@ impl Host {
         }
         if name.rsplit('.').next().is_some_and(reads_as_number) {
             return Err(
-                "the host reads as an IPv4 address in an unusual form; write four decimal numbers without leading zeros",
+                "the host reads as an IPv4 address in an unusual form; write four decimal numbers without \
+                        leading zeros",
             );
         }
         Ok(Self::Name(name))
     }
 
-    /// Reads an IPv6 address without brackets.
+    /// Parses an IPv6 address without brackets.
     pub(crate) fn parse_ipv6(text: &str) -> Result<Self, &'static str> {
         if text.contains('%') {
             return Err("a zone id names an interface of the controller's own machine");
         }
         text.parse::<Ipv6Addr>()
             .map(|ip| Self::Ip(IpAddr::V6(ip)))
-            .map_err(|_| "what stands in brackets is not an IPv6 address")
+            .map_err(|_| "the text in brackets is not an IPv6 address")
     }
 }
 
@@ -128,7 +131,7 @@ fn parse(text: &str) -> Result<Address, &'static str> {
         return Err("the address is empty");
     }
     if text.contains("://") {
-        return Err("a scheme has no place here");
+        return Err("an address has no scheme");
     }
     let (host, port) = if let Some(bracketed) = text.strip_prefix('[') {
         let (inside, after) = bracketed.split_once(']').ok_or("the closing bracket is missing")?;
@@ -156,7 +159,7 @@ fn parse_port(text: &str) -> Result<u16, &'static str> {
     }
 }
 
-/// Underscores are no part of host names but common in names that DNS serves.
+/// Returns whether this is a label of a name. Host names have no underscores, but many names in DNS do.
 fn is_label(label: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     (1..=MAX_LABEL).contains(&label.len())
@@ -165,7 +168,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// A host whose last label is a number is an IPv4 address to `inet_aton` and browsers, whatever stands before it.
+/// Returns whether this label is a number. `inet_aton` and browsers parse a host whose last label is a number
+/// as an IPv4 address.
 fn reads_as_number(label: &str) -> bool {
     let hexadecimal =
         label.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -1,13 +1,14 @@
-//! The definition of the custom resource, generated from the Rust types.
+//! The `CustomResourceDefinition` of [`WaitDeployment`], generated from the Rust types.
 //!
-//! Field names, types, bounds and descriptions come from the types; what Rust cannot say is added: list keys for
-//! server-side apply, the parts carried as JSON and rules by `rules`, subresources and columns here.
+//! Field names, types, bounds and descriptions come from the types. `rules` adds list keys for server-side
+//! apply, the parts kept as JSON and the CEL rules; this module adds subresources and columns.
 //!
 //! # Invariants
-//! 1. Nothing below `spec.template` is pruned: every object there preserves unknown fields.
-//! 2. No CEL rule stands below `spec.template`: its lists are unbounded, and the server would refuse the CRD for its cost.
-//! 3. No description stands below `spec.template`, which keeps the whole far below the 262,144 bytes that client-side
-//!    apply can carry.
+//! 1. The API server prunes no field below `spec.template`: every object there preserves unknown fields.
+//! 2. No CEL rule is below `spec.template`: its lists are unbounded, so the API server would refuse the CRD
+//!    for the cost of the rule.
+//! 3. No description is below `spec.template`, so the CRD stays far below the 262,144 bytes that client-side
+//!    apply can store.
 
 pub(crate) mod patterns;
 mod rules;
@@ -20,8 +21,8 @@ use serde_json::{Value, json};
 
 use crate::wait_deployment::{GROUP, KIND, PLURAL, VERSION, WaitDeployment};
 
-/// Returns the definition of [`WaitDeployment`], ready to be applied.
-#[expect(clippy::missing_panics_doc, reason = "nothing a caller does can make it panic, and a test calls it")]
+/// Returns the CRD of [`WaitDeployment`], ready to apply.
+#[expect(clippy::missing_panics_doc, reason = "the input is constant, and a test calls the function")]
 pub fn crd() -> CustomResourceDefinition {
     let definition = json!({
         "metadata": {"name": format!("{PLURAL}.{GROUP}")},
@@ -54,10 +55,10 @@ pub fn crd() -> CustomResourceDefinition {
         },
     });
     #[expect(clippy::expect_used, reason = "the input is a constant of this build, and a test decodes it")]
-    serde_json::from_value(definition).expect("the definition assembled above is a CustomResourceDefinition")
+    serde_json::from_value(definition).expect("the JSON above is a CustomResourceDefinition")
 }
 
-/// Wide columns carry priority 1.
+/// Returns the columns of `kubectl get`; those of priority 1 are shown with `-o wide`.
 fn columns() -> Value {
     json!([
         {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
@@ -65,7 +66,10 @@ fn columns() -> Value {
         {"name": "Desired", "type": "integer", "jsonPath": ".spec.replicas"},
         {"name": "Available", "type": "integer", "jsonPath": ".status.availableReplicas"},
         {"name": "Up-To-Date", "type": "integer", "jsonPath": ".status.updatedReplicas", "priority": 1},
-        {"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason", "priority": 1},
+        {
+            "name": "Reason", "type": "string", "priority": 1,
+            "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason",
+        },
         {"name": "Deployment", "type": "string", "jsonPath": ".status.deployment.name", "priority": 1},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ])
@@ -87,13 +91,14 @@ fn schema() -> Value {
         root.remove("title");
     }
     drop_nullable(&mut schema["properties"]["spec"]["properties"]["waitFor"]);
-    merge(&mut schema, &rules::touches());
+    merge(&mut schema, &rules::patch());
     schema
 }
 
-/// A `null` for a field that may not be `null` is the absence of the field to the server, for rules and defaults too;
-/// only server-side apply refuses it. Rules would take it for a value otherwise.
-/// See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting-and-nullable>.
+/// Removes `nullable`. The API server then treats a `null` as an absent field, also in rules and defaults;
+/// only server-side apply refuses it. In a nullable field, rules would see the `null` as a value. See
+/// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>, under
+/// "Defaulting and Nullable".
 fn drop_nullable(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -105,7 +110,7 @@ fn drop_nullable(schema: &mut Value) {
     }
 }
 
-/// RFC 7386: objects merge, `null` removes, anything else replaces.
+/// Applies a JSON merge patch (RFC 7386): objects are merged, `null` removes a key, any other value replaces.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         target.clone_from(patch);

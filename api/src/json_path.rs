@@ -1,20 +1,20 @@
-//! Paths to one value of an object: the part of `kubectl wait --for=jsonpath` that can name a single value.
+//! Paths to one value of an object: the subset of `kubectl wait --for=jsonpath` that selects a single value.
 //!
 //! | step | selects |
 //! |---|---|
 //! | `.status`, `['status']` | a field of an object |
 //! | `[0]`, `[-1]` | an element of a list; negative indexes count from the end |
-//! | `[?(@.type=="Ready")]` | the elements of a list in which a field equals a string, a number or a boolean |
+//! | `[?(@.type=="Ready")]` | the elements of a list in which a field equals a string, number or boolean |
 //!
-//! Every accepted path selects the same values for kubectl, whose grammar is that of client-go
+//! Every accepted path selects the same values in kubectl, whose grammar is that of client-go
 //! (<https://github.com/kubernetes/client-go/blob/master/util/jsonpath/parser.go>); as there, the braces and
 //! the first dot may be absent. Wildcards, slices, unions, `..` and other filters are refused with their
-//! position. A dot inside a name needs a backslash also between quotes, because kubectl reads `['a.b']` as
+//! position. A dot inside a name needs a backslash even between quotes, because kubectl parses `['a.b']` as
 //! two fields.
 //!
 //! # Invariants
 //! 1. A search reads the JSON text in place and once per step; it copies one key or scalar at a time.
-//! 2. Neither the parser nor a search panics, whatever the text; recursion is at most [`MAX_STEPS`] deep.
+//! 2. Neither the parser nor a search panics on any text; recursion is at most [`MAX_STEPS`] deep.
 
 mod find;
 #[cfg(any(test, fuzzing))]
@@ -29,13 +29,13 @@ use serde_json::Value;
 pub use find::{NotOneValue, Scalar};
 pub use parse::InvalidPath;
 
-/// Longest path, in characters.
+/// Maximum length of a path, in characters.
 pub const MAX_CHARACTERS: usize = 256;
-/// Most steps of one path. Each field of a filter counts as one too, since a search walks it for every
-/// element.
+/// Maximum number of steps of a path. Each field of a filter counts as a step too, since a search reads it
+/// for every element.
 pub const MAX_STEPS: usize = 16;
 
-/// A path to one value. Displayed as written.
+/// A path to one value. Displays as in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath {
     text: String,
@@ -45,24 +45,24 @@ pub struct JsonPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Field(String),
-    /// Counted from the end if negative.
+    /// Position in a list; counts from the end if negative.
     Index(i64),
     Filter(Filter),
 }
 
-/// Compares one value of each element of a list.
+/// Selects the elements of a list in which one value equals a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
-    /// The fields from the element to the value; none compares the element itself.
+    /// The fields from the element to the value; empty to compare the element itself.
     fields: Vec<String>,
-    /// A string, a number or a boolean.
+    /// The literal: a string, a number or a boolean.
     literal: Value,
 }
 
 // === impl JsonPath ===
 
 impl JsonPath {
-    /// Returns how many steps a search takes, the fields of filters among them.
+    /// Returns the number of steps of a search, including the fields of filters.
     pub fn step_count(&self) -> usize {
         self.steps.iter().map(Step::count).sum()
     }

@@ -1,8 +1,8 @@
-//! The custom resources of mainstay: types and validation, nothing that talks to a server.
+//! The custom resources of mainstay: types and validation, without any client.
 //!
-//! One group and version, `apps.mainstay.dev/v1alpha1`, with one kind: [`WaitDeployment`], a Deployment that starts
-//! only once its prerequisite answers. What the API server can check stands in the CRD ([`crd::crd`]); what it
-//! cannot is checked here, in functions that return an error fit for a status condition.
+//! One group and version, `apps.mainstay.dev/v1alpha1`, with one kind: [`WaitDeployment`], a Deployment that
+//! starts only once its dependencies hold. The CRD ([`crd::crd`]) contains all rules that the API server can
+//! check; functions here check the others and return errors fit for a status condition.
 
 pub mod wait_deployment;
 

@@ -1,11 +1,12 @@
-//! What a WaitDeployment waits for, defaults filled in and checked: what the controllers work by.
+//! The plan of a WaitDeployment: its dependencies and policies, checked and with defaults, for the
+//! controllers.
 //!
-//! Both forms come to the same: the article's `waitProbe` is a plan with one TCP dependency named `default`, whose
-//! loss nobody looks at.
+//! Both forms of a manifest become a plan. The article's `waitProbe` becomes one TCP dependency named
+//! `default`, which is not checked once the gate is open.
 //!
 //! # Invariants
-//! 1. A plan holds only what can be acted on: names, addresses and numbers have been checked.
-//! 2. Names are unique, and their order is that of the manifest.
+//! 1. All names, addresses and numbers of a plan are valid.
+//! 2. Names of dependencies are unique and in the order of the manifest.
 
 use std::time::Duration;
 
@@ -25,84 +26,84 @@ mod tests;
 
 pub use crate::refusal::InvalidSpec;
 
-/// What to wait for, and how.
+/// Dependencies of an object, and policies for missing and lost ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// What to wait for; empty if the Deployment may start at once.
+    /// Dependencies to wait for; empty if the Deployment may start at once.
     pub dependencies: Vec<PlannedDependency>,
-    /// Whether all or one of them has to hold.
+    /// Whether all dependencies must hold, or one.
     pub match_policy: MatchPolicy,
-    /// What is held back.
+    /// Changes held back until the dependencies hold.
     pub gates: Gates,
-    /// How long the gate may stay closed.
+    /// Time from the closing of the gate until `on_deadline` applies; `None` if there is no deadline.
     pub deadline: Option<Duration>,
-    /// What follows then.
+    /// Policy for dependencies that do not hold at the deadline.
     pub on_deadline: OnDeadline,
-    /// What a loss after opening leads to.
+    /// Policy for a dependency lost after the gate opened.
     pub on_loss: OnLoss,
-    /// For how long it must be lost before that.
+    /// Time for which a dependency must be lost before `on_loss` applies.
     pub loss_grace: Duration,
-    /// How long a loss may last before it is reported as stalled.
+    /// Time after a loss until the object is reported as stalled; `None` for never.
     pub recovery_deadline: Option<Duration>,
-    /// What becomes of a Deployment of this name that was there before.
+    /// Policy for an existing Deployment of this name.
     pub adoption: Adoption,
 }
 
-/// What is held back until the dependencies hold.
+/// Changes held back until the dependencies hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// The first start.
+    /// Holds back the first start.
     pub create: bool,
-    /// A new template.
+    /// Holds back a new template.
     pub update: bool,
-    /// Replicas from 0 to more.
+    /// Holds back a change of replicas from 0.
     pub scale_from_zero: bool,
 }
 
-/// One dependency.
+/// One dependency, checked and with defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedDependency {
-    /// Its name.
+    /// Name of the dependency.
     pub name: String,
-    /// What is looked at.
+    /// The check that shows whether the dependency holds.
     pub check: Check,
-    /// From the closing of the gate to the first attempt.
+    /// Time from the closing of the gate to the first attempt.
     pub initial_delay: Duration,
-    /// From the start of one attempt to the start of the next, before jitter.
+    /// Time from the start of one attempt to the start of the next, before jitter.
     pub period: Duration,
     /// Longest duration of one attempt.
     pub timeout: Duration,
-    /// Successes in a row after which it holds.
+    /// Consecutive successes after which the dependency holds.
     pub success_threshold: u32,
-    /// Failures in a row after which it is lost, once it had held.
+    /// Consecutive failures after which a dependency that held is lost.
     pub failure_threshold: u32,
-    /// Reported only.
+    /// Whether the dependency is only reported and never waited for.
     pub optional: bool,
 }
 
-/// What is looked at. Equal checks of one namespace are one target, probed once for all who wait.
+/// The check of a dependency. Objects of one namespace with equal checks share one probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    /// Ready endpoints of a Service of the object's namespace.
+    /// Ready endpoints of a Service in the object's namespace.
     Service(ServiceCheck),
-    /// What has to be asked over the network.
+    /// A probe over the network.
     Probe(ProbeCheck),
-    /// Objects of the object's namespace.
+    /// State of objects in the object's namespace.
     Resource(ResourceCheck),
 }
 
-/// What has to be asked over the network.
+/// A probe over the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProbeCheck {
-    /// Connect.
+    /// A TCP connection.
     Tcp(Address),
-    /// GET.
+    /// An HTTP GET.
     Http(HttpCheck),
-    /// The health service.
+    /// A request to the gRPC health service.
     Grpc(GrpcCheck),
-    /// Handshake.
+    /// A TLS handshake.
     Tls(TlsCheck),
-    /// Look up.
+    /// A DNS look-up.
     Dns(DnsCheck),
 }
 
@@ -111,108 +112,108 @@ pub enum ProbeCheck {
 pub struct ServiceCheck {
     /// Name of the Service.
     pub name: String,
-    /// One of its ports; any if absent.
+    /// A port of the Service; any port if absent.
     pub port: Option<PortReference>,
-    /// How many endpoints have to be ready.
+    /// Number of endpoints that must be ready.
     pub min_ready: usize,
 }
 
-/// A port of a Service.
+/// A port of a Service, by number or name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PortReference {
-    /// By number.
+    /// Number of the port.
     Number(u16),
-    /// By name.
+    /// Name of the port.
     Name(String),
 }
 
 /// An HTTP GET.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HttpCheck {
-    /// Where.
+    /// Address to connect to.
     pub address: Address,
-    /// How.
+    /// HTTP, or HTTPS without verification of the certificate.
     pub scheme: HttpScheme,
-    /// Path and query, beginning with a slash.
+    /// Path and query; starts with a slash.
     pub path: String,
-    /// Sent beside Host.
+    /// Headers to send in addition to Host.
     pub headers: Vec<HttpHeader>,
-    /// What counts as success, sorted; empty means 200 to 399.
+    /// Statuses that count as success, sorted; empty means 200 to 399.
     pub statuses: Vec<u16>,
 }
 
-/// The gRPC health service.
+/// A request to the gRPC health service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrpcCheck {
-    /// Where.
+    /// Address to connect to.
     pub address: Address,
-    /// Asked about; empty is the whole server.
+    /// gRPC service whose health is requested; the whole server if empty.
     pub service: String,
-    /// How.
+    /// Plaintext, or TLS without verification of the certificate.
     pub tls: GrpcTlsMode,
 }
 
 /// A TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TlsCheck {
-    /// Where.
+    /// Address to connect to.
     pub address: Address,
-    /// What the certificate has to be valid for, and what is asked for by SNI.
+    /// Server name to send by SNI, for which the certificate must be valid.
     pub server_name: String,
-    /// Authorities to trust; those of the system if absent. `key` is always given.
+    /// Authorities to trust; those of the system if absent. `key` is always `Some`.
     pub ca: Option<ConfigMapKey>,
 }
 
-/// A look-up.
+/// A DNS look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DnsCheck {
-    /// In lower case, without a trailing dot.
+    /// The name in lower case, without a trailing dot.
     pub name: String,
-    /// Which records.
+    /// Type of the records.
     pub record: DnsRecord,
-    /// How many.
+    /// Number of records that must exist.
     pub min_records: usize,
 }
 
-/// Objects in a state.
+/// Objects that must have a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceCheck {
-    /// Group; empty for the core.
+    /// API group of the objects; empty for the core group.
     pub group: String,
-    /// Version.
+    /// API version without its group, such as `v1`.
     pub version: String,
-    /// Kind.
+    /// Kind of the objects.
     pub kind: String,
-    /// Which objects.
-    pub which: Which,
-    /// The state.
+    /// The objects, by name or labels.
+    pub objects: Objects,
+    /// The state that they must have.
     pub state: ResourceState,
 }
 
-/// Which objects.
+/// Selects the objects of a [`ResourceCheck`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Which {
-    /// One by name.
+pub enum Objects {
+    /// The object with this name.
     Name(String),
-    /// All of these labels, at least one.
+    /// All objects with these labels, of which at least one must exist.
     Selector(LabelSelector),
 }
 
-/// The state objects have to be in.
+/// The state that objects must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceState {
-    /// A condition of a type has a status.
+    /// The condition of this type has this status.
     Condition {
         /// Type of the condition.
         type_: String,
         /// True, False or Unknown.
         status: String,
     },
-    /// A path finds this value.
+    /// The path selects this value.
     JsonPath {
         /// The path.
         path: JsonPath,
-        /// A string as it is, a number or a boolean as in JSON.
+        /// The text of a string; a number or a boolean as in JSON.
         value: String,
     },
 }
@@ -239,7 +240,7 @@ impl Default for Gates {
 // === impl Check ===
 
 impl Check {
-    /// Returns the kind of check in one word, for metrics: that of the manifest.
+    /// Returns the kind of check as one word, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Service(_) => "service",
@@ -252,7 +253,7 @@ impl Check {
 // === impl ProbeCheck ===
 
 impl ProbeCheck {
-    /// Returns the kind of check in one word, for metrics.
+    /// Returns the kind of probe as one word, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
@@ -263,7 +264,7 @@ impl ProbeCheck {
         }
     }
 
-    /// Returns where it connects to; `None` for a look-up.
+    /// Returns the address to connect to; `None` for a DNS look-up.
     pub fn address(&self) -> Option<&Address> {
         match self {
             Self::Tcp(address)

@@ -1,26 +1,26 @@
-//! A spec that cannot be acted on, and the words for it.
+//! The error about an invalid field of a spec.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-/// Longest value that is quoted, in bytes: the rest of the message matters more.
+/// Maximum length of a quoted value in bytes; a longer one is shortened.
 const MAX_VALUE: usize = 128;
 
-/// A spec that cannot be acted on. Retrying does not help; the object must be edited.
+/// An invalid field of a spec. A retry does not help; the object must be edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct InvalidSpec {
     /// Path of the field, such as `spec.waitFor.dependencies[database].httpGet.port`.
     pub path: String,
-    /// As written, in quotes if it is text; shortened where it is long.
+    /// The value as JSON, with quotes if it is a string; shortened if it is long.
     pub value: String,
-    /// What was expected, and what is wrong with it.
+    /// The expected value, after the problem if there is more to explain.
     pub expected: String,
 }
 
-/// The place of a value in the object, by its path.
+/// The path of a field, which makes the errors about it.
 #[derive(Clone, Debug)]
 pub(crate) struct At(String);
 
@@ -35,12 +35,12 @@ impl At {
         Self(format!("{}.{name}", self.0))
     }
 
-    /// The item of a list, by its key or its index.
+    /// Returns the path of an item of this list, by its key or its index.
     pub(crate) fn item(&self, key: impl fmt::Display) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Refuses the value that stands here.
+    /// Returns the error about the value of this field.
     pub(crate) fn refuse<T>(&self, value: impl Into<Value>, expected: &str) -> Result<T, InvalidSpec> {
         Err(self.refusal(value, expected))
     }
@@ -49,10 +49,10 @@ impl At {
         self.problem(value, format!("expected {expected}"))
     }
 
-    /// As [`refusal`](Self::refusal), where more than what was expected is to be said.
+    /// As [`refusal`](Self::refusal), with a text of its own instead of `expected ...`.
     pub(crate) fn problem(&self, value: impl Into<Value>, problem: String) -> InvalidSpec {
         let value = match value.into() {
-            // Escapes what cannot be seen, too.
+            // Escapes invisible characters too.
             Value::String(text) => format!("{text:?}"),
             value => value.to_string(),
         };
@@ -60,14 +60,14 @@ impl At {
         InvalidSpec { path: self.0.clone(), value, expected: problem }
     }
 
-    /// Refuses the value that stands here unless it is right.
+    /// Returns an error about the value of this field unless it is valid.
     pub(crate) fn needs(
         &self,
-        is_right: bool,
+        is_valid: bool,
         value: impl Into<Value>,
         expected: &str,
     ) -> Result<(), InvalidSpec> {
-        if is_right { Ok(()) } else { self.refuse(value, expected) }
+        if is_valid { Ok(()) } else { self.refuse(value, expected) }
     }
 
     pub(crate) fn number(&self, value: i32, range: RangeInclusive<i32>) -> Result<u32, InvalidSpec> {

@@ -1,8 +1,9 @@
-//! What the controllers report about a WaitDeployment.
+//! Status of a WaitDeployment.
 //!
-//! Every field of a DeploymentStatus stands at its usual place; the rest says what is waited for. Two writers share
-//! it by server-side apply with disjoint fields: the mirror owns the counters, `collisionCount`, `selector`,
-//! `deployment` and the conditions Available, Progressing and ReplicaFailure; the gate owns all else.
+//! All fields of a DeploymentStatus are in their usual places; the others are about dependencies and the
+//! gate. Two writers use server-side apply with disjoint fields: the mirror owns the counters,
+//! `collisionCount`, `selector`, `deployment` and the conditions Available, Progressing and ReplicaFailure;
+//! the gate owns all other fields.
 
 #![expect(
     clippy::doc_markdown,
@@ -17,8 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitDeploymentStatus {
-    /// Newest generation of this WaitDeployment that the gate has acted on. The Deployment's own numbers stand in
-    /// `deployment`.
+    /// Newest generation of this WaitDeployment that the gate has processed. The generations of the
+    /// Deployment are in deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Pods that are not terminating.
@@ -36,31 +37,31 @@ pub struct WaitDeploymentStatus {
     /// Pods still needed for full availability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable_replicas: Option<i32>,
-    /// Pods that are terminating, where the cluster counts them.
+    /// Pods that are terminating; absent if the cluster does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// Hash collisions the Deployment met when naming its ReplicaSets.
+    /// Hash collisions of the Deployment when it named its ReplicaSets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// The label selector as a string, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The Deployment these numbers come from.
+    /// The Deployment from which the counters are copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentReference>,
-    /// What is waited for, in a few words; empty when nothing is.
+    /// Dependencies that the gate waits for, in a few words; empty if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
-    /// When the gate last opened; absent while it is closed for the first time.
+    /// Time at which the gate last opened; absent while it is closed for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_opened_time: Option<Time>,
-    /// When the gate last closed; absent while it is open.
+    /// Time at which the gate last closed; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_closed_time: Option<Time>,
-    /// When onDeadline applies; absent while the gate is open, and without a deadline.
+    /// Time at which onDeadline applies; absent while the gate is open, and without a deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_time: Option<Time>,
-    /// The prerequisites, one entry each. Nothing here changes while a prerequisite stays as it is.
+    /// One entry for each dependency. An entry changes only with the state of its dependency.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<DependencyStatus>,
     /// Latest observations of this object's state.
@@ -68,68 +69,70 @@ pub struct WaitDeploymentStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The Deployment a status was taken from.
+/// The Deployment from which a status was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeploymentReference {
-    /// Its name.
+    /// Name of the Deployment.
     pub name: String,
-    /// Its uid.
+    /// UID of the Deployment.
     pub uid: String,
-    /// Its metadata.generation.
+    /// metadata.generation of the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Its status.observedGeneration.
+    /// status.observedGeneration of the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// One prerequisite as last seen.
+/// State of one dependency.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DependencyStatus {
-    /// Its name; the one of `waitProbe` is called default.
+    /// Name of the dependency; default for that of waitProbe.
     pub name: String,
-    /// Whether it holds.
+    /// Whether the dependency holds.
     pub ready: bool,
-    /// Why, in one CamelCase word.
+    /// Reason of this state, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, for people.
+    /// Explanation of this state for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When `ready` last changed.
+    /// Time at which ready last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
 
-/// One observation. A superset of the condition of a Deployment (lastUpdateTime) and of metav1 (observedGeneration).
+/// One condition. A superset of the conditions of a Deployment (lastUpdateTime) and of metav1
+/// (observedGeneration).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Kind of observation in CamelCase, such as Ready.
+    /// Type of the condition in CamelCase, such as Ready.
     #[serde(rename = "type")]
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Generation of this WaitDeployment the observation is about.
+    /// Generation of this WaitDeployment for which the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the Deployment's condition was last updated; set on mirrored conditions only.
+    /// Time at which the Deployment's condition was last updated; only in conditions copied from the
+    /// Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// When `status` last changed.
+    /// Time at which status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one CamelCase word.
+    /// Reason of the status, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, for people.
+    /// Explanation of the status for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// Go writes a nil slice as `null`.
+/// Decodes a list; `null`, which Go writes for a nil slice, is an empty one.
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,13 +1,14 @@
-//! A Deployment that starts only once its prerequisite answers.
+//! `WaitDeployment`: a Deployment that starts only once its dependencies hold.
 //!
-//! `spec` is a DeploymentSpec: the same keys at the same places, so that image transformers, scanners and scale
-//! clients find what they look for. Everything the controller only passes on is carried as JSON, so a field that
-//! a newer cluster knows survives a read and a write here.
+//! `spec` is a DeploymentSpec with the same keys in the same places, so that image transformers, scanners and
+//! scale clients work with it. Parts that the controller only passes on are kept as JSON, so fields of a
+//! newer cluster survive decoding and encoding.
 //!
 //! # Invariants
-//! 1. Decoding and encoding a spec loses no key and changes no value below `strategy`, `template`, `waitFor` or any key
-//!    that this version does not know.
-//! 2. `replicas` has no default: absent means that somebody else, such as an autoscaler on the Deployment, owns it.
+//! 1. Decoding and encoding a spec loses no key and changes no value below `strategy`, `template`, `waitFor`
+//!    and any key unknown to this version.
+//! 2. `replicas` has no default: absent means that another client, such as an autoscaler of the Deployment,
+//!    owns it.
 
 #![expect(
     clippy::doc_markdown,
@@ -29,17 +30,16 @@ use crate::wait_probe::WaitProbe;
 
 /// API group of the custom resources.
 pub const GROUP: &str = "apps.mainstay.dev";
-/// The one served and stored version.
+/// The only version, which is served and stored.
 pub const VERSION: &str = "v1alpha1";
 /// Kind as written in manifests.
 pub const KIND: &str = "WaitDeployment";
 /// Resource name as written in paths and RBAC rules.
 pub const PLURAL: &str = "waitdeployments";
 
-/// A Deployment that starts only once its prerequisite answers.
+/// A Deployment that starts only once its dependencies hold.
 ///
-/// Serialises with `apiVersion` and `kind`, which decoding ignores: the path an object was read from already says
-/// what it is.
+/// Serialized with `apiVersion` and `kind`; decoding ignores both, since the path of a request implies them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitDeployment {
@@ -49,53 +49,54 @@ pub struct WaitDeployment {
     pub metadata: ObjectMeta,
     /// The Deployment to start, as a DeploymentSpec.
     pub spec: WaitDeploymentSpec,
-    /// The prerequisite. Without it the Deployment is created at once.
+    /// A TCP address to wait for, as the short form of spec.waitFor. Without both, the Deployment is created
+    /// at once.
     #[serde(default)]
     pub wait_probe: Option<WaitProbe>,
-    /// What the controllers report; never read as an instruction.
+    /// State reported by the controllers; edits have no effect.
     #[serde(default)]
     pub status: Option<WaitDeploymentStatus>,
 }
 
-/// A DeploymentSpec whose template is carried as JSON.
+/// A DeploymentSpec whose template is kept as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitDeploymentSpec {
-    /// Number of desired Pods, 0 or more. Leave it out when something else scales the Deployment: a value given
+    /// Number of desired Pods, 0 or more. Leave it out if an autoscaler scales the Deployment: a value given
     /// here is enforced, an absent one is never written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
-    /// Which Pods belong to the Deployment; must match the template's labels and cannot be changed later.
+    /// Selects the Pods of the Deployment; must match the template's labels and cannot be changed later.
     pub selector: LabelSelector,
-    /// How old Pods are replaced by new ones, as in a Deployment.
+    /// Strategy to replace old Pods by new ones, as in a Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Map<String, Value>>,
-    /// Seconds a new Pod must be ready before it counts as available; 0 when absent.
+    /// Seconds for which a new Pod must be ready before it counts as available; 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub min_ready_seconds: Option<i32>,
-    /// How many old ReplicaSets are kept for a rollback; 10 when absent.
+    /// Number of old ReplicaSets kept for a rollback; 10 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: Option<i32>,
     /// Whether the Deployment's rollout is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Seconds a rollout may make no progress before it is reported as failed; 600 when absent.
+    /// Seconds for which a rollout may make no progress before it is reported as failed; 600 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub progress_deadline_seconds: Option<i32>,
-    /// What must hold before the Deployment starts. Never passed on to the Deployment.
-    // As JSON, so that what a newer version wrote neither is lost nor makes the object unreadable; its fields are
-    // given by the method of this name.
+    /// Dependencies to wait for before the Deployment starts. Not part of the Deployment.
+    // Kept as JSON, so that fields of a newer version are not lost and do not make the object unreadable. The
+    // method of this name decodes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<WaitFor>")]
     pub wait_for: Option<Value>,
-    /// The Pods to create, as in a Deployment. Carried verbatim; the API server checks it when the Deployment is
-    /// written.
+    /// Template of the Pods, as in a Deployment. Passed on unchanged; the API server checks it when the
+    /// Deployment is written.
     pub template: Map<String, Value>,
-    /// Keys of a DeploymentSpec newer than this version; passed on unchanged.
+    /// Keys of a DeploymentSpec newer than this version, passed on unchanged.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -103,17 +104,17 @@ pub struct WaitDeploymentSpec {
 // === impl WaitDeployment ===
 
 impl WaitDeployment {
-    /// Returns the generation of the spec; 0 for an object no server has seen.
+    /// Returns the generation of the spec; 0 for an object that was never stored.
     pub fn generation(&self) -> i64 {
         self.metadata.generation.unwrap_or_default()
     }
 
-    /// Returns whether the object is on its way out.
+    /// Returns whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns the condition of the given type from the last known status.
+    /// Returns the condition of this type in the status.
     pub fn condition(&self, type_: &str) -> Option<&crate::status::Condition> {
         self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
     }
@@ -162,7 +163,7 @@ impl Serialize for WaitDeployment {
     }
 }
 
-/// What goes over the wire, `apiVersion` and `kind` included.
+/// The serialized form, with `apiVersion` and `kind`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire<'a> {

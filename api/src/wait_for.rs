@@ -1,7 +1,7 @@
-//! What a Deployment waits for, and what happens when it waits too long or loses it again.
+//! `spec.waitFor`: dependencies of a Deployment, and policies for missing and lost ones.
 //!
-//! The fields as they stand in a manifest. What they come to, defaults filled in and checked, is a
-//! [`Plan`](crate::plan::Plan). Durations are integers with the unit in the name, as the API conventions ask for
+//! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
+//! Durations are integers with the unit in the name, as the API conventions require
 //! (<https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units>).
 
 #![expect(
@@ -14,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most dependencies of one object.
+/// Maximum number of dependencies of one object.
 pub const MAX_DEPENDENCIES: usize = 16;
 
-/// Headers that a probe does not send, in lower case: what carries credentials, and what belongs to the connection.
+/// Headers that a probe does not send, in lower case: they carry credentials or belong to the connection.
 pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "authorization",
     "connection",
@@ -39,9 +39,9 @@ pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "x-method-override",
     "x-real-ip",
 ];
-/// As those, all headers that begin so: in them proxies pass users, certificates, addresses and methods on to servers. A
-/// probe comes from the manager, which network policies may let through as they do a proxy. A list of permitted headers
-/// instead would refuse those of most applications.
+/// Prefixes of further headers that a probe does not send: in them proxies pass users, certificates,
+/// addresses and methods on to servers. Network policies may admit the manager, which sends the probes, as
+/// they admit a proxy. A list of permitted headers instead would refuse those of most applications.
 pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
     "cf-",
     "fastly-",
@@ -64,98 +64,105 @@ pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
     "x-webauth-",
 ];
 
-/// What must hold before the Deployment starts, and what follows if it does not.
+/// Dependencies that must hold before the Deployment starts, and policies for missing and lost ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitFor {
-    /// What to wait for, 1 to 16 entries.
+    /// Dependencies to wait for, 1 to 16.
     #[schemars(length(min = 1, max = 16))]
     pub dependencies: Vec<Dependency>,
-    /// All: every dependency that is not optional has to hold. Any: one is enough.
+    /// All: every dependency that is not optional must hold. Any: one is enough.
     #[serde(default, rename = "match")]
     pub match_policy: MatchPolicy,
-    /// What is held back until the dependencies hold: Create, the first start; Update, a new template, while the old
-    /// one keeps running; ScaleFromZero, replicas from 0 to more. Create when absent.
+    /// Changes held back until the dependencies hold. Create: the first start. Update: a new template, while
+    /// the old one keeps running. ScaleFromZero: a change of replicas from 0. Create when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 3))]
     pub gates: Option<Vec<Gate>>,
-    /// Seconds after the gate closed at which onDeadline applies; without it the wait has no end. Restarts of the
-    /// manager do not begin it anew.
+    /// Seconds from the closing of the gate until onDeadline applies; no deadline when absent. A restart of
+    /// the manager does not reset it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub deadline_seconds: Option<i32>,
-    /// Fail: reported as Stalled, and opened all the same should the dependencies hold later. Proceed: the gate opens
-    /// without them. KeepWaiting: reported, nothing else.
+    /// Policy for dependencies that do not hold at the deadline. Fail: the object is Stalled, but the gate
+    /// still opens if they hold later. Proceed: the gate opens without them. KeepWaiting: the missed deadline
+    /// is only reported.
     #[serde(default)]
     pub on_deadline: OnDeadline,
-    /// What a dependency lost after the gate opened leads to. Ignore: it is not watched any more. Report: a condition
-    /// and an Event. ScaleToZero: also no replicas until it holds again; needs lossGraceSeconds and spec.replicas.
+    /// Policy for a dependency lost after the gate opened. Ignore: it is no longer checked. Report: a
+    /// condition and an Event. ScaleToZero: in addition no replicas until it holds again; needs
+    /// lossGraceSeconds and spec.replicas.
     #[serde(default)]
     pub on_loss: OnLoss,
-    /// Seconds for which a dependency must be lost before onLoss applies; replicas go after 30 at the earliest. When
-    /// absent 0, or beside a service or resource its failureThreshold times periodSeconds, since nobody asks for it again.
+    /// Seconds for which a dependency must be lost before onLoss applies; replicas are removed after 30 at
+    /// the earliest. When absent: 0, or with service and resource dependencies the largest failureThreshold
+    /// times periodSeconds of them, as they have no repeated attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub loss_grace_seconds: Option<i32>,
-    /// Seconds after a loss at which the object is reported as Stalled; without it, never.
+    /// Seconds after a loss until the object is reported as Stalled; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub recovery_deadline_seconds: Option<i32>,
-    /// What becomes of a Deployment of this name that was there before. Never: a conflict. IfUnowned: taken over if no
-    /// controller owns it and its selector is the same. IfIdentical: only if its template is the same as well.
+    /// Policy for an existing Deployment of this name. Never: report a conflict. IfUnowned: adopt it if no
+    /// controller owns it and its selector is the same. IfIdentical: adopt it only if its template is the
+    /// same too.
     #[serde(default)]
     pub adoption: Adoption,
 }
 
-/// One thing to wait for: a name, exactly one kind of check, and its times.
+/// One dependency: a name, exactly one check, and its timing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
-    /// Name of the dependency, a DNS label, once per object.
+    /// Name of the dependency, a DNS label, unique within the object.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Ready endpoints of a Service in the same namespace. Nothing is dialled: changes are told by the API server.
+    /// Ready endpoints of a Service in the same namespace. They are watched in the API server, without a
+    /// connection to the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceDependency>,
-    /// A TCP connection that is accepted.
+    /// A TCP address that accepts a connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpDependency>,
-    /// An answer to an HTTP GET.
+    /// A successful answer to an HTTP GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_get: Option<HttpDependency>,
-    /// An answer of the standard gRPC health service.
+    /// A successful answer of the standard gRPC health service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcDependency>,
     /// A TLS handshake with a certificate that is valid for the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsDependency>,
-    /// A name that resolves.
+    /// A DNS name that resolves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsDependency>,
-    /// An object of the same namespace in a state.
+    /// An object in the same namespace that has a given state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceDependency>,
-    /// Seconds from the moment the gate closed to the first attempt; 0 when absent.
+    /// Seconds from the closing of the gate to the first attempt; 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub initial_delay_seconds: Option<i32>,
-    /// Seconds between two attempts, 10 when absent; the manager's configuration may ask for more. It never grows.
+    /// Seconds between two attempts; 10 when absent. The manager's configuration may set a higher minimum.
+    /// The period does not grow after failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub period_seconds: Option<i32>,
-    /// Seconds one attempt may take, not above the period; when absent 3, or the period where that is shorter.
+    /// Seconds that one attempt may take, at most periodSeconds. When absent 3, or periodSeconds if that is
+    /// shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 60))]
     pub timeout_seconds: Option<i32>,
-    /// Successes in a row after which it holds; 1 when absent.
+    /// Consecutive successes after which the dependency holds; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10))]
     pub success_threshold: Option<i32>,
-    /// Failures in a row after which it is lost, once it had held; 3 when absent.
+    /// Consecutive failures after which a dependency that held is lost; 3 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub failure_threshold: Option<i32>,
-    /// An optional dependency is reported and never waited for.
+    /// Whether the dependency is only reported and never waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
@@ -167,10 +174,10 @@ pub struct ServiceDependency {
     /// Name of a Service in the same namespace.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Number or name of one of its ports; any port when absent.
+    /// Number or name of a port of the Service; any port when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<IntOrString>,
-    /// How many endpoints have to be ready; 1 when absent.
+    /// Number of endpoints that must be ready; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub min_ready_endpoints: Option<i32>,
@@ -180,7 +187,7 @@ pub struct ServiceDependency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpDependency {
-    /// A Service of the same namespace by name, or what the manager's probePolicy admits.
+    /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
     /// TCP port.
@@ -188,11 +195,11 @@ pub struct TcpDependency {
     pub port: i32,
 }
 
-/// An HTTP GET. Redirects are not followed and count as success, as any status from 200 to 399 does.
+/// An HTTP GET. Any status from 200 to 399 is a success; redirects are not followed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDependency {
-    /// A Service of the same namespace by name, or what the manager's probePolicy admits.
+    /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
     /// TCP port.
@@ -202,27 +209,29 @@ pub struct HttpDependency {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub path: Option<String>,
-    /// HTTP or HTTPS; HTTP when absent. As with a kubelet's probe, the certificate is not verified: use tls for that.
+    /// HTTP or HTTPS; HTTP when absent. The certificate is not verified, as in a kubelet's probe; use tls to
+    /// verify one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<HttpScheme>,
-    /// Headers to send beside Host. Authorization, Cookie and the like are refused.
+    /// Headers to send in addition to Host. Headers with credentials, such as Authorization and Cookie, are
+    /// refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub http_headers: Vec<HttpHeader>,
-    /// The statuses that count as success, in place of 200 to 399.
+    /// Statuses that count as success, instead of 200 to 399.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub expected_statuses: Vec<i32>,
 }
 
-/// One header.
+/// One HTTP header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
     /// Name of the header.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// Its value.
+    /// Value of the header.
     #[schemars(length(max = 1024))]
     pub value: String,
 }
@@ -231,17 +240,17 @@ pub struct HttpHeader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcDependency {
-    /// A Service of the same namespace by name, or what the manager's probePolicy admits.
+    /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
     /// TCP port.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// Service to ask about; empty asks about the whole server.
+    /// gRPC service whose health is requested; the whole server when empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub service: Option<String>,
-    /// Plaintext, or Tls without verification of the certificate; Plaintext when absent.
+    /// Plaintext, or Tls without verification of the certificate. Plaintext when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_mode: Option<GrpcTlsMode>,
 }
@@ -250,17 +259,17 @@ pub struct GrpcDependency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsDependency {
-    /// A Service of the same namespace by name, or what the manager's probePolicy admits.
+    /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
     /// TCP port.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// Name to ask for and to find in the certificate; host when absent.
+    /// Server name to send (SNI) and to find in the certificate; host when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// Authorities to trust in place of those of the manager's system.
+    /// Certificate authorities to trust, instead of those of the manager's system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_config_map: Option<ConfigMapKey>,
 }
@@ -272,151 +281,152 @@ pub struct ConfigMapKey {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key in it; ca.crt when absent.
+    /// Key in the ConfigMap; ca.crt when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
 }
 
-/// A name that resolves, under a suffix that the manager's probePolicy admits.
+/// A DNS name that resolves, under a suffix that the manager's probePolicy admits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsDependency {
-    /// The name, complete: no search list is used.
+    /// The complete name; no search list is used.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Address: A and AAAA records; Srv: SRV records. Address when absent.
+    /// Type of the records. Address: A and AAAA. Srv: SRV. Address when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<DnsRecord>,
-    /// How many records have to be there; 1 when absent.
+    /// Number of records that must exist; 1 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub min_records: Option<i32>,
 }
 
-/// An object, or all that a selector finds, in a state: exactly one of name and selector, and one of condition and
-/// jsonPath.
+/// An object, or all objects of a selector, in a state. Exactly one of name and selector, and exactly one of
+/// condition and jsonPath.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {
-    /// Such as batch/v1.
+    /// API version of the object, such as batch/v1.
     #[schemars(length(min = 1, max = 253))]
     pub api_version: String,
-    /// Such as Job; one of the kinds that the manager's configuration lists.
+    /// Kind of the object, such as Job. The manager's configuration lists the permitted kinds.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// Name of one object of the same namespace.
+    /// Name of one object in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
-    /// Labels of objects of the same namespace: at least one has to be there, and all have to be in the state.
+    /// Labels of objects in the same namespace. At least one object must exist, and all must have the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
-    /// A condition of status.conditions as TYPE or TYPE=STATUS; True where no status is given.
+    /// A condition in status.conditions, as TYPE or TYPE=STATUS. The status is True when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 330))]
     pub condition: Option<String>,
-    /// A path to one value, as for kubectl wait --for=jsonpath, such as {.status.phase}: fields, quoted keys, indexes,
-    /// and filters that compare one field with ==. At most 16 steps. Needs value.
+    /// A path to one value, as in kubectl wait --for=jsonpath, such as {.status.phase}: fields, quoted keys,
+    /// indexes, and filters that compare one field with ==. At most 16 steps. Needs value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub json_path: Option<String>,
-    /// The value that jsonPath has to find: a string as it is, a number or a boolean as in JSON, such as "3" or "true".
+    /// Expected value at jsonPath: the text of a string, or a number or boolean as in JSON, such as "3" or
+    /// "true".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub value: Option<String>,
 }
 
-/// Whether all dependencies have to hold, or one.
+/// Whether all dependencies must hold, or one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MatchPolicy {
-    /// Every one that is not optional.
+    /// Every dependency that is not optional must hold.
     #[default]
     All,
-    /// One is enough.
+    /// One dependency is enough.
     Any,
 }
 
-/// What the gate holds back.
+/// A change that the gate holds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Gate {
     /// The first start.
     Create,
     /// A new template.
     Update,
-    /// Replicas from 0 to more.
+    /// A change of replicas from 0.
     ScaleFromZero,
 }
 
-/// What follows when the dependencies do not hold in time.
+/// Policy for dependencies that do not hold at the deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnDeadline {
-    /// Stalled, until they hold after all.
+    /// The object is Stalled until the dependencies hold.
     #[default]
     Fail,
-    /// The gate opens.
+    /// The gate opens without the dependencies.
     Proceed,
-    /// It is reported.
+    /// The missed deadline is only reported.
     KeepWaiting,
 }
 
-/// What follows when a dependency is lost while the gate is open.
+/// Policy for a dependency that is lost while the gate is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnLoss {
-    /// Nobody looks.
+    /// Dependencies are not checked while the gate is open.
     Ignore,
-    /// A condition and an Event.
+    /// A loss is reported by a condition and an Event.
     #[default]
     Report,
-    /// No replicas until it holds again.
+    /// A loss is reported, and the Deployment has no replicas until the dependency holds again.
     ScaleToZero,
 }
 
-/// What becomes of a Deployment that was there before.
+/// Policy for an existing Deployment of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Adoption {
-    /// A conflict.
+    /// Report a conflict.
     Never,
-    /// Taken over if nobody controls it and the selector is the same.
+    /// Adopt it if no controller owns it and its selector is the same.
     #[default]
     IfUnowned,
-    /// Taken over if the template is the same as well.
+    /// Adopt it only if its template is the same too.
     IfIdentical,
 }
 
-/// How an HTTP GET is sent.
+/// Scheme of an HTTP GET.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HttpScheme {
-    /// In clear.
+    /// Without TLS.
     #[default]
     Http,
-    /// By TLS.
+    /// With TLS; the certificate is not verified.
     Https,
 }
 
-/// How the gRPC health service is reached.
+/// Whether a gRPC connection uses TLS.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum GrpcTlsMode {
-    /// In clear.
+    /// Without TLS.
     #[default]
     Plaintext,
-    /// By TLS, without verification.
+    /// With TLS; the certificate is not verified.
     Tls,
 }
 
-/// Which records are looked for.
+/// Type of DNS records.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum DnsRecord {
-    /// A and AAAA.
+    /// A and AAAA records.
     #[default]
     Address,
-    /// SRV.
+    /// SRV records.
     Srv,
 }

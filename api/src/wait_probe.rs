@@ -1,8 +1,8 @@
-//! The prerequisite in the article's form: one TCP address and a timeout.
+//! `waitProbe`, the article's form of a dependency: one TCP address and a timeout.
 //!
-//! The CRD admits every value the article's manifests may hold, so the rules stand here; a refusal reaches the user
-//! as a condition. The article's `timeout` is a Go duration: an integer counts **nanoseconds**, and 0 is what Go
-//! writes for "not set". Strings follow GEP-2257 (<https://gateway-api.sigs.k8s.io/geps/gep-2257/>).
+//! The CRD admits every value that the article's manifests may have, so validation is done here, and a
+//! refusal becomes a condition. The article's `timeout` is a Go duration: an integer counts **nanoseconds**,
+//! and Go writes 0 for "not set". Strings follow GEP-2257 (<https://gateway-api.sigs.k8s.io/geps/gep-2257/>).
 
 use std::fmt;
 use std::time::Duration;
@@ -13,41 +13,42 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 use crate::refusal::{At, InvalidSpec};
 
-/// Used when `timeout` is 0 or absent. A lost SYN is sent again after one second, so 1 s would turn one lost packet
-/// into a failure; 3 s leaves room for two.
+/// Timeout if `timeout` is 0 or absent. A lost SYN is retransmitted after one second, so with 1 s one lost
+/// packet would be a failure; 3 s leaves time for two retransmissions.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The shortest timeout that is not taken for a mistake: `timeout: 3` means 3 ns, in which no dial can succeed.
+/// Shortest valid timeout, inclusive. A shorter one is a mistake: `timeout: 3` means 3 ns, in which no
+/// connection can succeed.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
-/// The longest, inclusive; a socket that took longer is not a prerequisite that is ready.
+/// Longest valid timeout, inclusive; a server that takes longer to accept a connection is not ready.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
-/// Used when `periodSeconds` is absent.
+/// Period if `periodSeconds` is absent.
 pub const DEFAULT_PERIOD_SECONDS: i32 = 10;
-/// The longest period, inclusive, in seconds. The shortest is 1.
+/// Longest valid period in seconds, inclusive. The shortest is 1.
 pub const MAX_PERIOD_SECONDS: i32 = 3600;
 
-/// Name under which the one prerequisite of `waitProbe` appears in status.
+/// Name of the dependency of `waitProbe` in the status.
 pub const DEFAULT_DEPENDENCY: &str = "default";
 
-/// The prerequisite: a TCP address that must accept a connection.
+/// A TCP address that must accept a connection before the Deployment starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitProbe {
-    /// Where to connect, as host:port, an IPv6 address in brackets. The host may be the name of a Service.
+    /// Address to connect to, as host:port, with an IPv6 address in brackets. The host may be the name of a
+    /// Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 300))]
     pub address: Option<String>,
-    /// How long one attempt may take, 1 ms to 300 s: a string such as 3s or 500ms, or an integer, which counts
-    /// nanoseconds. 0 or absent means 3 s. An attempt ends with the period at the latest.
+    /// Time that one attempt may take, 1 ms to 300 s: a string such as 3s or 500ms, or an integer of
+    /// nanoseconds. 0 or absent means 3 s. An attempt never takes longer than the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
-    /// Seconds between two attempts, 1 to 3600; 10 when absent. It never grows, however long the prerequisite is
-    /// away.
+    /// Seconds between two attempts, 1 to 3600; 10 when absent. The period does not grow after failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub period_seconds: Option<i32>,
 }
 
-/// A timeout as written: an integer of nanoseconds, or a duration string.
+/// A timeout in a manifest: an integer of nanoseconds, or a duration string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Timeout {
@@ -57,7 +58,7 @@ pub enum Timeout {
     Text(String),
 }
 
-/// How often to try, and how long one try may take.
+/// Period and timeout of the attempts of a `waitProbe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbeTiming {
     /// From the start of one attempt to the start of the next, before jitter.
@@ -69,16 +70,16 @@ pub struct ProbeTiming {
 // === impl WaitProbe ===
 
 impl WaitProbe {
-    /// Returns the address to dial and the times to keep, defaults filled in.
+    /// Returns address and timing, with defaults.
     ///
     /// # Errors
-    /// The first field that cannot be acted on, in the order address, timeout, period.
+    /// Returns the first invalid field, in the order address, timeout, period.
     pub fn resolve(&self) -> Result<(Address, ProbeTiming), InvalidSpec> {
         let address = Address::parse("waitProbe.address", self.address.as_deref().unwrap_or_default())?;
         Ok((address, self.timing()?))
     }
 
-    /// Returns the times to keep, defaults filled in.
+    /// Returns period and timeout, with defaults.
     pub fn timing(&self) -> Result<ProbeTiming, InvalidSpec> {
         let timeout = self.timeout.as_ref().map_or(Ok(DEFAULT_TIMEOUT), Timeout::resolve)?;
         let seconds = self.period_seconds.unwrap_or(DEFAULT_PERIOD_SECONDS);
@@ -90,7 +91,7 @@ impl WaitProbe {
 // === impl Timeout ===
 
 impl Timeout {
-    /// Returns the duration meant; 0 means the default, never "no limit".
+    /// Returns the timeout as a duration; 0 means the default, never "no limit".
     pub fn resolve(&self) -> Result<Duration, InvalidSpec> {
         let at = At::new("waitProbe.timeout");
         match self {
@@ -117,7 +118,7 @@ impl Timeout {
     }
 }
 
-/// Displays as written in a manifest.
+/// Displays as in the manifest.
 impl fmt::Display for Timeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -143,7 +144,8 @@ fn is_accepted(duration: &Duration) -> bool {
     (MIN_TIMEOUT..=MAX_TIMEOUT).contains(duration)
 }
 
-/// A small number was most likely meant in seconds, one up to 300,000 in milliseconds.
+/// Returns the string that the user most likely meant: a small number in seconds, one up to 300,000 in
+/// milliseconds.
 fn suggest_string(value: i64) -> String {
     match value {
         1..=300 => format!("{value}s"),
@@ -152,7 +154,7 @@ fn suggest_string(value: i64) -> String {
     }
 }
 
-/// Reads one to four parts of up to five digits with h, m, s or ms; no fraction, no sign.
+/// Parses one to four parts of up to five digits with h, m, s or ms, without fraction and sign.
 fn parse_gep2257(text: &str) -> Result<Duration, &'static str> {
     let mut rest = text;
     let mut total = Duration::ZERO;

@@ -44,7 +44,6 @@ pub struct StatusMirror {
     status: StatusWriter,
     pace: Mutex<Pace>,
     metrics: MirrorMetrics,
-    clock: fn() -> Timestamp,
 }
 
 /// When each status was written, and became out of date.
@@ -75,7 +74,6 @@ impl StatusMirror {
             status,
             pace: Mutex::default(),
             metrics: MirrorMetrics::register(registry),
-            clock: Timestamp::now,
         }
     }
 }
@@ -116,7 +114,7 @@ impl Reconciler for StatusMirror {
             self.pace.lock().stale.remove(request);
             return Ok(Action::Done);
         };
-        let status = mirror(&object, live.as_deref(), &Time((self.clock)()));
+        let status = mirror(&object, live.as_deref(), &Time(Timestamp::now()));
         if status.is_shown_by(&object) {
             self.pace.lock().stale.remove(request);
             self.metrics.count(WriteResult::Skipped);

@@ -71,7 +71,6 @@ pub struct WaitDeploymentReconciler {
     too_large: TooLargeReports,
     metrics: GateMetrics,
     last_outage: Mutex<LastOutage>,
-    clock: fn() -> Timestamp,
 }
 
 /// A Deployment as the cache shows it.
@@ -125,7 +124,6 @@ impl WaitDeploymentReconciler {
             memory: Memory::default(),
             metrics,
             last_outage: Mutex::default(),
-            clock: Timestamp::now,
         }
     }
 
@@ -204,7 +202,7 @@ impl Run<'_> {
         let live = found.map(|found| &*found.live);
         let plan = object.plan();
         let observations = self.observe(plan.as_ref().ok(), live);
-        let now = (reconciler.clock)();
+        let now = Timestamp::now();
         // The outage guard is consulted only where a failure might count as a loss: the answer costs time.
         let fails = observations.iter().any(|observation| observation.state == State::NotReady);
         let outage = fails && live.is_some() && reconciler.dependencies.suspects_outage();
@@ -258,7 +256,7 @@ impl Run<'_> {
             return Vec::new();
         };
         let were_ready = live.is_some() && gate::were_ready(object);
-        let closed_for = gate::closed_for(object, plan, (reconciler.clock)());
+        let closed_for = gate::closed_for(object, plan, Timestamp::now());
         reconciler.dependencies.observe(request, plan, were_ready, closed_for)
     }
 
@@ -287,7 +285,7 @@ impl Run<'_> {
         if !is_shown && !reconciler.status.write(cx, request, uid_of(object), status).await? {
             return Ok(());
         }
-        let (write, now) = (result.write, (reconciler.clock)());
+        let (write, now) = (result.write, Timestamp::now());
         let change = StatusChange { object, decision, write, after: status, now };
         self.send_events(change.transitions(), result);
         reconciler.metrics.count(&change);

@@ -1,7 +1,7 @@
 //! The identities of one cluster: an authority, its server, its administrator, its ServiceAccount key.
 //!
-//! They are made anew for every cluster, so that a client which reaches a wrong server by a stale address finds
-//! out during the handshake.
+//! Every cluster has its own, so that a client with a stale address fails in the handshake with another
+//! cluster's server.
 
 use std::fs;
 use std::io;
@@ -16,16 +16,16 @@ use rcgen::{
 #[derive(Debug)]
 pub(crate) struct Certificates {
     pub(crate) authority: PathBuf,
-    /// For 127.0.0.1 and localhost; every server of the cluster shows it.
+    /// For 127.0.0.1 and localhost; every server of the cluster presents it.
     pub(crate) server: PathBuf,
     pub(crate) server_key: PathBuf,
-    /// Of the group `system:masters`, which no rule can refuse anything.
+    /// Of the group `system:masters`, which is allowed every request.
     pub(crate) admin: PathBuf,
     pub(crate) admin_key: PathBuf,
     /// Signs the tokens of ServiceAccounts, and checks them.
     pub(crate) service_account_key: PathBuf,
     pub(crate) service_account_public_key: PathBuf,
-    /// The authority once more, for our own handshakes.
+    /// The authority once more, for the handshakes of this process.
     pub(crate) authority_der: rustls::pki_types::CertificateDer<'static>,
     pub(crate) admin_der: rustls::pki_types::CertificateDer<'static>,
     pub(crate) admin_key_der: Vec<u8>,
@@ -42,7 +42,7 @@ pub enum CertificateError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -78,7 +78,7 @@ impl Certificates {
                 Err(source) => Err(CertificateError::Write { path, source }),
             }
         };
-        // Tests sign further client certificates with it.
+        // Tests sign more client certificates with it.
         write("ca.key", authority_key_text)?;
         Ok(Self {
             authority: write("ca.crt", authority_certificate.pem())?,

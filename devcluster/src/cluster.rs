@@ -1,11 +1,11 @@
 //! Start, readiness and end of one cluster.
 //!
 //! # Invariants
-//! 1. When `start` returns, a Deployment created at once gets ready Pods: every server answers that it is ready
-//!    and the one Node is. A bare cluster has neither Node nor controllers.
-//! 2. Whatever way a cluster ends (`stop`, drop, a failed or abandoned start, this process killed), no program
-//!    and no folder of it remains. Only `stop` waits for that. (Programs that are not from tests/controlplane survive
-//!    the last of these ways: nothing tells them.)
+//! 1. When `start` returns, a Deployment created at once gets ready Pods: every server and the one Node are
+//!    ready. A bare cluster has neither Node nor controllers.
+//! 2. After every end of a cluster (`stop`, drop, a failed or cancelled start, this process killed) no
+//!    program and no folder of it remains. Only `stop` waits for that. (If this process is killed, programs
+//!    that are not from tests/controlplane survive: they ignore the end of their standard input.)
 //! 3. The address, the identities and the data stay the same across restarts of the API server.
 
 mod beside;
@@ -28,42 +28,42 @@ pub use beside::ApiServer;
 pub use error::StartError;
 use shell::Shell;
 
-/// An API server that is asked to end refuses new connections but waits for its watches; one that still waits
-/// after this is killed, as a kubelet would do in the end.
+/// After SIGTERM an API server refuses new connections but waits for its watches; if it still waits after
+/// this time, it is killed, as a kubelet would do.
 const APISERVER_GRACE: Duration = Duration::from_secs(2);
 
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// What a cluster should be like.
+/// The settings of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where the programs are; None = `KUBEBUILDER_ASSETS`, else those of tests/controlplane.
+    /// The folder with the programs; `None` for `KUBEBUILDER_ASSETS`, else for those of tests/controlplane.
     pub assets: Option<PathBuf>,
-    /// CustomResourceDefinitions that exist before the controllers start. The garbage collector looks for new
-    /// kinds only every 30 seconds: one it finds at its start it serves at once.
+    /// CustomResourceDefinitions that exist before the controllers start. The garbage collector discovers new
+    /// kinds only every 30 seconds, but all kinds of its start at once.
     pub crds: Vec<Value>,
-    /// Only etcd and the API server: objects are kept and nobody acts on them, there is no Node, and a deleted namespace
-    /// stays. A third of the memory.
+    /// Only etcd and the API server: objects are stored but no controller acts on them, there is no Node, and
+    /// a deleted namespace stays. Takes a third of the memory.
     pub bare: bool,
-    /// Flags put behind our own on the API server's command line.
+    /// Flags appended to the API server's command line.
     pub apiserver_flags: Vec<String>,
     /// Leaves the folder, with its logs and data, when the cluster ends.
     pub keep_folder: bool,
-    /// Hears about a build.
+    /// Called with the lines of a build.
     pub progress: Progress,
 }
 
 /// A running control plane with one Node.
 #[derive(Debug)]
 pub struct DevCluster {
-    // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a whole stop or
-    // start, so that two callers take turns.
+    // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a
+    // whole stop or start, so that two callers take turns.
     clients: Vec<Process>,
-    /// None in a bare cluster, and after a restart that failed.
+    /// `None` in a bare cluster, and after a restart that failed.
     controllers: Mutex<Option<Process>>,
-    /// None while stopped by hand.
+    /// `None` while stopped by hand.
     apiserver: Mutex<Option<Process>>,
-    /// None while stopped by hand.
+    /// `None` while stopped by hand.
     etcd: Mutex<Option<Process>>,
     shell: Shell,
 }
@@ -75,10 +75,11 @@ impl DevCluster {
     /// minutes where they must be built without a warm cache.
     ///
     /// # Errors
-    /// Whatever has started by then is killed. Logs are kept, and named by the error, if a program misbehaved.
+    /// Programs that have started are killed. If a program fails, the logs are kept and the error has their
+    /// folder.
     ///
     /// # Cancel safety
-    /// Dropping the future kills whatever has started.
+    /// Dropping the future kills the programs that have started.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let programs = Programs::find(options.assets.clone(), &options.progress).await?;
         let shell = Shell::new(programs, options)?;
@@ -121,7 +122,7 @@ impl DevCluster {
         Self { clients, controllers: Mutex::new(controllers), apiserver, etcd, shell }
     }
 
-    /// Returns the administrator's kubeconfig. It points at files beside it and ends with the cluster.
+    /// Returns the administrator's kubeconfig. It names files beside it, and is removed with the cluster.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.shell.kubeconfig
     }
@@ -156,7 +157,7 @@ impl DevCluster {
         self.shell.folder.keep_logs()
     }
 
-    /// Returns the numbers of the running processes.
+    /// Returns the ids of the running processes.
     pub async fn process_ids(&self) -> Vec<u32> {
         let (controllers, etcd) = (self.controllers.lock().await, self.etcd.lock().await);
         let apiserver = self.apiserver.lock().await;
@@ -164,17 +165,19 @@ impl DevCluster {
         self.clients.iter().chain(others).filter_map(Process::id).collect()
     }
 
-    /// Asks the API server to end, kills it after two seconds, and returns when it is gone. Its data stay.
+    /// Sends SIGTERM to the API server, kills it after two seconds, and returns when it is gone. Its data
+    /// stay.
     pub async fn stop_apiserver(&self) {
         end(&mut *self.apiserver.lock().await, APISERVER_GRACE).await;
     }
 
-    /// Kills the API server: its clients get no goodbye. Its data stay.
+    /// Kills the API server without a graceful end of its connections. Its data stay.
     pub async fn kill_apiserver(&self) {
         end(&mut *self.apiserver.lock().await, Duration::ZERO).await;
     }
 
-    /// Starts the API server again, on the same address, and returns when it is ready. Does nothing if it runs.
+    /// Starts the API server again, on the same address, and returns when it is ready. Does nothing if it
+    /// runs.
     pub async fn start_apiserver(&self) -> Result<(), StartError> {
         let mut apiserver = self.apiserver.lock().await;
         if apiserver.is_none() {
@@ -191,12 +194,12 @@ impl DevCluster {
         self.start_apiserver().await
     }
 
-    /// Kills etcd. Its data stay, and the API server goes on as well as it can.
+    /// Kills etcd. Its data stay, and the API server keeps running without it.
     pub async fn kill_etcd(&self) {
         end(&mut *self.etcd.lock().await, Duration::ZERO).await;
     }
 
-    /// Starts etcd again on its data and returns when it takes connections. Does nothing if it runs.
+    /// Starts etcd again on its data and returns when it accepts connections. Does nothing if it runs.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -208,7 +211,8 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Kills kube-controller-manager, starts it anew and returns when it is ready. A cluster without one is left alone.
+    /// Kills kube-controller-manager, starts it anew and returns when it is ready. Does nothing in a bare
+    /// cluster.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -226,7 +230,7 @@ impl DevCluster {
 
     /// Ends every program and removes the folder, and returns when that is done.
     pub async fn stop(self) {
-        // Nothing is worth a goodbye here: the data go with the folder.
+        // A graceful end would save no data: the folder is removed next.
         let others = [self.controllers, self.apiserver, self.etcd].into_iter().filter_map(Mutex::into_inner);
         for process in self.clients.into_iter().chain(others) {
             process.stop(Duration::ZERO).await;
@@ -235,7 +239,7 @@ impl DevCluster {
     }
 }
 
-/// Asks the process, if it runs, to end, kills it after this time, and returns when it is gone.
+/// Stops the process, if it runs, with this grace period, and returns when it is gone.
 async fn end(process: &mut Option<Process>, grace: Duration) {
     if let Some(process) = process.take() {
         process.stop(grace).await;

@@ -1,22 +1,23 @@
-//! The command line of each program: what a small, fast, honest control plane switches on and off.
+//! The command line of each program, for a small and fast control plane with real behaviour.
 //!
-//! Pure functions of the files and ports. Health endpoints answer without credentials by upstream's default.
+//! Pure functions of the files and ports. Health endpoints need no credentials by upstream's default.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use crate::certificates::Certificates;
 
-/// etcd's socket in the cluster's folder, which is everyone's working folder: no port, and closed to other users
-/// by the folder. etcd insists on the form `host:port` for the file's name.
+/// etcd's socket in the cluster's folder, which is the working folder of all programs: no port, and closed to
+/// other users by the folder. etcd requires the form `host:port` for the name of the file.
 pub(crate) const ETCD_SOCKET: &str = "etcd:0";
 const ETCD_PEER_SOCKET: &str = "etcd:1";
 
-/// What Deployments, their autoscalers, ServiceAccounts and deletion need; a controller less is a few megabytes and
-/// watches less.
-const CONTROLLERS: &str = "clusterrole-aggregation-controller,deployment-controller,endpointslice-controller,\
-                           garbage-collector-controller,horizontal-pod-autoscaler-controller,namespace-controller,\
-                           replicaset-controller,serviceaccount-controller";
+/// The controllers that Deployments, their autoscalers, ServiceAccounts and deletion need; each further
+/// controller costs a few megabytes and some watches.
+const CONTROLLERS: &str = "clusterrole-aggregation-controller,deployment-controller,\
+                           endpointslice-controller,garbage-collector-controller,\
+                           horizontal-pod-autoscaler-controller,namespace-controller,replicaset-controller,\
+                           serviceaccount-controller";
 
 /// One command line, built flag by flag.
 struct Flags(Vec<OsString>);
@@ -33,7 +34,8 @@ impl Flags {
         self
     }
 
-    /// The flags that our HTTPS servers share. The port is held by us for the cluster's life, hence the sharing.
+    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::port::Port) that reserves
+    /// it.
     fn serving(self, port: u16, certificates: &Certificates) -> Self {
         self.flag("bind-address", "127.0.0.1")
             .flag("secure-port", port.to_string())
@@ -54,7 +56,7 @@ pub(crate) fn etcd() -> Vec<OsString> {
         .flag("listen-peer-urls", &peer)
         .flag("initial-advertise-peer-urls", &peer)
         .flag("initial-cluster", format!("devcluster={peer}"))
-        // The data die with the cluster; a disk flush per write would be most of a write's time.
+        // The data are removed with the cluster; a disk flush per write would take most of a write's time.
         .flag("unsafe-no-fsync", "true")
         .flag("log-level", "warn")
         .0
@@ -74,7 +76,8 @@ pub(crate) fn apiserver(port: u16, certificates: &Certificates, extra: &[String]
         // No default route is needed, and no Endpoints of its own are kept.
         .flag("advertise-address", "127.0.0.1")
         .flag("endpoint-reconciler-type", "none")
-        // Pods need no ServiceAccount of their own, and no Node is tainted while nobody would take the taint away.
+        // Pods need no ServiceAccount of their own, and no controller here would remove the taint of a new
+        // Node.
         .flag("disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
         .flag("profiling", "false")
         .0;
@@ -88,10 +91,11 @@ pub(crate) fn controller_manager(port: u16, certificates: &Certificates, kubecon
         .serving(port, certificates)
         .flag("controllers", CONTROLLERS)
         .flag("leader-elect", "false")
-        // The shipped limits, 20 requests a second, would be what a test of a thousand objects measures.
+        // With the default limit of 20 requests a second, a test of a thousand objects would measure that
+        // limit.
         .flag("kube-api-qps", "1000")
         .flag("kube-api-burst", "2000")
-        // 15 seconds otherwise, of which the first go by before it looks at a new autoscaler at all.
+        // The default is 15 seconds, and a new autoscaler waits for the first period.
         .flag("horizontal-pod-autoscaler-sync-period", "1s")
         .flag("profiling", "false")
         .0
@@ -112,7 +116,7 @@ pub(crate) fn kwok(kubeconfig: &Path, config: &Path) -> Vec<OsString> {
     Flags::new()
         .flag("kubeconfig", kubeconfig)
         .flag("config", config)
-        // Nobody judges Nodes by their Leases here.
+        // No controller here checks the Leases of Nodes.
         .flag("node-lease-duration-seconds", "0")
         .0
 }

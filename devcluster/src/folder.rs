@@ -1,8 +1,8 @@
-//! The temporary folder of one cluster: removed with it, logs kept where they explain a failure.
+//! The temporary folder of one cluster: removed with it, except for logs that explain a failure.
 //!
-//! Removal is the work of a tiny shell process that waits for the end of its standard input. The kernel closes
-//! the other end however this process dies, so a killed test leaves no folder behind either; nothing in here
-//! depends on destructors being run.
+//! A tiny shell process removes it after the end of its standard input. The kernel closes the other end in
+//! every death of this process, so a killed test leaves no folder behind either; the removal needs no
+//! destructor.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,8 @@ use std::process::Stdio;
 
 use tokio::process::{Child, ChildStdin, Command};
 
-/// The programs end on the same signal as the remover and may write a last file while it works, hence the rounds.
+/// The programs end on the same signal as the remover and may write a last file while it works, hence the
+/// rounds.
 const REMOVER: &str =
     r#"cat >/dev/null; for round in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit 0; sleep 0.5; done"#;
 
@@ -19,12 +20,12 @@ const REMOVER: &str =
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// None when the folder is to stay.
+    /// `None` if the folder is kept.
     remover: Option<(Child, ChildStdin)>,
 }
 
 impl Folder {
-    /// Makes the folder, closed to other users: keys and the data of etcd lie in it.
+    /// Makes the folder, closed to other users: it holds keys and the data of etcd.
     pub(crate) fn create(keep: bool) -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir()?.keep();
         let remover = if keep {
@@ -37,7 +38,7 @@ impl Folder {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
-                // A Ctrl-C on the terminal is for us; the remover must outlive it.
+                // A Ctrl-C on the terminal must end this process only; the remover outlives it.
                 .process_group(0)
                 .spawn()?;
             child.stdin.take().map(|lifeline| (child, lifeline))
@@ -50,12 +51,12 @@ impl Folder {
         &self.path
     }
 
-    /// Where the output of this program goes.
+    /// Returns the file for the output of this program.
     pub(crate) fn log(&self, program: &str) -> PathBuf {
         self.path.join("logs").join(format!("{program}.log"))
     }
 
-    /// Copies the logs to a folder that stays, and returns that.
+    /// Copies the logs to a folder that outlives the cluster, and returns that folder.
     pub(crate) fn keep_logs(&self) -> io::Result<PathBuf> {
         let kept = tempfile::Builder::new().prefix("mainstay-devcluster-logs-").tempdir()?.keep();
         for entry in fs::read_dir(self.path.join("logs"))? {
@@ -69,7 +70,7 @@ impl Folder {
     pub(crate) async fn remove(self) {
         if let Some((mut child, lifeline)) = self.remover {
             drop(lifeline);
-            // Whether it succeeded is visible only as a folder that remains; there is nothing better to do then.
+            // A failed removal leaves the folder behind, and there is no better remedy.
             drop(child.wait().await);
         }
     }

@@ -1,8 +1,8 @@
-//! The few requests a launcher makes by itself: is it ready, create this, what does it say now.
+//! The few requests that a launcher sends: readiness, create an object, read an object.
 //!
-//! One connection per request: before a server is ready there is nothing worth keeping open, and afterwards
-//! nobody asks here any more. The server must show a certificate of this cluster's own authority, so another
-//! process that happens to answer on the port is never mistaken for ours.
+//! One connection per request: before a server is ready no connection is worth keeping open, and after that
+//! no more requests are sent. The server must present a certificate of this cluster's own authority, so
+//! another process that answers on the port is never mistaken for it.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tokio_rustls::TlsConnector;
 
 use crate::certificates::Certificates;
 
-/// An answer that takes longer counts as none; the caller asks again until its own deadline.
+/// A request without a response after this time fails; the caller sends it again until its own deadline.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than any single object here; a server gone wrong must not fill our memory.
+/// More than any single object here; a faulty server must not fill the memory of this process.
 const BODY_LIMIT_BYTES: usize = 4 << 20;
 
 /// A client of this cluster's servers, with the rights of its administrator.
@@ -30,20 +30,23 @@ pub(crate) struct Https {
     connector: TlsConnector,
 }
 
-/// Why a request had no answer. All of them pass while servers start, so one text is enough.
+/// Status and body of a response.
+pub(crate) type Response = Result<(StatusCode, Bytes), RequestError>;
+
+/// Why a request had no response. All of these are transient while servers start, so one text is enough.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error("no connection: {0}")]
     Connect(#[source] std::io::Error),
-    #[error("no answer: {0}")]
+    #[error("no response: {0}")]
     Http(#[source] hyper::Error),
-    #[error("no whole answer: {0}")]
+    #[error("incomplete response: {0}")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("the request cannot be written: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[source] http::Error),
-    #[error("the connection ended before the answer")]
+    #[error("the connection ended before the response")]
     Ended,
-    #[error("no answer within {REQUEST_TIMEOUT:?}")]
+    #[error("no response within {REQUEST_TIMEOUT:?}")]
     Late,
 }
 
@@ -69,38 +72,21 @@ impl Https {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
 
-    pub(crate) async fn get(&self, port: u16, path: &str) -> Result<(StatusCode, Bytes), RequestError> {
+    pub(crate) async fn get(&self, port: u16, path: &str) -> Response {
         self.send(port, Method::GET, path, Bytes::new()).await
     }
 
-    pub(crate) async fn post(
-        &self,
-        port: u16,
-        path: &str,
-        object: &serde_json::Value,
-    ) -> Result<(StatusCode, Bytes), RequestError> {
+    pub(crate) async fn post(&self, port: u16, path: &str, object: &serde_json::Value) -> Response {
         self.send(port, Method::POST, path, Bytes::from(object.to_string())).await
     }
 
-    async fn send(
-        &self,
-        port: u16,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), RequestError> {
+    async fn send(&self, port: u16, method: Method, path: &str, body: Bytes) -> Response {
         tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(port, method, path, body))
             .await
             .unwrap_or(Err(RequestError::Late))
     }
 
-    async fn exchange(
-        &self,
-        port: u16,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), RequestError> {
+    async fn exchange(&self, port: u16, method: Method, path: &str, body: Bytes) -> Response {
         let request = http::Request::builder()
             .method(method)
             .uri(path)
@@ -119,7 +105,7 @@ impl Https {
             let body = Limited::new(response.into_body(), BODY_LIMIT_BYTES);
             Ok((status, body.collect().await.map_err(RequestError::Body)?.to_bytes()))
         };
-        // Biased: a connection that closes right after its last byte must not hide the answer it carried.
+        // Biased: the response counts even if the connection closes right after its last byte.
         tokio::select! {
             biased;
             answer = answer => answer,

@@ -1,8 +1,9 @@
-//! A cluster of one's own: the real programs of a control plane, on loopback, gone without a trace afterwards.
+//! A private cluster: the real programs of a control plane, on loopback, removed without a trace at its end.
 //!
-//! [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok,
-//! starts them in a temporary folder and returns once they work together; `mainstay dev`, the examples and the
-//! tests stand on it. Kubelets there are none: kwok plays them, so Pods become ready without any container.
+//! [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
+//! kwok, starts them in a temporary folder and returns once they work together; `mainstay dev`, the examples
+//! and the tests use it. There are no kubelets: kwok simulates them, so Pods become ready without any
+//! container.
 //!
 //! ```no_run
 //! use mainstay_devcluster::{DevCluster, Options};

@@ -1,8 +1,9 @@
-//! A loopback port that stays ours from choice to last restart.
+//! A loopback port that is reserved for the whole life of a cluster.
 //!
-//! Choosing a free port by binding and releasing it would leave a gap in which anyone may take it. Here the
-//! socket stays bound with `SO_REUSEPORT` for as long as the cluster lives, and the servers, told to share the
-//! port, bind beside it. It never listens, so the kernel gives every connection to the server.
+//! A port that is bound and released could be taken by another process before the server binds it. Here the
+//! socket stays bound with `SO_REUSEPORT` for as long as the cluster lives, and the servers bind the same
+//! port, with a flag to share it. The socket never listens, so the kernel gives every connection to the
+//! server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +29,7 @@ impl Port {
     }
 }
 
-/// Binds a port on 127.0.0.1, 0 for a free one, that others of this user may share.
+/// Binds a port on 127.0.0.1, 0 for a free one, that other processes of this user may share.
 fn shared(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseport(true)?;

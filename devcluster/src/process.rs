@@ -1,8 +1,8 @@
 //! One program of the cluster: started with a lifeline, watched, stopped.
 //!
 //! # Invariants
-//! 1. Our programs end when their standard input does; the only other end is the `lifeline` of this value, and
-//!    the kernel closes it even if this process is killed.
+//! 1. The programs of tests/controlplane end when their standard input does; its only other end is the
+//!    `lifeline` of this value, and the kernel closes it even if this process is killed.
 //! 2. Dropping the value kills the program; only `stop` waits until it is gone.
 
 use std::ffi::OsString;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// Asks the programs of tests/controlplane to end with their standard input; others ignore it.
+/// Makes the programs of tests/controlplane end with their standard input; other programs ignore it.
 const LIFELINE_VARIABLE: &str = "MAINSTAY_END_WITH_STDIN";
 
-/// A running program. The process group is its own, so that a Ctrl-C on the terminal reaches only us and we
-/// decide in which order things end.
+/// A running program. It has its own process group, so that a Ctrl-C on the terminal reaches only this
+/// process, which decides in which order the programs end.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,
@@ -40,7 +40,7 @@ impl Process {
         let mut child = Command::new(executable)
             .args(arguments)
             .current_dir(folder)
-            // Nothing of the user's leaks in: no kubeconfig, no proxy, no settings of kwok in a home folder.
+            // No setting of the user leaks in: no kubeconfig, no proxy, no settings of kwok in a home folder.
             .env_clear()
             .env("HOME", folder)
             .env("TMPDIR", folder)
@@ -59,25 +59,25 @@ impl Process {
         self.name
     }
 
-    /// Returns the number of the process while it runs.
+    /// Returns the process id while it runs.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Returns how it ended, if it did.
+    /// Returns the exit status once it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        // An error here means that nobody can tell any more; the readiness deadline then ends the wait.
+        // An error here hides the status for good; the readiness deadline then ends the wait.
         self.child.try_wait().ok().flatten()
     }
 
-    /// Ends the program, with a request first if `grace` is not zero, and waits until it is gone.
+    /// Ends the program and waits until it is gone: SIGTERM first if `grace` is not zero, then SIGKILL.
     pub(crate) async fn stop(mut self, grace: Duration) {
         if !grace.is_zero()
             && let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()))
         {
-            // Not reaped yet, so the number is still this child's.
-            let asked = rustix::process::kill_process(pid, Signal::TERM);
-            if asked.is_ok() && tokio::time::timeout(grace, self.child.wait()).await.is_ok() {
+            // Not reaped yet, so the id is still this child's.
+            let sent = rustix::process::kill_process(pid, Signal::TERM);
+            if sent.is_ok() && tokio::time::timeout(grace, self.child.wait()).await.is_ok() {
                 return;
             }
         }

@@ -1,7 +1,7 @@
-//! Where the programs of a control plane come from.
+//! Finds or builds the programs of a control plane.
 //!
-//! `KUBEBUILDER_ASSETS` if set; else those built from `tests/controlplane` of the source tree this crate was
-//! compiled in, brought up to date first if Go is there.
+//! They are in `KUBEBUILDER_ASSETS` if set; else they are built from `tests/controlplane` of the source tree
+//! in which this crate was compiled, and built again after changes if Go is installed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tokio::process::Command;
 
 use crate::progress::Progress;
 
-/// The variable of envtest and its kin; whoever sets it has chosen the programs.
+/// The variable of envtest and similar tools: the folder of programs that the user has chosen.
 const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// The build script, and where it puts its programs unless told otherwise.
+/// The build script, and its default folder for the programs.
 const BUILD_SCRIPT: &str = "tests/controlplane/build";
 const BUILT_FOLDER: &str = "target/controlplane/bin";
 
-/// What one cluster needs.
+/// The programs that one cluster needs.
 const NAMES: [&str; 6] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl"];
 
@@ -29,9 +29,9 @@ pub(crate) struct Programs {
     pub(crate) folder: PathBuf,
 }
 
-/// Where to look: what the environment says, as a value.
+/// Where to search for the programs: the part of the environment that decides it, as a value.
 #[derive(Debug)]
-struct Place {
+struct Search {
     chosen: Option<PathBuf>,
     assets: Option<PathBuf>,
     workspace: PathBuf,
@@ -45,11 +45,12 @@ struct Place {
 pub enum ProgramsError {
     /// The folder was chosen by hand and is not complete.
     #[error(
-        "{origin} is {folder}, which lacks {missing}; add them, or unset it to build all from tests/controlplane",
+        "{origin} is {folder}, which lacks {missing}; add them, or unset it to build all from \
+         tests/controlplane",
         folder = .folder.display(), missing = .missing.join(", ")
     )]
     Incomplete {
-        /// Who chose the folder.
+        /// The setting that chose the folder.
         origin: &'static str,
         /// The folder.
         folder: PathBuf,
@@ -58,8 +59,8 @@ pub enum ProgramsError {
     },
     /// No programs, and no way to build them here. Tests may skip on it.
     #[error(
-        "no control plane here: set KUBEBUILDER_ASSETS to a folder with {names}, or install Go 1.26 or later to \
-         build them",
+        "no control plane here: set KUBEBUILDER_ASSETS to a folder with {names}, or install Go 1.26 or later \
+         to build them",
         names = NAMES.join(", ")
     )]
     Unavailable,
@@ -68,13 +69,13 @@ pub enum ProgramsError {
     Script {
         /// The script.
         script: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
-    /// The build failed; its own words were passed on as progress and end the text.
+    /// The build failed; its output was reported as progress, and its last lines end the text.
     #[error("building the control plane failed ({status}); last lines: {last}")]
     Build {
-        /// How the script ended.
+        /// The exit status of the script.
         status: std::process::ExitStatus,
         /// Its last lines.
         last: String,
@@ -84,29 +85,30 @@ pub enum ProgramsError {
 impl Programs {
     /// Finds the programs, building them where that is possible and needed.
     pub(crate) async fn find(chosen: Option<PathBuf>, progress: &Progress) -> Result<Self, ProgramsError> {
-        let place = Place {
+        let search = Search {
             chosen,
             assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
-            // The crate lies one level below the workspace. An installed binary may have outlived its source tree.
+            // The crate lies one level below the workspace. An installed binary may have outlived its source
+            // tree.
             workspace: Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default(),
             go: on_path("go"),
         };
-        Self::find_in(place, progress).await
+        Self::find_in(search, progress).await
     }
 
-    async fn find_in(place: Place, progress: &Progress) -> Result<Self, ProgramsError> {
-        if let Some(folder) = place.chosen {
+    async fn find_in(search: Search, progress: &Progress) -> Result<Self, ProgramsError> {
+        if let Some(folder) = search.chosen {
             return Self::complete("the chosen folder", folder);
         }
-        if let Some(folder) = place.assets {
+        if let Some(folder) = search.assets {
             return Self::complete(ASSETS_VARIABLE, folder);
         }
-        let script = place.workspace.join(BUILD_SCRIPT);
-        if place.go && script.is_file() {
+        let script = search.workspace.join(BUILD_SCRIPT);
+        if search.go && script.is_file() {
             build(&script, progress).await?;
         }
-        match Self::complete(BUILT_FOLDER, place.workspace.join(BUILT_FOLDER)) {
-            // Whoever has Go and no source tree lacks the script, which comes to the same.
+        match Self::complete(BUILT_FOLDER, search.workspace.join(BUILT_FOLDER)) {
+            // Go without a source tree, and so without the script, is the same case.
             Err(ProgramsError::Incomplete { .. }) => Err(ProgramsError::Unavailable),
             found => found,
         }
@@ -128,7 +130,7 @@ impl Programs {
     }
 }
 
-/// Runs the build script, which itself decides whether there is anything to do.
+/// Runs the build script, which skips programs that are up to date.
 async fn build(script: &Path, progress: &Progress) -> Result<(), ProgramsError> {
     const KEPT_LINES: usize = 10;
     let failed = |source| ProgramsError::Script { script: script.to_owned(), source };
@@ -144,7 +146,7 @@ async fn build(script: &Path, progress: &Progress) -> Result<(), ProgramsError> 
     if let Some(stderr) = child.stderr.take() {
         let mut lines = BufReader::new(stderr).lines();
         while let Some(line) = lines.next_line().await.map_err(failed)? {
-            progress.tell(&line);
+            progress.report(&line);
             last.push(line);
             if last.len() > KEPT_LINES {
                 last.remove(0);

@@ -1,31 +1,31 @@
-//! What a long start tells of itself.
+//! Progress lines of a long start.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Hears, line by line, what takes long. Says nothing by default.
+/// A callback for each line of progress. The default has none.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Hear>>);
+pub struct Progress(Option<Arc<Callback>>);
 
-type Hear = dyn Fn(&str) + Send + Sync;
+type Callback = dyn Fn(&str) + Send + Sync;
 
 // === impl Progress ===
 
 impl Progress {
-    /// Calls `hear` with each line.
-    pub fn new(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(hear)))
+    /// Calls `callback` with each line.
+    pub fn new(callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(callback)))
     }
 
-    pub(crate) fn tell(&self, line: &str) {
-        if let Some(hear) = &self.0 {
-            hear(line);
+    pub(crate) fn report(&self, line: &str) {
+        if let Some(callback) = &self.0 {
+            callback(line);
         }
     }
 }
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Progress(heard)" } else { "Progress(unheard)" })
+        f.write_str(if self.0.is_some() { "Progress(reported)" } else { "Progress(ignored)" })
     }
 }

@@ -1,12 +1,12 @@
 //! Leader election among replicas, by a Lease.
 //!
-//! The pure function [`decide`] returns actions; [`Elector`] performs them: it sends requests, waits, moves the
-//! end of the [`Fence`] and publishes [`Leadership`]. The elector runs on the control thread, so that no
+//! The pure function [`decide`] returns actions; [`Elector`] performs them: it sends requests, waits, moves
+//! the end of the [`Fence`] and publishes [`Leadership`]. The elector runs on the control thread, so that no
 //! reconcile can delay a renewal.
 //!
 //! # Invariants
-//! 1. Only a decision opens the fence. The fence is closed before a loss is published, before a release is sent,
-//!    and when the elector is dropped.
+//! 1. Only a decision opens the fence. The fence is closed before a loss is published, before a release is
+//!    sent, and when the elector is dropped.
 //! 2. A stopping leader renews until leader-only work has ended, and only then releases the Lease.
 
 pub mod decide;
@@ -116,7 +116,8 @@ pub struct Elector {
 // === impl LeaseEvent ===
 
 impl LeaseEvent {
-    /// Returns the message of the Event to record on the Lease; `None` for events that client-go does not record.
+    /// Returns the message of the Event to record on the Lease; `None` for events that client-go does not
+    /// record.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::BecameLeader { identity } => Some(format!("{identity} became leader")),
@@ -125,8 +126,8 @@ impl LeaseEvent {
         }
     }
 
-    /// Returns the `action` of the Event. Events with equal reason and action are counted as one series, so the start
-    /// and the end of a term have different actions.
+    /// Returns the `action` of the Event. Events with equal reason and action are counted as one series, so
+    /// the start and the end of a term have different actions.
     pub fn action(&self) -> &'static str {
         match self {
             Self::BecameLeader { .. } => "Lead",
@@ -139,8 +140,8 @@ impl LeaseEvent {
 // === impl Elector ===
 
 impl Elector {
-    /// Makes an elector that is idle until [`Elector::run`]. `client` is a client of `client::Role::Lease`, which
-    /// does not retry; `fence` stays closed until this replica holds the Lease.
+    /// Makes an elector that is idle until [`Elector::run`]. `client` is a client of `client::Role::Lease`,
+    /// which does not retry; `fence` stays closed until this replica holds the Lease.
     ///
     /// # Errors
     /// Fails if any setting is invalid; the error lists all of them.
@@ -182,9 +183,10 @@ impl Elector {
 
     /// Campaigns and renews until `stop`, or until a loss with [`OnLost::Exit`].
     ///
-    /// `end_work` is called once at the end of each term, after a stop or a loss. Its future resolves to `true` once
-    /// leader-only work has ended, or to `false` if a deadline passed and work may still run; then the Lease
-    /// is not released and expires. After a stop the Lease is renewed while that future is pending.
+    /// `end_work` is called once at the end of each term, after a stop or a loss. Its future resolves to
+    /// `true` once leader-only work has ended, or to `false` if a deadline passed and work may still run;
+    /// then the Lease is not released and expires. After a stop the Lease is renewed while that future is
+    /// pending.
     ///
     /// # Cancel safety
     /// Dropping the future closes the fence; the Lease then expires.

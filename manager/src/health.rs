@@ -1,11 +1,12 @@
 //! Named checks behind `/livez`, `/readyz` and `/healthz`.
 //!
-//! A leaf: other rooms add checks, and the manager serves the answers. The bodies equal those of controller-runtime's
-//! `healthz.Handler` byte for byte, because scripts parse them.
+//! A leaf: other rooms add checks, and the manager serves the answers. The bodies equal those of
+//! controller-runtime's `healthz.Handler` byte for byte, because scripts parse them.
 //!
 //! # Invariants
 //! 1. No check runs under the lock: a slow check delays its own answer and no registration.
-//! 2. The reason of a failure is only in the answer of that single check; an aggregate withholds it, and the log has it.
+//! 2. The reason of a failure is only in the answer of that single check; an aggregate withholds it, and the
+//!    log has it.
 //! 3. A check that panics counts as failed.
 //! 4. A finding that does not count is not part of an aggregate; its own path still answers.
 
@@ -38,15 +39,16 @@ pub enum Group {
 /// The checks of one process, by group and name. Clones share one set.
 #[derive(Clone, Default)]
 pub struct Checks {
-    /// A group stays in the map from its first check on, even after its last one is removed: an endpoint never
-    /// disappears.
+    /// A group stays in the map from its first check on, even after its last one is removed: an endpoint
+    /// never disappears.
     groups: Arc<Mutex<BTreeMap<Group, Members>>>,
 }
 
 /// The result of one check of a survey (see [`Checks::survey`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Name of the check in paths and lines. Findings of equal name are one check, which passes if all of them do.
+    /// Name of the check in paths and lines. Findings of equal name are one check, which passes if all of
+    /// them do.
     pub name: String,
     /// Whether the finding counts for the group's aggregate; if not, only the path with its name reports it.
     pub counts: bool,
@@ -104,7 +106,8 @@ impl Checks {
         Self::default()
     }
 
-    /// Adds a check, or replaces the one of this name. The name is part of a path: use letters, digits, `-` and `.`.
+    /// Adds a check, or replaces the one of this name. The name is part of a path: use letters, digits, `-`
+    /// and `.`.
     pub fn add(
         &self,
         group: Group,
@@ -114,9 +117,9 @@ impl Checks {
         self.groups.lock().entry(group).or_default().checks.insert(name.into(), Arc::new(check));
     }
 
-    /// Adds a survey, or replaces the one of this name. A survey is called for each answer, and each of its findings is
-    /// a check of that answer; use it for checks that come and go. A check added by [`Checks::add`] takes precedence
-    /// over findings of the same name.
+    /// Adds a survey, or replaces the one of this name. A survey is called for each answer, and each of its
+    /// findings is a check of that answer; use it for checks that come and go. A check added by
+    /// [`Checks::add`] takes precedence over findings of the same name.
     pub fn survey(
         &self,
         group: Group,
@@ -126,8 +129,8 @@ impl Checks {
         self.groups.lock().entry(group).or_default().surveys.insert(name.into(), Arc::new(survey));
     }
 
-    /// Removes a check or a survey and returns whether it existed. The endpoint stays; without checks it has the implicit
-    /// check `ping`.
+    /// Removes a check or a survey and returns whether it existed. The endpoint stays; without checks it has
+    /// the implicit check `ping`.
     pub fn remove(&self, group: Group, name: &str) -> bool {
         self.groups.lock().get_mut(&group).is_some_and(|members| {
             let check = members.checks.remove(name).is_some();
@@ -145,7 +148,8 @@ impl Checks {
             .collect()
     }
 
-    /// Returns the answer for a path such as `/readyz` or `/readyz/cache-Pod`, and a query such as `verbose&exclude=a`.
+    /// Returns the answer for a path such as `/readyz` or `/readyz/cache-Pod`, and a query such as
+    /// `verbose&exclude=a`.
     pub fn answer(&self, path: &str, query: Option<&str>) -> Answer {
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let first = segments.next().unwrap_or_default();
@@ -177,7 +181,8 @@ impl Checks {
         }
     }
 
-    /// Copies the checks of a group out of the lock and runs its surveys; `None` if the endpoint does not exist.
+    /// Copies the checks of a group out of the lock and runs its surveys; `None` if the endpoint does not
+    /// exist.
     fn of(&self, group: Group) -> Option<BTreeMap<String, Entry>> {
         let members = self.groups.lock().get(&group).cloned()?;
         let mut findings: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
@@ -203,8 +208,8 @@ impl Entry {
         }
     }
 
-    /// Runs the check and returns its first failure. `alone` is true if the path names this check, and includes findings
-    /// that do not count for the group.
+    /// Runs the check and returns its first failure. `alone` is true if the path names this check, and
+    /// includes findings that do not count for the group.
     fn run(&self, alone: bool) -> Result<(), String> {
         match self {
             Self::Check(check) => run(check),

@@ -114,10 +114,10 @@ pub(crate) struct Configuration {
     /// The configuration in force, and a refused file.
     pub(crate) status: watch::Receiver<ReloadStatus>,
     /// Returns every key of every running controller, settings in code included: see [`Loaded::controller`].
-    pub(crate) controllers: Box<ControllerSettings>,
+    pub(crate) controllers: Box<AllSettings>,
 }
 
-type ControllerSettings = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
+type AllSettings = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
 /// Makes the answer to one request; may take long if a queue is large.
 type Handler = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;

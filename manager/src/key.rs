@@ -1,7 +1,7 @@
 //! Names of objects and kinds, queue keys and their causes, and the fence: types that all rooms share.
 //!
-//! A leaf: it imports no other room. A clone of any of these increments a reference count and copies no text, because
-//! a key travels from the reflector through the queue to the log line of its reconcile.
+//! A leaf: it imports no other room. A clone of any of these increments a reference count and copies no text,
+//! because a key travels from the reflector through the queue to the log line of its reconcile.
 
 mod chain;
 mod fence;
@@ -29,8 +29,8 @@ pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
     /// Returns the name within the namespace.
     fn name(&self) -> &str;
 
-    /// Returns the key of this namespace and name; `None` for key types that need more than these two. With it, users
-    /// can request a reconcile of an object that is not on the queue.
+    /// Returns the key of this namespace and name; `None` for key types that need more than these two. With
+    /// it, users can request a reconcile of an object that is not on the queue.
     fn named(_namespace: Option<&str>, _name: &str) -> Option<Self> {
         None
     }
@@ -73,24 +73,24 @@ pub struct ObjectKey {
 pub struct Cause {
     /// Kind of event or call that enqueued the key.
     pub trigger: Trigger,
-    /// The object of the event; `None` without an object, as for a timer. All keys that one event enqueues share one
-    /// copy, and all [`Subject::Namesake`]s of one source share one.
+    /// The object of the event; `None` without an object, as for a timer. All keys that one event enqueues
+    /// share one copy, and all [`Subject::Namesake`]s of one source share one.
     pub object: Option<Arc<Subject>>,
 }
 
 /// The object of the event in a [`Cause`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The object of this kind with the key's own namespace and name: usually the reconciled object itself. This form
-    /// saves an allocation per event.
+    /// The object of this kind with the key's own namespace and name: usually the reconciled object itself.
+    /// This form saves an allocation per event.
     Namesake(KindId),
     /// An object with another namespace or name.
     Other(ObjectKey),
 }
 
 /// Kind of event or call that enqueued a key.
-// A whole word, which it occupies in `Cause` anyway: as a byte, the copy of its padding took a tenth of the time that a
-// key spends in a queue.
+// A whole word, which it occupies in `Cause` anyway: as a byte, the copy of its padding took a tenth of the
+// time that a key spends in a queue.
 #[repr(u64)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -178,8 +178,8 @@ impl fmt::Debug for NamespacedName {
 // === impl KindId ===
 
 impl KindId {
-    /// Returns the kind of a Rust type. Its scope comes from the type: types of k8s-openapi and those derived with
-    /// `kube::CustomResource` have it.
+    /// Returns the kind of a Rust type. Its scope comes from the type: types of k8s-openapi and those derived
+    /// with `kube::CustomResource` have it.
     pub fn of<K>() -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -188,8 +188,8 @@ impl KindId {
         Self::new(&K::group(&()), &K::version(&()), &K::kind(&()), &K::plural(&()), K::Scope::NAMESPACED)
     }
 
-    /// Returns the kind of an [`ApiResource`], as kube's discovery returns it. The discovery returns `namespaced`
-    /// separately, in the capabilities.
+    /// Returns the kind of an [`ApiResource`], as kube's discovery returns it. The discovery returns
+    /// `namespaced` separately, in the capabilities.
     ///
     /// ```
     /// use kube::core::{ApiResource, GroupVersionKind};
@@ -204,7 +204,8 @@ impl KindId {
         Self::new(&resource.group, &resource.version, &resource.kind, &resource.plural, namespaced)
     }
 
-    /// Names a kind known only at run time. The core group is the empty string, `plural` is the name in paths.
+    /// Names a kind known only at run time. The core group is the empty string, `plural` is the name in
+    /// paths.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
         Self(Arc::new(KindNames {
             group: group.to_owned(),

@@ -1,8 +1,8 @@
 //! The registry of metrics and the text that scrapers read.
 //!
-//! A leaf. The manager owns one [`Registry`] and passes it on; each room registers and owns its own families, so two
-//! managers in one process share none. Names and labels are controller-runtime's where it has the same metric; all
-//! others start with `mainstay_`. `docs/metrics.md` lists them.
+//! A leaf. The manager owns one [`Registry`] and passes it on; each room registers and owns its own families,
+//! so two managers in one process share none. Names and labels are controller-runtime's where it has the same
+//! metric; all others start with `mainstay_`. `docs/metrics.md` lists them.
 
 mod build;
 mod negotiate;
@@ -109,10 +109,11 @@ impl Registry {
         Self::default()
     }
 
-    /// Registers a family. Name counters without `_total`, which the encoder appends; `help` is a sentence without its
-    /// full stop.
+    /// Registers a family. Name counters without `_total`, which the encoder appends; `help` is a sentence
+    /// without its full stop.
     ///
-    /// A family that [`Registry::try_register`] refuses is logged and left out, as no process should fail for a metric.
+    /// A family that [`Registry::try_register`] refuses is logged and left out, as no process should fail for
+    /// a metric.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         if let Err(error) = self.try_register(name, help, metric) {
             error!(%error, "a metric is left out of scrapes");
@@ -162,9 +163,9 @@ impl Registry {
         self.pending.lock().names.extend(names.into_iter().map(str::to_owned));
     }
 
-    /// Registers a collector, which computes its values at each scrape. The families of a collector must satisfy the
-    /// rules of [`Registry::try_register`] and are not checked, except that a family whose name was already written in
-    /// the same scrape is left out.
+    /// Registers a collector, which computes its values at each scrape. The families of a collector must
+    /// satisfy the rules of [`Registry::try_register`] and are not checked, except that a family whose name
+    /// was already written in the same scrape is left out.
     pub fn register_collector(&self, collector: Box<dyn Collector>) {
         let registrations = &mut self.pending.lock().registrations;
         registrations.push(Box::new(move |families| families.register_collector(collector)));

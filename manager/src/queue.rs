@@ -1,23 +1,28 @@
-//! One entry per key, whatever happens: the work queue of a controller.
+//! The work queue of a controller: one entry per key, however often the key is added.
 //!
-//! Sources add keys, workers take them with [`WorkQueue::get`], which hands out a guard, and the guard's end says what
-//! becomes of the key. A key is **delayed** until a moment (a backoff, or a `RequeueAfter`), **ready** in one of the
-//! lanes, **running**, running and **dirty** (added meanwhile), or **parked** (failed for good, waits for a change).
+//! Sources add keys, and workers take them with [`WorkQueue::get`], which returns a guard; the outcome that
+//! the worker calls on the guard decides the next state of the key. A key is **delayed** until a moment (a
+//! backoff, or a `RequeueAfter`), **ready** in one of the lanes, **running**, running and **dirty** (added
+//! during its run), or **parked** (failed for good, waits for a change).
 //!
-//! Every add is weak or strong. A strong one says that the world has changed, so it ends a backoff and wakes a parked
-//! key; a weak one (a resync, an echo of our own write) does neither, so that a failing object does not defeat its own
-//! backoff by writing its status.
+//! Every add is weak or strong. A strong add reports a change, so it ends a backoff and wakes a parked key; a
+//! weak add (a resync, an echo of an own write) does neither, so that a failing object does not defeat its
+//! own backoff by writing its status.
 //!
-//! - **Lanes**: live events go before new objects, these before initial lists, all before retries, which have a share of
-//!   the workers and a turn now and then. Whoever has been ready for `max_wait` goes before everybody: nothing starves.
-//! - **Outcomes**: `done` lets the key go, `requeue_after` brings it back without a failure, `retry` puts it on the
-//!   backoff of its [`RetryPolicy`], `terminal` and `park` set it aside until a strong add, `put_back` undoes the
-//!   hand-out. A guard that is dropped counts as a failure, unless the queue shuts down or does not lead.
-//! - **Depth**: a full queue refuses new background keys, and says when there is room for the source to come again.
-//! - **Shutdown**: at once, or drained: ready and dirty keys are still handed out, delayed ones stay listed.
-//! - Every setting can change while the queue runs, and every key can be listed with what is known about it.
+//! - **Lanes**: live events go before new objects, these before initial lists, and all of them before
+//!   retries, which have a share of the workers and a share of the turns. A key that has been ready for
+//!   `max_wait` goes before all others, so no key starves.
+//! - **Outcomes**: `done` removes the key, `requeue_after` brings it back without a failure, `retry` delays
+//!   it by the backoff of its [`RetryPolicy`], `terminal` and `park` set it aside until a strong add,
+//!   `put_back` undoes the hand-out. A guard that is dropped counts as a failure, unless the queue shuts down
+//!   or does not lead.
+//! - **Depth**: a full queue refuses new background keys, and [`WorkQueue::wait_for_room`] returns when their
+//!   source may add them again.
+//! - **Shutdown**: at once, or with a drain: ready and dirty keys are still handed out, delayed ones stay
+//!   listed.
+//! - Every setting can change while the queue runs, and every key can be listed with its state and history.
 //!
-//! # Alone, with keys of one's own
+//! # Without a manager, with keys of any type
 //! ```
 //! use std::fmt;
 //! use mainstay::key::{Cause, Key, Trigger};
@@ -58,29 +63,31 @@
 //! ```
 //!
 //! # Invariants
-//! 1. A key is never with two workers at once, and any number of adds during a run gives exactly one more run.
+//! 1. No two workers have the same key at once, and any number of adds during a run gives exactly one more
+//!    run.
 //! 2. No add is lost: after an accepted add the key runs, unless the queue is shut down.
-//! 3. Ready keys never pass a timer. Delayed keys share one, which a sleeping caller of `get` holds; a queue that
-//!    nobody waits on costs no task and no wake-up.
-//! 4. No sleeping caller while a key may be handed out: whoever takes one wakes the next caller if there is more.
+//! 3. Ready keys use no timer. Delayed keys share one, which a sleeping caller of `get` holds; a queue
+//!    without callers costs no task and no wake-up.
+//! 4. No caller sleeps while a key may be handed out: a caller that takes a key wakes the next one if there
+//!    are more.
 //!
 //! # Locks
-//! One lock per queue, never held over an await, a callback or a log line. A key's own `Hash`, `Eq`, `Clone` and `Drop`
-//! run under it: they should be short, and must not call the queue. One of the first three that panics leaves the key
-//! where it was; a `Drop` must not.
-//! A scrape takes the registry's lock, and under it the list of queues and then one queue after the other, each by
-//! itself; nothing is taken the other way round.
+//! One lock per queue, never held over an await, a callback or a log line. A key's own `Hash`, `Eq`, `Clone`
+//! and `Drop` run under it: they should be short, and must not call the queue. If `Hash`, `Eq` or `Clone`
+//! panics, the key stays in its state; `Drop` must not panic. A scrape takes the registry's lock, and under
+//! it the lock of the list of queues and then the lock of one queue after the other; no code takes them in
+//! another order.
 //!
-//! No hold grows with the keys: an operation moves on `SLICE` other keys at most, a snapshot copies `CHUNK`, the index
-//! grows by a bucket, and a page of memory that has become empty is freed after the lock is released, because what the
-//! allocator makes of that may take milliseconds. Of a million keys the longest hold is some hundred microseconds, the
-//! ordinary one some tens of nanoseconds. A key's way through, add, get and done, reads the clock three times and
-//! allocates nothing; what lies on it is inlined by hint, which is worth a tenth. `cargo bench -p mainstay --bench queue`
-//! prints the figures.
+//! The length of a hold does not grow with the number of keys: an operation moves at most `SLICE` other keys,
+//! a snapshot copies `CHUNK`, the index grows by a bucket, and a page of memory that has become empty is
+//! freed after the lock is released, because the allocator may take milliseconds for it. With a million keys
+//! the longest hold is some hundred microseconds, the usual one some tens of nanoseconds. One cycle of a key,
+//! add, get and done, reads the clock three times and allocates nothing; its functions are marked `inline`,
+//! which is worth a tenth. `cargo bench -p mainstay --bench queue` prints the figures.
 //!
-//! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an immediate
-//! add of one key are one entry, shutting down at once leaves ready keys where they are, and a drain waits for ready
-//! keys too and wakes every waiter.
+//! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an
+//! immediate add of one key are one entry, shutting down at once leaves ready keys where they are, and a
+//! drain waits for ready keys too and wakes every waiter.
 
 mod add;
 mod running;
@@ -106,7 +113,7 @@ mod index;
 mod pages;
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tokio::task::coop::consume_budget;
 
@@ -123,12 +130,12 @@ pub use retry::{
 };
 pub use running::Running;
 pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};
-pub use snapshot::{Counts, KeySnapshot, Snapshot, State};
+pub use snapshot::{Counts, KeySnapshot, State};
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 ///
 /// ```
-/// use mainstay::key::{NamespacedName, Trigger, Cause};
+/// use mainstay::key::{Cause, NamespacedName, Trigger};
 /// use mainstay::metrics::Registry;
 /// use mainstay::queue::{Add, QueueMetrics, QueueSettings, WorkQueue};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -151,53 +158,41 @@ pub struct WorkQueue<Q: Key> {
 // === impl WorkQueue ===
 
 impl<Q: Key> WorkQueue<Q> {
-    /// Makes an empty queue that leads: keys are handed out until [`Self::set_leading`] says otherwise. `workers` is
-    /// how many callers of `get` there will be; the share of retries is counted by it.
+    /// Makes an empty queue that leads: keys are handed out until [`Self::set_leading`] is called with
+    /// `false`. `workers` is the number of callers of `get`, of which retries have a share.
     pub fn new(name: &str, settings: QueueSettings, workers: usize, metrics: &QueueMetrics) -> Self {
-        Self::with_random(name, settings, workers, metrics, fastrand::Rng::new())
-    }
-
-    /// Makes a queue whose jitter is drawn from a given source, so that a test can repeat it.
-    pub fn with_random(
-        name: &str,
-        settings: QueueSettings,
-        workers: usize,
-        metrics: &QueueMetrics,
-        random: fastrand::Rng,
-    ) -> Self {
-        let shared = Arc::new(Shared::new(name, settings, workers, random));
-        let observed: Weak<Shared<Q>> = Arc::downgrade(&shared);
-        metrics.observe(observed);
+        let shared = Arc::new(Shared::new(name, settings, workers));
+        metrics.observe(&shared);
         Self { shared }
     }
 
-    /// Ends its series in `metrics`, which otherwise end with the last clone.
+    /// Removes the series of the queue from `metrics`, which otherwise end with the last clone.
     pub fn leave(&self, metrics: &QueueMetrics) {
-        let observed: Weak<Shared<Q>> = Arc::downgrade(&self.shared);
-        metrics.forget(&(observed as Weak<dyn metrics::Observed>));
+        metrics.forget(&self.shared);
     }
 
-    /// Returns the name given at the start.
+    /// Returns the name given to [`Self::new`].
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Puts other settings in force, for the keys that are there too: a backoff longer than the new policy's ends
-    /// with the new one, and a key that is parked because it was out of attempts is tried again if there are more now.
+    /// Puts other settings in force, for waiting keys too: a backoff ends no later than one of the new
+    /// policy, and a key that was parked because it was out of attempts is retried if the new policy allows
+    /// more.
     pub fn reconfigure(&self, settings: QueueSettings, workers: usize) {
         self.shared.with(|inner| inner.reconfigure(settings, workers));
     }
 
-    /// Adds a key, or tells the queue that something happened to a key it has.
+    /// Adds a key, or merges the add into the entry of a key that is in the queue.
     #[inline]
     pub fn add(&self, key: Q, add: Add) -> Added {
         self.shared.with(|inner| inner.add(key, add))
     }
 
-    /// Waits for a key to work on. `None` means that the queue is shut down and nothing is left to do.
+    /// Waits for a key to work on. `None` means that the queue is shut down and hands out no more keys.
     ///
     /// # Cancel safety
-    /// Cancelling loses nothing: a key is taken in the same poll in which it is returned.
+    /// Cancelling loses no key: a key is taken in the same poll in which it is returned.
     pub async fn get(&self) -> Option<Running<Q>> {
         // A worker that always finds a key ready would otherwise never let another task of its thread run.
         consume_budget().await;
@@ -214,27 +209,21 @@ impl<Q: Key> WorkQueue<Q> {
         Some(Running::new(Arc::clone(&self.shared), job))
     }
 
-    /// Forgets a key's failures: its next failure counts as the first. A waiting key keeps its moment; a parked one
-    /// goes.
-    pub fn forget(&self, key: &Q) {
-        self.shared.with(|inner| inner.forget(key));
-    }
-
-    /// Says whether this replica leads. While it does not, keys are taken in and kept warm but not handed out, the
-    /// depth gauges read 0, and a run that is dropped is nobody's failure. How long keys have been ready counts from
-    /// the moment it begins to lead.
+    /// Sets whether this replica leads. While it does not, keys are accepted and kept but not handed out, the
+    /// depth gauges read 0, and a run that is dropped does not count as a failure. How long keys have been
+    /// ready counts from the moment at which the replica begins to lead.
     pub fn set_leading(&self, leading: bool) {
         self.shared.with(|inner| inner.set_leading(leading));
     }
 
-    /// Shuts the queue down at once: every `get` returns `None` and further adds are ignored. Runs under way can
-    /// still end. Also ends a drain, as a second SIGTERM should.
+    /// Shuts the queue down at once: every `get` returns `None` and further adds are ignored. Runs under way
+    /// can still end. Also ends a drain, as a second SIGTERM should.
     pub fn shut_down(&self) {
         self.shared.with(|inner| inner.shut_down(Phase::Stopped));
     }
 
-    /// Shuts the queue down once its work is done: further adds are ignored, ready and dirty keys are still handed
-    /// out, delayed ones are not waited for. Returns when nothing is ready or running any more, or
+    /// Shuts the queue down after a drain: further adds are ignored, ready and dirty keys are still handed
+    /// out, and delayed ones are not waited for. Returns when no key is ready or running any more, or
     /// [`Self::shut_down`] is called; any number of callers may wait.
     ///
     /// # Cancel safety
@@ -250,32 +239,25 @@ impl<Q: Key> WorkQueue<Q> {
         }
     }
 
-    /// Waits until the queue has room again: at most half of `max_depth` is ready. A source that was
-    /// [refused](Added::Refused) then sweeps its store again, which loses nothing and needs no list of what it owes.
-    /// Also returns when the queue shuts down.
+    /// Waits until the queue has room again: at most half of `max_depth` is ready. A source with
+    /// [refused](Added::Refused) adds then adds all keys of its store again, which loses no key and needs no
+    /// list of the refused ones. Also returns when the queue shuts down.
     ///
     /// # Cancel safety
     /// Cancelling stops waiting and has no other effect.
-    pub async fn drained(&self) {
+    pub async fn wait_for_room(&self) {
         loop {
             let room = self.shared.room.notified();
-            if self.shared.with(Inner::has_drained) {
+            if self.shared.with(Inner::has_room) {
                 return;
             }
             room.await;
         }
     }
 
-    /// Lists everything the queue holds, a few hundred keys per hold of the lock.
-    pub fn snapshot(&self) -> Snapshot<Q> {
-        let counts = self.counts();
-        let mut keys = Vec::new();
-        self.visit(|key| keys.push(key));
-        Snapshot { name: Arc::clone(&self.shared.name), counts, keys }
-    }
-
-    /// Tells `visitor` of each key a snapshot would list, without holding all of them at once and never under the
-    /// lock.
+    /// Passes every key of the queue to `visitor`, in no order. Reads a few hundred keys per hold of the lock
+    /// while the queue goes on, so that a key which leaves and comes back meanwhile may be visited twice or
+    /// not at all; `visitor` runs without the lock.
     pub fn visit(&self, mut visitor: impl FnMut(KeySnapshot<Q>)) {
         let mut chunk = Vec::new();
         let mut next = Some(0);
@@ -290,12 +272,9 @@ impl<Q: Key> WorkQueue<Q> {
         self.shared.with(|inner| inner.counts())
     }
 
-    /// Returns what is known about one key; `None` if the queue does not have it.
+    /// Returns the snapshot of one key; `None` if the queue does not have it.
     pub fn find(&self, key: &Q) -> Option<KeySnapshot<Q>> {
-        self.shared.with(|inner| {
-            let slot = inner.slots.find(key)?;
-            inner.slots.peek(slot).map(|slot| inner.describe(slot))
-        })
+        self.shared.with(|inner| inner.slots.find(key).map(|slot| inner.describe(inner.slots.get(slot))))
     }
 }
 

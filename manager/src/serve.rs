@@ -1,14 +1,14 @@
 //! A small HTTP/1.1 server around an axum [`Router`], with a bound for every resource.
 //!
-//! Serves probes, metrics and the debug pages. The port is bound while the manager is built, so that a port in use is
-//! reported before anything starts; connections are accepted from [`Bound::run`] on. A [`Bound`] belongs to no runtime:
-//! it can be bound on one and run on another.
+//! Serves probes, metrics and the debug pages. The port is bound while the manager is built, so that a port
+//! in use is reported before anything starts; connections are accepted from [`Bound::run`] on. A [`Bound`]
+//! belongs to no runtime: it can be bound on one and run on another.
 //!
 //! # Invariants
-//! 1. At most `connections` are served. A further one evicts the connection that has waited longest for its peer, so
-//!    peers that do not send or do not read cannot keep others out.
-//! 2. Every connection ends: a limit applies to the arrival of header and body, to the reading of an answer, to its age,
-//!    and to the time for its last answer (`grace`).
+//! 1. At most `connections` are served. A further one evicts the connection that has waited longest for its
+//!    peer, so peers that do not send or do not read cannot keep others out.
+//! 2. Every connection ends: a limit applies to the arrival of header and body, to the reading of an answer,
+//!    to its age, and to the time for its last answer (`grace`).
 //! 3. When [`Bound::run`] returns, none of its tasks is left.
 
 mod blocking;
@@ -42,7 +42,8 @@ pub(crate) use client::{connect_tls, exchange};
 pub(crate) use connection::PeerAddress;
 pub use tls::{CertificateError, Certificates, Reads};
 
-/// Pause after an accept that failed for lack of a resource, usually descriptors; an immediate retry would be a hot loop.
+/// Pause after an accept that failed for lack of a resource, usually descriptors; an immediate retry would be
+/// a hot loop.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The bounds of a server.
@@ -52,8 +53,8 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of one request's line and headers, at least 8192. A longer one is answered 431.
     pub header_bytes: usize,
-    /// Time for a whole header to arrive, counted from the start of the connection or the end of the last answer. With
-    /// TLS also the time for the handshake.
+    /// Time for a whole header to arrive, counted from the start of the connection or the end of the last
+    /// answer. With TLS also the time for the handshake.
     pub header_timeout: Duration,
     /// Bytes of one request's body. A longer one is answered 413, one without a `Content-Length` 411.
     pub body_bytes: usize,
@@ -91,8 +92,8 @@ struct Server {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Enough for a kubelet, some scrapers and a few users. Each costs at most 128 KiB for header and body, plus
-            // its unread answer, which the handler must bound.
+            // Enough for a kubelet, some scrapers and a few users. Each costs at most 128 KiB for header and
+            // body, plus its unread answer, which the handler must bound.
             connections: 100,
             header_bytes: 64 * 1024,
             // A prober sends its header at once. A scraper's connection need not last until the next scrape.
@@ -114,7 +115,8 @@ impl Bound {
     /// Binds an address such as `0.0.0.0:8081`; port 0 binds a free port.
     ///
     /// # Errors
-    /// Fails if the address is invalid or the port in use; a retry helps only once the other process has closed it.
+    /// Fails if the address is invalid or the port in use; a retry helps only once the other process has
+    /// closed it.
     pub fn bind(address: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
         let listener = StdListener::bind(address)?;
         // `TcpListener::from_std` requires it.
@@ -134,8 +136,8 @@ impl Bound {
         self.address
     }
 
-    /// Accepts connections and answers requests until `stop`, then lets open connections finish within `grace` and
-    /// returns. The router is called once the whole body of a request has arrived.
+    /// Accepts connections and answers requests until `stop`, then lets open connections finish within
+    /// `grace` and returns. The router is called once the whole body of a request has arrived.
     ///
     /// # Errors
     /// Fails if the runtime cannot register the listener or TLS cannot be set up: at once or not at all.
@@ -158,8 +160,8 @@ impl Bound {
 // === impl Server ===
 
 impl Server {
-    /// Accepts connections until the stop and returns the open ones. `accept` is an argument so that tests can make it
-    /// fail.
+    /// Accepts connections until the stop and returns the open ones. `accept` is an argument so that tests
+    /// can make it fail.
     async fn accept_with<A>(&self, accept: impl Fn() -> A) -> JoinSet<()>
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,

@@ -1,8 +1,8 @@
-//! Helpers that several rooms and crates share: a token bucket, a bounded map, filters for repeated log lines, a
-//! file follower, and calls of the operating system.
+//! Helpers that several rooms and crates share: a token bucket, a bounded map, filters for repeated log
+//! lines, a file follower, and calls of the operating system.
 //!
-//! Except for the last two, they spawn no task, do not wait and read no clock: the present time is an argument, which
-//! a test can choose.
+//! Except for the last two, they spawn no task, do not wait and read no clock: the present time is an
+//! argument, which a test can choose.
 
 mod bounded;
 mod bucket;

@@ -5,7 +5,7 @@ fn check(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn good_addresses_become_canonical() {
+fn valid_addresses_become_canonical() {
     let cases = [
         ("postgres:5432", "postgres:5432"),
         ("Postgres.Shop.SVC:5432", "postgres.shop.svc:5432"),
@@ -21,7 +21,7 @@ fn good_addresses_become_canonical() {
     ];
     for (text, canonical) in cases {
         assert_eq!(check(text), Ok(canonical.to_owned()), "{text}");
-        assert_eq!(check(canonical), Ok(canonical.to_owned()), "reading back {canonical}");
+        assert_eq!(check(canonical), Ok(canonical.to_owned()), "parse {canonical} again");
     }
 }
 
@@ -50,7 +50,7 @@ fn forms_that_other_parsers_read_as_ipv4_are_refused() {
 }
 
 #[test]
-fn everything_else_is_refused_with_its_reason() {
+fn other_invalid_addresses_are_refused_with_a_reason() {
     let cases = [
         ("", "the address is empty"),
         (":5432", "the host is empty"),
@@ -88,9 +88,9 @@ fn everything_else_is_refused_with_its_reason() {
 }
 
 #[test]
-fn the_message_names_field_value_and_expectation() {
+fn the_error_has_path_value_and_expected_form() {
     let error = Address::parse("waitProbe.address", "::1:80").unwrap_err().to_string();
-    let expected = "waitProbe.address \"::1:80\": an IPv6 address needs brackets, else its last group reads as a \
-                        port; expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
+    let expected = "waitProbe.address \"::1:80\": an IPv6 address needs brackets, else its last group reads as \
+                    a port; expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
     assert_eq!(error, expected);
 }

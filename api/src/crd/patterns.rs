@@ -1,9 +1,9 @@
-//! The forms of strings, as regular expressions for the definition.
+//! Regular expressions for the CRD.
 //!
-//! The plan checks the same forms with code that does not need an engine for them
-//! ([`names`](crate::plan)); a test holds the two against each other.
+//! The plan checks the same rules in code, without a regex engine ([`names`](crate::plan)); a test compares
+//! both.
 
-/// Characters of a label in a name that DNS serves; underscores are common there.
+/// A label of a DNS name; underscores are common in DNS.
 macro_rules! dns_label {
     () => {
         "[0-9A-Za-z_]([-0-9A-Za-z_]{0,61}[0-9A-Za-z_])?"
@@ -17,7 +17,7 @@ macro_rules! octet {
     };
 }
 
-/// Hexadecimal groups with two colons at least, of which one would be a host and its port.
+/// Hexadecimal groups with at least two colons; with one colon it could be a host and a port.
 macro_rules! ipv6 {
     () => {
         "[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
@@ -31,13 +31,13 @@ macro_rules! subdomain {
     };
 }
 
-/// A name that DNS can be asked for.
+/// A name that can be looked up in DNS.
 pub(crate) const DNS_NAME: &str = concat!("^", dns_label!(), "([.]", dns_label!(), ")*[.]?$");
-/// A name whose last label is a number, which some resolvers read as an address.
+/// A name whose last label is a number, which some resolvers parse as an IPv4 address.
 pub(crate) const NUMERIC: &str = "(^|[.])([0-9]+|0[xX][0-9A-Fa-f]*)[.]?$";
-/// Four decimal numbers.
+/// An IPv4 address of four decimal numbers.
 pub(crate) const IPV4: &str = concat!("^", octet!(), "([.]", octet!(), "){3}[.]?$");
-/// What only an IPv6 address can look like, with two colons at least; whether it is one, the plan says.
+/// A string that can only be an IPv6 address; the plan checks whether it is a valid one.
 pub(crate) const IPV6: &str = concat!(r"^(\[", ipv6!(), r"\]|", ipv6!(), ")$");
 /// A DNS-1123 label, without its length.
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -51,14 +51,14 @@ pub(crate) const TOKEN: &str = "^[-0-9A-Za-z!#$%&'*+.^_`|~]+$";
 pub(crate) const HEADER_VALUE: &str = "^([!-~]([ -~\t]*[!-~])?)?$";
 /// Printable ASCII without spaces.
 pub(crate) const GRAPHIC: &str = "^[!-~]*$";
-/// A key of a `ConfigMap`, which also is the name of a file.
+/// A key of a `ConfigMap`, which is also a file name.
 pub(crate) const CONFIG_MAP_KEY: &str = "^[-._0-9A-Za-z]+$";
-/// A version with its group in front, unless it is the core's.
+/// An API version: `group/version`, or `version` for the core group.
 pub(crate) const API_VERSION: &str = concat!("^(", subdomain!(), "/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$");
 /// A kind.
 pub(crate) const KIND: &str = "^[A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$";
-/// What can stand for an object in a path of the API server.
+/// The name of an object in a path of the API server.
 pub(crate) const PATH_SEGMENT: &str = "^[^/%]+$";
-/// TYPE or TYPE=STATUS; a type may be qualified as a label key may.
+/// TYPE or TYPE=STATUS; the type may have a domain, as a label key may.
 pub(crate) const CONDITION: &str =
     concat!("^(", subdomain!(), "/)?[0-9A-Za-z]([-0-9A-Za-z_.]*[0-9A-Za-z])?(=(True|False|Unknown))?$");

@@ -1,38 +1,43 @@
-//! What the types cannot say: rules between fields, forms of strings, keys of lists, defaults.
+//! The parts of the schema that Rust types cannot express: CEL rules, patterns of strings, keys of lists,
+//! defaults.
 //!
-//! Each rule says in its message what is wrong and what to write instead; the server puts the path of the field in front.
-//! Lists and strings are bounded in the types, since the server refuses a definition whose rules could become
-//! expensive (<https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>). Not so `spec.selector`: what a
-//! Deployment has no bounds for gets none here, and of its rules one compares and one counts, which cost little.
+//! The message of each rule names the problem and its correction; the API server prepends the path of the
+//! field. Lists and strings are bounded in the types, since the API server refuses a CRD whose rules could
+//! become expensive (<https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>). Only
+//! `spec.selector` is unbounded, as it is in a Deployment; its two rules, a comparison and a count, cost
+//! little.
 //!
 //! # Invariants
-//! 1. No rule speaks of `waitProbe` alone: whatever the article's manifests may hold is admitted, and judged by
-//!    [`WaitProbe::resolve`](crate::wait_probe::WaitProbe::resolve).
-//! 2. No rule stands below `spec.template`.
-//! 3. A default is only given where it means the same as the absence of the field, to us.
+//! 1. No rule is about `waitProbe` alone: every manifest of the article is admitted, and
+//!    [`WaitProbe::resolve`](crate::wait_probe::WaitProbe::resolve) validates it.
+//! 2. No rule is below `spec.template`.
+//! 3. A default has the same meaning as the absence of the field.
 
 use serde_json::{Value, json};
 
 use super::patterns;
 use crate::wait_for::{FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS};
 
-// Why a rule refuses: <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-reason>.
+// Reasons of rules:
+// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>, under
+// "Field `reason`".
 const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const INVALID: &str = "FieldValueInvalid";
 
-/// The kinds of check, of which a dependency has exactly one.
+/// The fields for checks, of which a dependency has exactly one.
 const CHECKS: [&str; 7] = ["service", "tcpSocket", "httpGet", "grpc", "tls", "dns", "resource"];
 
-/// Returns what is to be merged over the generated schema.
-pub(super) fn touches() -> Value {
+/// Returns the merge patch for the generated schema.
+pub(super) fn patch() -> Value {
     json!({
-        "description": "A Deployment that starts only once what it needs is there.",
+        "description": "A Deployment that starts only once its dependencies hold.",
         "x-kubernetes-validations": [rule(
             FORBIDDEN,
             ".waitProbe",
             "!has(self.waitProbe) || dyn(self.waitProbe) == null || !has(self.spec.waitFor)",
-            "waitProbe and spec.waitFor exclude each other: write the prerequisite as one more of spec.waitFor.dependencies, with tcpSocket, and remove waitProbe",
+            "waitProbe and spec.waitFor exclude each other: remove waitProbe, and add its address to \
+             spec.waitFor.dependencies as a tcpSocket",
         )],
         "properties": {
             "spec": {
@@ -41,14 +46,18 @@ pub(super) fn touches() -> Value {
                     rule(
                         REQUIRED,
                         ".replicas",
-                        "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != 'ScaleToZero' || (has(self.replicas) && dyn(self.replicas) != null)",
-                        "replicas has to be set where waitFor.onLoss is ScaleToZero: it says how many Pods to come back to",
+                        "!has(self.waitFor) || !has(self.waitFor.onLoss) || self.waitFor.onLoss != \
+                         'ScaleToZero' || (has(self.replicas) && dyn(self.replicas) != null)",
+                        "replicas has to be set where waitFor.onLoss is ScaleToZero: it is the number of \
+                         Pods to restore after a loss",
                     ),
                     rule(
                         REQUIRED,
                         ".replicas",
-                        "!has(self.waitFor) || !has(self.waitFor.gates) || !('ScaleFromZero' in self.waitFor.gates) || (has(self.replicas) && dyn(self.replicas) != null)",
-                        "replicas has to be set where waitFor.gates has ScaleFromZero: what the object does not set is not its to hold back",
+                        "!has(self.waitFor) || !has(self.waitFor.gates) || !('ScaleFromZero' in \
+                         self.waitFor.gates) || (has(self.replicas) && dyn(self.replicas) != null)",
+                        "replicas has to be set where waitFor.gates has ScaleFromZero: only replicas that \
+                         the object sets can be held back",
                     ),
                 ],
                 "properties": {
@@ -58,8 +67,8 @@ pub(super) fn touches() -> Value {
                     "waitFor": wait_for(),
                 },
             },
-            // kstatus takes an object that says nothing for one that is as asked: a new one has to say at once that nobody has
-            // looked at it yet. Who waits for it by kstatus (Flux, Helm) would not wait otherwise.
+            // For kstatus, an object without a status is current. The default marks a new object as not yet
+            // reconciled, so that tools that use kstatus (Flux, Helm) wait for it.
             "status": {
                 "default": {"observedGeneration": -1},
                 "properties": {
@@ -81,16 +90,20 @@ pub(super) fn touches() -> Value {
 
 fn selector_of_deployment() -> Value {
     json!({
-        "description": "Which Pods belong to the Deployment; must match the template's labels and cannot be changed later.",
+        "description": "Selects the Pods of the Deployment; must match the template's labels and cannot be \
+                        changed later.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-validations": [
             {
                 "rule": "self == oldSelf",
-                "message": "spec.selector is immutable: a Deployment cannot change which Pods it owns; create a new WaitDeployment instead",
+                "message": "spec.selector is immutable: a Deployment cannot change which Pods it owns; \
+                            create a new WaitDeployment instead",
             },
             {
-                "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
-                "message": "spec.selector is empty, which a Deployment does not accept: write labels of the template in matchLabels",
+                "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || \
+                         (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+                "message": "spec.selector is empty, which a Deployment does not accept: write labels of the \
+                            template in matchLabels",
             },
         ],
     })
@@ -103,7 +116,8 @@ fn wait_for() -> Value {
                 REQUIRED,
                 ".lossGraceSeconds",
                 "!has(self.onLoss) || self.onLoss != 'ScaleToZero' || has(self.lossGraceSeconds)",
-                "lossGraceSeconds has to be set where onLoss is ScaleToZero: it says how long a loss lasts before the Pods go, at least 30 s",
+                "lossGraceSeconds has to be set where onLoss is ScaleToZero: it is the time after a loss \
+                 until the Pods are removed, at least 30 s",
             ),
             rule(
                 FORBIDDEN,
@@ -115,7 +129,8 @@ fn wait_for() -> Value {
                 FORBIDDEN,
                 ".recoveryDeadlineSeconds",
                 "!has(self.onLoss) || self.onLoss != 'Ignore' || !has(self.recoveryDeadlineSeconds)",
-                "recoveryDeadlineSeconds has no effect where onLoss is Ignore: remove it, or write onLoss: Report",
+                "recoveryDeadlineSeconds has no effect where onLoss is Ignore: remove it, or write onLoss: \
+                 Report",
             ),
             rule(
                 FORBIDDEN,
@@ -146,18 +161,27 @@ fn dependency() -> Value {
             rule(
                 INVALID,
                 ".timeoutSeconds",
-                "!has(self.timeoutSeconds) || !has(self.periodSeconds) || self.timeoutSeconds <= self.periodSeconds",
-                "timeoutSeconds is longer than periodSeconds: an attempt ends before the next one begins; lower the one or raise the other",
+                "!has(self.timeoutSeconds) || !has(self.periodSeconds) || self.timeoutSeconds <= \
+                 self.periodSeconds",
+                "timeoutSeconds is longer than periodSeconds: an attempt ends before the next one begins; \
+                 lower the one or raise the other",
             ),
         ],
         "properties": {
-            "name": form(patterns::LABEL, "name must consist of lower-case letters, digits and - inside, such as database"),
+            "name": form(
+                patterns::LABEL,
+                "name must consist of lower-case letters, digits and - inside, such as database",
+            ),
             "initialDelaySeconds": {"default": 0},
             "periodSeconds": {"default": 10},
             "successThreshold": {"default": 1},
             "failureThreshold": {"default": 3},
             "service": {"properties": {
-                "name": form(patterns::LABEL, "name must be that of a Service in the same namespace: lower-case letters, digits and - inside, such as postgres"),
+                "name": form(
+                    patterns::LABEL,
+                    "name must be that of a Service in the same namespace: lower-case letters, digits and - \
+                     inside, such as postgres",
+                ),
                 "port": port_of_service(),
                 "minReadyEndpoints": {"default": 1},
             }},
@@ -165,19 +189,33 @@ fn dependency() -> Value {
             "httpGet": http_get(),
             "grpc": {"properties": {
                 "host": host(),
-                "service": with(form(patterns::GRAPHIC, "service must be the name of a gRPC service, such as shop.v1.Orders"), &json!({"default": ""})),
+                "service": with(form(
+                    patterns::GRAPHIC,
+                    "service must be the name of a gRPC service, such as shop.v1.Orders",
+                ), &json!({"default": ""})),
                 "tlsMode": {"default": "Plaintext"},
             }},
             "tls": {"properties": {
                 "host": host(),
-                "serverName": host_called("serverName", "the name in the certificate, such as postgres.shop.svc, or an address"),
+                "serverName": host_called(
+                    "serverName",
+                    "the name in the certificate, such as postgres.shop.svc, or an address",
+                ),
                 "caConfigMap": {"properties": {
-                    "name": form(patterns::SUBDOMAIN, "name must be that of a ConfigMap in the same namespace: lower-case letters, digits, - and . inside"),
+                    "name": form(
+                        patterns::SUBDOMAIN,
+                        "name must be that of a ConfigMap in the same namespace: lower-case letters, digits, \
+                         - and . inside",
+                    ),
                     "key": {
                         "default": "ca.crt",
                         "x-kubernetes-validations": [{
-                            "rule": format!("{} && self != '.' && !self.startsWith('..')", matches(patterns::CONFIG_MAP_KEY)),
-                            "message": "key must consist of letters, digits, -, _ and ., such as ca.crt, and must not begin with ..",
+                            "rule": format!(
+                                "{} && self != '.' && !self.startsWith('..')",
+                                matches(patterns::CONFIG_MAP_KEY)
+                            ),
+                            "message": "key must consist of letters, digits, -, _ and ., such as ca.crt, and \
+                                        must not begin with ..",
                         }],
                     },
                 }},
@@ -214,10 +252,14 @@ fn http_get() -> Value {
                 },
                 {
                     "rule": forbidden,
-                    "message": "this header is not sent: it carries credentials, or belongs to proxies or to the connection itself; remove it",
+                    "message": "this header is not permitted: it carries credentials, or belongs to proxies \
+                                or to the connection; remove it",
                 },
             ]},
-            "value": form(patterns::HEADER_VALUE, "value must be printable ASCII, without spaces at its ends"),
+            "value": form(
+                patterns::HEADER_VALUE,
+                "value must be printable ASCII, without spaces at its ends",
+            ),
         }}},
         "expectedStatuses": {
             "x-kubernetes-list-type": "set",
@@ -231,7 +273,8 @@ fn resource() -> Value {
         "x-kubernetes-validations": [
             {
                 "rule": "has(self.name) != has(self.selector)",
-                "message": "exactly one of name and selector has to be set: name for one object, selector for all that have its labels",
+                "message": "exactly one of name and selector has to be set: name for one object, selector \
+                            for all objects with its labels",
             },
             {
                 "rule": "has(self.condition) != has(self.jsonPath)",
@@ -239,22 +282,34 @@ fn resource() -> Value {
             },
             {
                 "rule": "has(self.jsonPath) == has(self.value)",
-                "message": "jsonPath and value have to be set together, such as jsonPath: '{.status.phase}' beside value: Bound",
+                "message": "jsonPath and value have to be set together, such as jsonPath: '{.status.phase}' \
+                            beside value: Bound",
             },
         ],
         "properties": {
-            "apiVersion": form(patterns::API_VERSION, "apiVersion must be a version, with its group in front unless it is the core's, such as batch/v1"),
+            "apiVersion": form(
+                patterns::API_VERSION,
+                "apiVersion must be a version, after its group and a slash except in the core group, such as \
+                 batch/v1",
+            ),
             "kind": form(patterns::KIND, "kind must consist of letters and digits, such as Job"),
             "name": {"x-kubernetes-validations": [{
                 "rule": format!("{} && self != '.' && self != '..'", matches(patterns::PATH_SEGMENT)),
                 "message": "name must be that of one object in the same namespace, without / and %",
             }]},
-            "condition": form(patterns::CONDITION, "condition must be TYPE, or TYPE=STATUS with the status True, False or Unknown, such as Complete or Suspended=False"),
+            "condition": form(
+                patterns::CONDITION,
+                "condition must be TYPE, or TYPE=STATUS with the status True, False or Unknown, such as \
+                 Complete or Suspended=False",
+            ),
             "selector": {
-                "description": "Labels of objects of the same namespace: at least one has to be there, and all have to be in the state.",
+                "description": "Labels of objects in the same namespace. At least one object must exist, and \
+                                all must have the state.",
                 "x-kubernetes-validations": [{
-                    "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
-                    "message": "selector is empty, which would be every object of the kind: write the labels of those meant in matchLabels",
+                    "rule": "(has(self.matchLabels) && self.matchLabels.size() > 0) || \
+                             (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+                    "message": "selector is empty, which selects every object of the kind: write the labels \
+                                of the objects in matchLabels",
                 }],
                 "properties": {
                     "matchLabels": {
@@ -264,8 +319,11 @@ fn resource() -> Value {
                     "matchExpressions": {"maxItems": 16, "items": {
                         "x-kubernetes-validations": [
                             {
-                                "rule": "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 : !has(self.values) || self.values.size() == 0",
-                                "message": "values has to be given for the operators In and NotIn, and for no other",
+                                "rule": "self.operator in ['In', 'NotIn'] ? has(self.values) && \
+                                         self.values.size() > 0 : !has(self.values) || self.values.size() == \
+                                         0",
+                                "message": "values has to be given for the operators In and NotIn, and for \
+                                            no other",
                                 "fieldPath": ".values",
                             },
                         ],
@@ -281,16 +339,18 @@ fn resource() -> Value {
     })
 }
 
-/// A number or a name. Both forms of the rule are needed: the schema of such a field has no type.
+/// Returns the schema of a port by number or name. Such a schema has no type, so the rule must check both.
 fn port_of_service() -> Value {
     json!({
         "maxLength": 63,
         "x-kubernetes-validations": [{
             "rule": format!(
-                "type(self) == int ? self >= 1 && self <= 65535 : self.matches('{}') && !self.matches('^[0-9]+$')",
+                "type(self) == int ? self >= 1 && self <= 65535 : self.matches('{}') && \
+                 !self.matches('^[0-9]+$')",
                 patterns::LABEL
             ),
-            "message": "port must be a number from 1 to 65535, without quotes, or the name of a port of the Service, such as postgres",
+            "message": "port must be a number from 1 to 65535, without quotes, or the name of a port of the \
+                        Service, such as postgres",
         }],
     })
 }
@@ -298,24 +358,26 @@ fn port_of_service() -> Value {
 fn host() -> Value {
     host_called(
         "host",
-        "a Service by name, a DNS name, an IPv4 address of four decimal numbers without leading zeros, or an IPv6 address; the port stands beside it",
+        "a Service by name, a DNS name, an IPv4 address of four decimal numbers without leading zeros, or an \
+         IPv6 address; the port is a field of its own",
     )
 }
 
-fn host_called(field: &str, what: &str) -> Value {
+fn host_called(field: &str, expected: &str) -> Value {
     let rule = format!(
         "{} || {} || ({})",
         matches(patterns::IPV4),
         matches(patterns::IPV6),
         is_name_without_number()
     );
-    json!({"x-kubernetes-validations": [{"rule": rule, "message": format!("{field} must be {what}")}]})
+    json!({"x-kubernetes-validations": [{"rule": rule, "message": format!("{field} must be {expected}")}]})
 }
 
 fn dns_name() -> Value {
     json!({"x-kubernetes-validations": [{
         "rule": is_name_without_number(),
-        "message": "name must be a DNS name, complete and not an address, such as db.example.com or _postgres._tcp.db.example.com",
+        "message": "name must be a complete DNS name and not an address, such as db.example.com or \
+                    _postgres._tcp.db.example.com",
     }]})
 }
 
@@ -323,8 +385,8 @@ fn is_name_without_number() -> String {
     format!("{} && !{}", matches(patterns::DNS_NAME), matches(patterns::NUMERIC))
 }
 
-/// Enough structure for server-side apply to merge containers and volumes by name; all else is open. The API
-/// server checks the whole when the Deployment is written.
+/// Returns an open schema with only the structure that server-side apply needs to merge containers and
+/// volumes by name. The API server checks the template when the Deployment is written.
 fn pod_template() -> Value {
     let named = json!({
         "type": "array",
@@ -357,17 +419,18 @@ fn open_object() -> Value {
     json!({"type": "object", "additionalProperties": null, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A rule over an object by which one of its fields is wanted, forbidden or wrong.
+/// Returns a rule of an object, about one of its fields.
 fn rule(reason: &str, field: &str, rule: &str, message: &str) -> Value {
     json!({"reason": reason, "fieldPath": field, "rule": rule, "message": message})
 }
 
-/// A string of this form.
+/// Returns a schema with a rule that the string matches this pattern.
 fn form(pattern: &str, message: &str) -> Value {
     json!({"x-kubernetes-validations": [{"rule": matches(pattern), "message": message}]})
 }
 
-/// A raw string, so that what a regular expression escapes needs no second escape.
+/// Returns the CEL expression of a match. The pattern is a raw string, so its backslashes need no second
+/// escape.
 fn matches(pattern: &str) -> String {
     format!("self.matches(r\"{pattern}\")")
 }

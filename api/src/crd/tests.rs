@@ -19,7 +19,7 @@ fn walk<'a>(value: &'a Value, path: &str, visit: &mut impl FnMut(&str, &'a serde
 }
 
 #[test]
-fn the_definition_has_the_names_people_type() {
+fn the_crd_has_a_short_name_and_categories() {
     let crd = crd();
     assert_eq!(crd.metadata.name.as_deref(), Some("waitdeployments.apps.mainstay.dev"));
     assert_eq!(crd.spec.names.short_names, Some(vec!["wdeploy".to_owned()]));
@@ -27,7 +27,7 @@ fn the_definition_has_the_names_people_type() {
 }
 
 #[test]
-fn the_template_is_open_all_the_way_down() {
+fn the_template_is_open_at_every_level() {
     let version = version();
     let template = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["template"];
     assert!(template["description"].is_string(), "the template itself is described");
@@ -61,7 +61,7 @@ fn the_schema_is_structural_and_described() {
     assert_eq!(schema["required"], json!(["spec"]));
     let timeout = &schema["properties"]["waitProbe"]["properties"]["timeout"];
     assert_eq!(timeout["x-kubernetes-int-or-string"], json!(true));
-    assert_eq!(timeout.get("type"), None, "a type beside int-or-string is refused by the server");
+    assert_eq!(timeout.get("type"), None, "the API server refuses a type beside int-or-string");
     assert_eq!(schema["properties"]["spec"]["properties"]["replicas"].get("default"), None);
 }
 
@@ -75,12 +75,12 @@ fn lists_of_status_merge_by_key() {
 }
 
 #[test]
-fn the_definition_fits_client_side_apply() {
+fn the_crd_fits_client_side_apply() {
     let bytes = serde_json::to_vec(&crd()).unwrap().len();
     assert!(bytes < 64 * 1024, "{bytes} bytes");
 }
 
-/// The server estimates what rules cost from the bounds, and refuses a definition without them.
+/// The API server estimates the cost of rules from the bounds, and refuses a CRD without them.
 #[test]
 fn everything_below_wait_for_is_bounded() {
     let version = version();
@@ -103,7 +103,7 @@ fn everything_below_wait_for_is_bounded() {
 }
 
 #[test]
-fn no_default_changes_what_absence_means() {
+fn defaults_equal_the_meaning_of_absent_fields() {
     let version = version();
     let mut defaults = Vec::new();
     walk(&version["schema"], "", &mut |path, map| {
@@ -129,22 +129,22 @@ fn no_default_changes_what_absence_means() {
         r#"record: "Address""#,
         r#"scheme: "HTTP""#,
         r#"service: """#,
-        // An object that nobody has looked at yet is not taken for one that has been.
+        // Marks a new object as not yet reconciled.
         r#"status: {"observedGeneration":-1}"#,
         "successThreshold: 1",
         r#"tlsMode: "Plaintext""#,
     ];
-    // Not replicas, which an autoscaler may own; not timeoutSeconds, which follows a short period; not gates, since
-    // server-side apply would join a set that nobody owns with the one that a user writes later.
+    // No default for replicas, which an autoscaler may own; for timeoutSeconds, which depends on the period;
+    // and for gates, since server-side apply would merge the default set with one that a user applies later.
     assert_eq!(defaults, expected);
 }
 
 #[test]
-fn a_null_is_an_absent_field() {
+fn a_null_below_wait_for_counts_as_absent() {
     let version = version();
     let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     walk(&spec["waitFor"], "waitFor", &mut |path, map| {
         assert!(!map.contains_key("nullable"), "{path} would keep a null");
     });
-    assert_eq!(spec["replicas"]["nullable"], json!(true), "as admitted by server-side apply since ever");
+    assert_eq!(spec["replicas"]["nullable"], json!(true), "server-side apply of a null stays admitted");
 }

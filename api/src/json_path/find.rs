@@ -1,4 +1,4 @@
-//! From an object to the value that a path selects.
+//! Searches an object for the value that a path selects.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use super::{Filter, JsonPath, Step};
 /// A value that is neither an object nor a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// The text of a string; a number or a boolean as it stands in the JSON.
+    /// The text of a string; a number or a boolean as in the JSON.
     pub text: String,
-    /// `observedGeneration` of the innermost object on the way to the value that has one.
+    /// `observedGeneration` of the innermost object on the path that has this field.
     pub observed_generation: Option<i64>,
 }
 
-/// Why the values that a path selects cannot be compared; displayed as what they are instead of one scalar.
+/// The selected values are not one scalar. Displays the values that were found instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOneValue {
     /// Several values.
@@ -36,7 +36,7 @@ pub enum NotOneValue {
 pub(super) struct Search<'a> {
     found: Option<(&'a RawValue, Option<i64>)>,
     has_several: bool,
-    /// Bytes of JSON that were read; a text that is read twice counts twice.
+    /// Bytes of JSON that were read; a text read twice counts twice.
     pub(super) bytes_read: usize,
 }
 
@@ -55,11 +55,11 @@ struct ElementVisitor<F>(F);
 // === impl JsonPath ===
 
 impl JsonPath {
-    /// Returns the value that the path selects in an object, as JSON. A field that is absent, an index
-    /// outside the list and a null are no value.
+    /// Returns the value that the path selects in an object, which is given as JSON; `None` if a field is
+    /// absent, an index is outside its list, or the value is null.
     ///
     /// # Errors
-    /// The path selects several values, or one that is an object or a list.
+    /// Fails if the path selects several values, an object or a list.
     pub fn find(&self, object: &[u8]) -> Result<Option<Scalar>, NotOneValue> {
         self.search(object).result()
     }
@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
                 if *index < 0 {
                     self.each(json, |_, _| length += 1);
                 }
-                // Negative for an index before the list.
+                // Negative if the index is before the start of the list.
                 let mut left = index.saturating_add(length);
                 let mut found = None;
                 self.each(json, |_, element| {
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
     fn each(&mut self, json: &'a RawValue, mut visit: impl FnMut(&mut Self, &'a RawValue)) {
         self.bytes_read += json.get().len();
         let visitor = ElementVisitor(|element| visit(self, element));
-        // Anything but a list has no elements.
+        // A value that is not a list has no elements.
         let _is_list = serde_json::Deserializer::from_str(json.get()).deserialize_seq(visitor).is_ok();
     }
 

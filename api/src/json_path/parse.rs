@@ -1,4 +1,4 @@
-//! From the text of a path to its steps.
+//! Parses the text of a path into steps.
 
 use std::str::FromStr;
 
@@ -6,27 +6,26 @@ use serde_json::Value;
 
 use super::{Filter, JsonPath, MAX_CHARACTERS, MAX_STEPS, Step};
 
-/// Characters that a backslash makes part of a name.
+/// Characters that can be part of a name after a backslash.
 const ESCAPABLE: &str = ".$@*";
-/// Characters that are no part of a name without a backslash; brackets, quotes and comparisons are none with
-/// one either.
+/// Characters that cannot be part of a name; those in [`ESCAPABLE`] can after a backslash.
 const RESERVED: &str = "\\.,[]{}()$@*?'\"=!<>";
 
 const SEVERAL: &str = "selects several values; expected one field, index or filter";
 const NAME: &str =
     "expected the name of a field; . $ @ and * inside a name need a backslash, also between quotes";
-const BRACKET: &str = "expected an index such as [0] or [-1], a key such as ['name'] in single quotes, or a filter such as \
-                       [?(@.type==\"Ready\")]";
+const BRACKET: &str = "expected an index such as [0] or [-1], a key such as ['name'] in single quotes, or a \
+                       filter such as [?(@.type==\"Ready\")]";
 const FILTER: &str =
     "expected one comparison such as @.type==\"Ready\": fields, ==, and a string, number or boolean";
 
-/// A text that is no path to one value.
+/// A text that is not a path to one value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("character {position}: {problem}")]
 pub struct InvalidPath {
-    /// Where the text stops being a path, counted in characters from 1.
+    /// Position of the first invalid character, counted from 1.
     pub position: usize,
-    /// What is wrong there.
+    /// The expected text, or the problem.
     pub problem: &'static str,
 }
 
@@ -70,7 +69,7 @@ impl<'a> Parser<'a> {
             count += steps.last().map_or(0, Step::count);
             if count > MAX_STEPS {
                 self.rest = begin;
-                return self.refuse("expected at most 16 steps, the fields of filters among them");
+                return self.refuse("expected at most 16 steps, including the fields of filters");
             }
         }
         self.skip_spaces();
@@ -79,7 +78,7 @@ impl<'a> Parser<'a> {
         }
         match self.peek() {
             None => Ok(steps),
-            Some('=') => self.refuse("expected the end: the text to compare with stands in the field value"),
+            Some('=') => self.refuse("expected the end: the expected value belongs in the field value"),
             Some(_) => self.refuse("expected a dot, a bracket or the end"),
         }
     }

@@ -8,7 +8,7 @@ fn path(text: &str) -> JsonPath {
     text.parse().unwrap_or_else(|invalid| panic!("{text}: {invalid}"))
 }
 
-/// Returns the text of the value that is found, if there is one.
+/// Returns the text of the selected value, if there is one.
 fn find(text: &str, object: &Value) -> Result<Option<String>, NotOneValue> {
     let found = path(text).find(object.to_string().as_bytes())?;
     Ok(found.map(|scalar| scalar.text))
@@ -18,19 +18,22 @@ fn pod() -> Value {
     json!({
         "metadata": {"name": "db", "labels": {"app.kubernetes.io/name": "db", "$a@*": "odd"}},
         "status": {
-            "phase": "Running", "replicas": 3, "ready": true, "ratio": 0.5, "message": "say \"it's\"\n", "reason": null,
+            "phase": "Running", "replicas": 3, "ready": true, "ratio": 0.5, "reason": null,
+            "message": "say \"it's\"\n",
             "conditions": [
                 {"type": "Ready", "status": "True"},
                 {"type": "Initialized", "status": "False"},
             ],
             "ports": [80, 443, 8080],
             "lists": [[1, 2], [3]],
-            "owners": [{"ref": {"kind": "Job"}, "main": true, "weight": 2}, {"ref": {"kind": "Pod"}, "main": false}],
+            "owners": [
+                {"ref": {"kind": "Job"}, "main": true, "weight": 2}, {"ref": {"kind": "Pod"}, "main": false},
+            ],
         },
     })
 }
 
-/// Returns a text of the steps.
+/// Returns a path with these steps as text.
 fn written(steps: &[Step]) -> String {
     let field = |name: &String| {
         let escaped =
@@ -76,7 +79,7 @@ fn paths_are_accepted_as_kubectl_writes_them() {
         (".a[?(@.b==true)][0]", ".a[?(@.b==true)][0]"),
     ] {
         assert_eq!(written(&path(text).steps), plain, "{text}");
-        assert_eq!(path(text).to_string(), text, "displayed as written");
+        assert_eq!(path(text).to_string(), text, "displays as in the manifest");
     }
 }
 
@@ -92,8 +95,8 @@ fn other_texts_are_refused_with_position_and_reason() {
         ("['a']", "character 1: expected the name of a field"),
         ("{.a", "character 4: expected a dot, a bracket or the closing brace"),
         ("{.a}b", "character 5: expected a dot, a bracket or the end"),
-        ("{.a}=b", "character 5: expected the end: the text to compare with stands in the field value"),
-        (".a=b", "character 3: expected the end: the text to compare with"),
+        ("{.a}=b", "character 5: expected the end: the expected value belongs in the field value"),
+        (".a=b", "character 3: expected the end: the expected value"),
         (".a b", "character 4: expected a dot, a bracket or the end"),
         (".a\n", "character 3: expected a dot"),
         (".ä.", "character 4: expected the name of a field"),
@@ -129,7 +132,7 @@ fn other_texts_are_refused_with_position_and_reason() {
         (r".a[?(@.b=='\'')]", "character 12: expected the closing quote"),
         (long.as_str(), "character 257: expected at most 256 characters"),
         (deep.as_str(), "character 33: expected at most 16 steps"),
-        (filters.as_str(), "character 68: expected at most 16 steps, the fields of filters among them"),
+        (filters.as_str(), "character 68: expected at most 16 steps, including the fields of filters"),
     ] {
         let refused = text.parse::<JsonPath>().map_err(|invalid| invalid.to_string());
         let refused = refused.expect_err(text);
@@ -200,12 +203,14 @@ fn several_values_and_composites_are_refused() {
 }
 
 #[test]
-fn the_innermost_observed_generation_belongs_to_the_value() {
+fn a_value_has_the_innermost_observed_generation() {
     let object = json!({
         "spec": {"replicas": 1},
         "status": {
             "observedGeneration": 2, "phase": "Running",
-            "conditions": [{"type": "A", "status": "True", "observedGeneration": 3}, {"type": "B", "status": "True"}],
+            "conditions": [
+                {"type": "A", "status": "True", "observedGeneration": 3}, {"type": "B", "status": "True"},
+            ],
         },
     });
     for (text, expected) in [
@@ -282,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn a_search_selects_what_the_plain_one_does(path in paths(), inner in objects()) {
+    fn a_search_equals_the_naive_one(path in paths(), inner in objects()) {
         let Some(Step::Field(first)) = path.steps.first() else { unreachable!() };
         let object = json!({first: inner});
         let found = path.find(object.to_string().as_bytes());
@@ -298,7 +303,11 @@ proptest! {
     }
 
     #[test]
-    fn a_search_reads_no_more_than_its_steps_times_the_object(path in paths(), inner in objects(), times in 1..50_usize) {
+    fn a_search_reads_no_more_than_its_steps_times_the_object(
+        path in paths(),
+        inner in objects(),
+        times in 1..50_usize,
+    ) {
         let Some(Step::Field(first)) = path.steps.first() else { unreachable!() };
         let object = json!({first: vec![inner.clone(); times], "b": inner}).to_string();
         let read = path.search(object.as_bytes()).bytes_read;

@@ -1,4 +1,4 @@
-//! From one dependency of a manifest to one of a plan.
+//! Makes a planned dependency from a dependency of a manifest.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::names;
 use super::{
-    Check, DnsCheck, GrpcCheck, HttpCheck, InvalidSpec, PlannedDependency, PortReference, ProbeCheck,
-    ResourceCheck, ResourceState, ServiceCheck, TlsCheck, Which,
+    Check, DnsCheck, GrpcCheck, HttpCheck, InvalidSpec, Objects, PlannedDependency, PortReference,
+    ProbeCheck, ResourceCheck, ResourceState, ServiceCheck, TlsCheck,
 };
 use crate::address::{Address, Host};
 use crate::json_path::InvalidPath;
@@ -18,22 +18,22 @@ use crate::wait_for::{
     HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TcpDependency, TlsDependency,
 };
 
-/// Key of a `ConfigMap` that holds authorities, where none is given.
+/// Default key of the `ConfigMap` with the authorities.
 const DEFAULT_CA_KEY: &str = "ca.crt";
 const DEFAULT_PERIOD: i32 = 10;
 const DEFAULT_TIMEOUT: i32 = 3;
 const DEFAULT_FAILURES: i32 = 3;
-/// Longest condition with its status, in bytes.
+/// Maximum length of a condition with its status, in bytes.
 const MAX_CONDITION: usize = 330;
-/// Longest value that a path may be compared with, in characters.
+/// Maximum length of the value expected at a path, in characters.
 const MAX_VALUE: usize = 256;
-/// Most headers and statuses of one GET, and most parts of one selector.
+/// Maximum number of headers and of statuses of one GET, and of parts of one selector.
 const MAX_PARTS: usize = 16;
 
 const HOST: &str =
     "a Service by name, a DNS name, an IPv4 address of four decimal numbers, or an IPv6 address";
 
-/// Returns what the dependency at `at` comes to.
+/// Checks the dependency at the path `at` and fills in defaults.
 pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDependency, InvalidSpec> {
     let (name, expected) =
         (&dependency.name, "lower-case letters, digits and - inside, at most 63, such as database");
@@ -67,7 +67,7 @@ pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDepende
     })
 }
 
-/// Splits TYPE=STATUS, where the status may be left out; `None` for what is neither.
+/// Splits TYPE=STATUS, or TYPE with the status True; `None` if the text is invalid.
 pub(super) fn condition(text: &str) -> Option<(&str, &str)> {
     let (type_, status) = text.split_once('=').unwrap_or((text, "True"));
     let is_status = matches!(status, "True" | "False" | "Unknown");
@@ -162,11 +162,12 @@ fn of_header(at: &At, header: &HttpHeader) -> Result<(), InvalidSpec> {
     let begins = |prefix: &&str| name.starts_with(prefix);
     let is_forbidden =
         FORBIDDEN_HEADERS.contains(&name.as_str()) || FORBIDDEN_HEADER_PREFIXES.iter().any(begins);
-    let expected = "a header that neither carries credentials, nor belongs to the connection, nor to proxies";
+    let expected =
+        "a header that carries no credentials and belongs neither to the connection nor to proxies";
     at_name.needs(!is_forbidden, header.name.as_str(), expected)?;
     let is_value = names::is_header_value(&header.value) && header.value.len() <= 1024;
     let expected = "printable ASCII without spaces at its ends, at most 1024 characters";
-    // Not the value: a secret that somebody put there does not belong into a status.
+    // The value may be a secret, so it is not quoted in the status.
     at.field("value").needs(is_value, format!("of {} bytes", header.value.len()), expected)
 }
 
@@ -204,7 +205,7 @@ fn of_config_map(at: &At, reference: &ConfigMapKey) -> Result<ConfigMapKey, Inva
 fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
     let min_records = at.field("minRecords").number(dns.min_records.unwrap_or(1), 1..=100)?;
     let Ok(Host::Name(name)) = Host::parse(&dns.name) else {
-        let expected = "a DNS name, complete and not an address, such as db.example.com";
+        let expected = "a complete DNS name and not an address, such as db.example.com";
         return at.field("name").refuse(dns.name.as_str(), expected);
     };
     Ok(DnsCheck { name, record: dns.record.unwrap_or_default(), min_records: min_records as usize })
@@ -212,7 +213,7 @@ fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
 
 fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, InvalidSpec> {
     let ResourceDependency { api_version, kind, .. } = resource;
-    let expected = "a version with its group in front unless it is the core's, such as batch/v1";
+    let expected = "a version, after its group and a slash except in the core group, such as batch/v1";
     at.field("apiVersion").needs(names::is_api_version(api_version), api_version.as_str(), expected)?;
     at.field("kind").needs(names::is_kind(kind), kind.as_str(), "letters and digits, such as Job")?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -220,21 +221,21 @@ fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, 
         group: group.to_owned(),
         version: version.to_owned(),
         kind: kind.clone(),
-        which: which(at, resource)?,
+        objects: objects(at, resource)?,
         state: state(at, resource)?,
     })
 }
 
-fn which(at: &At, resource: &ResourceDependency) -> Result<Which, InvalidSpec> {
+fn objects(at: &At, resource: &ResourceDependency) -> Result<Objects, InvalidSpec> {
     match (&resource.name, &resource.selector) {
         (Some(name), None) => {
             let expected = "the name of an object, without / and %";
             at.field("name").needs(names::is_path_segment(name), name.as_str(), expected)?;
-            Ok(Which::Name(name.clone()))
+            Ok(Objects::Name(name.clone()))
         }
         (None, Some(selector)) => {
             of_selector(&at.field("selector"), selector)?;
-            Ok(Which::Selector(selector.clone()))
+            Ok(Objects::Selector(selector.clone()))
         }
         (name, _) => at.refuse(both("name", "selector", name.is_some()), "exactly one of name and selector"),
     }
@@ -242,9 +243,9 @@ fn which(at: &At, resource: &ResourceDependency) -> Result<Which, InvalidSpec> {
 
 fn state(at: &At, resource: &ResourceDependency) -> Result<ResourceState, InvalidSpec> {
     match (&resource.condition, &resource.json_path) {
-        (Some(_), None) if resource.value.is_some() => {
-            at.field("value").refuse(resource.value.clone(), "nothing here: it belongs to jsonPath")
-        }
+        (Some(_), None) if resource.value.is_some() => at
+            .field("value")
+            .refuse(resource.value.clone(), "no value beside condition: it belongs to jsonPath"),
         (Some(text), None) => {
             let expected = "TYPE, or TYPE=STATUS with the status True, False or Unknown";
             let found = condition(text).ok_or_else(|| at.field("condition").refusal(text.as_str(), expected));
@@ -274,17 +275,17 @@ fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
     let labels = selector.match_labels.iter().flatten();
     let expressions = selector.match_expressions.as_deref().unwrap_or_default();
     let (label_count, at_expressions) = (labels.clone().count(), at.field("matchExpressions"));
-    let expected = "at least one label: without one it is every object of the kind";
+    let expected = "at least one label: an empty selector selects every object of the kind";
     at.needs(label_count + expressions.len() > 0, serde_json::json!({}), expected)?;
     at.field("matchLabels").at_most(label_count, MAX_PARTS)?;
     at_expressions.at_most(expressions.len(), MAX_PARTS)?;
     for (key, value) in labels {
-        is_key(&at.field("matchLabels"), key)?;
-        is_value(&at.field("matchLabels").field(key), value)?;
+        check_key(&at.field("matchLabels"), key)?;
+        check_value(&at.field("matchLabels").field(key), value)?;
     }
     for (index, expression) in expressions.iter().enumerate() {
         let at = at_expressions.item(index);
-        is_key(&at.field("key"), &expression.key)?;
+        check_key(&at.field("key"), &expression.key)?;
         let values = expression.values.as_deref().unwrap_or_default();
         let at_values = at.field("values");
         at_values.at_most(values.len(), MAX_PARTS)?;
@@ -292,7 +293,7 @@ fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
             ("In" | "NotIn", []) => return at_values.refuse(Vec::<&str>::new(), "at least one value"),
             ("In" | "NotIn", values) => {
                 for (index, value) in values.iter().enumerate() {
-                    is_value(&at_values.item(index), value)?;
+                    check_value(&at_values.item(index), value)?;
                 }
             }
             ("Exists" | "DoesNotExist", []) => {}
@@ -307,19 +308,19 @@ fn of_selector(at: &At, selector: &LabelSelector) -> Result<(), InvalidSpec> {
     Ok(())
 }
 
-fn is_key(at: &At, key: &str) -> Result<(), InvalidSpec> {
+fn check_key(at: &At, key: &str) -> Result<(), InvalidSpec> {
     let expected = "the key of a label, such as app or example.com/app";
     at.needs(names::is_label_key(key), key, expected)
 }
 
-fn is_value(at: &At, value: &str) -> Result<(), InvalidSpec> {
-    let expected = "the value of a label: at most 63 letters, digits, and -, _ and . inside";
+fn check_value(at: &At, value: &str) -> Result<(), InvalidSpec> {
+    let expected = "the value of a label: at most 63 letters and digits, with -, _ and . inside";
     at.needs(names::is_label_value(value), value, expected)
 }
 
-/// What is there where one of two was expected, and neither or both are.
-fn both(one: &'static str, other: &'static str, is_there: bool) -> Vec<&'static str> {
-    if is_there { vec![one, other] } else { Vec::new() }
+/// Returns the fields that are set, for an error about two fields of which not exactly one is set.
+fn both(one: &'static str, other: &'static str, are_set: bool) -> Vec<&'static str> {
+    if are_set { vec![one, other] } else { Vec::new() }
 }
 
 fn address(at: &At, text: &str, number: i32) -> Result<Address, InvalidSpec> {
@@ -330,7 +331,7 @@ fn address(at: &At, text: &str, number: i32) -> Result<Address, InvalidSpec> {
     }
 }
 
-/// An IPv6 address needs no brackets where no port follows it, and may have them.
+/// Parses a host. An IPv6 address may have brackets, but needs none as no port follows.
 fn host(text: &str) -> Result<Host, &'static str> {
     let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     if inside.is_some() || text.contains(':') {

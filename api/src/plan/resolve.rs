@@ -1,4 +1,4 @@
-//! From the fields of a manifest to a plan.
+//! Makes a plan from the fields of a manifest.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::wait_deployment::{WaitDeployment, WaitDeploymentSpec};
 use crate::wait_for::{Adoption, Gate, MAX_DEPENDENCIES, OnDeadline, OnLoss, WaitFor};
 use crate::wait_probe::{DEFAULT_DEPENDENCY, WaitProbe};
 
-/// Longest deadline in seconds: a year.
+/// Longest valid deadline in seconds: a year.
 const MAX_DEADLINE: i32 = 31_536_000;
-/// Longest grace in seconds: a day.
+/// Longest valid grace in seconds: a day.
 const MAX_GRACE: i32 = 86_400;
 
 // === impl WaitDeployment ===
 
 impl WaitDeployment {
-    /// Returns what this object waits for, defaults filled in.
+    /// Returns the plan of this object.
     ///
     /// # Errors
-    /// The first field that cannot be acted on.
+    /// Returns the first invalid field.
     pub fn plan(&self) -> Result<Plan, InvalidSpec> {
         match (&self.wait_probe, self.spec.wait_for()?) {
             (None, None) => Ok(Plan::default()),
-            (Some(probe), None) => of_probe(probe),
-            (None, Some(wait_for)) => of_wait_for(&self.spec, &wait_for),
+            (Some(probe), None) => plan_of_probe(probe),
+            (None, Some(wait_for)) => plan_of_wait_for(&self.spec, &wait_for),
             (Some(probe), Some(_)) => {
                 let address = probe.address.as_deref().unwrap_or_default();
                 At::new("waitProbe").refuse(address, "spec.waitFor alone, with tcpSocket for this address")
@@ -42,7 +42,8 @@ impl WaitDeploymentSpec {
     /// Returns the fields of `waitFor`; `None` if it is absent.
     ///
     /// # Errors
-    /// The first field that this version does not understand: the API server checks the rest, so a newer version wrote it.
+    /// Returns the first field that cannot be decoded. The CRD refuses such fields, so a newer version wrote
+    /// it.
     pub fn wait_for(&self) -> Result<Option<WaitFor>, InvalidSpec> {
         let Some(value) = self.wait_for.as_ref().filter(|value| !value.is_null()) else { return Ok(None) };
         serde_path_to_error::deserialize(value).map(Some).map_err(|error| {
@@ -56,14 +57,14 @@ impl WaitDeploymentSpec {
                 None => At::new("spec.waitFor"),
                 Some(_) => At::new("spec.waitFor").field(&path.to_string()),
             };
-            let expected = format!("what this version understands; {}", error.inner());
+            let expected = format!("a value that this version understands; {}", error.inner());
             at.refusal(found.cloned().unwrap_or(Value::Null), &expected)
         })
     }
 
-    /// Returns what is held back, also of a `waitFor` that cannot be acted on: one that is wrong elsewhere must not let
-    /// through what it means to hold. Of a list with words that this version does not know it is at least the creation,
-    /// and of what is no list everything.
+    /// Returns the changes to hold back, even if other fields of `waitFor` are invalid: an invalid field must
+    /// not open the gate. A list with values unknown to this version holds back at least the creation, and a
+    /// value that is not a list holds back all changes.
     pub fn gates(&self) -> Gates {
         let Some(given) = self.field("gates") else { return Gates::default() };
         let Some(given) = given.as_array() else {
@@ -78,14 +79,14 @@ impl WaitDeploymentSpec {
         }
     }
 
-    /// Returns what becomes of a Deployment that was there before, also if `waitFor` cannot be acted on. A policy that
-    /// this version does not know is taken for the most careful one.
+    /// Returns the policy for an existing Deployment, even if other fields of `waitFor` are invalid. A policy
+    /// unknown to this version counts as [`Adoption::Never`], the safest one.
     pub fn adoption(&self) -> Adoption {
         let Some(given) = self.field("adoption") else { return Adoption::default() };
         serde_json::from_value(given.clone()).unwrap_or(Adoption::Never)
     }
 
-    /// Returns whether a loss takes the replicas away, also if `waitFor` cannot be acted on.
+    /// Returns whether a loss scales the Deployment to zero, even if other fields of `waitFor` are invalid.
     pub fn scales_on_loss(&self) -> bool {
         self.field("onLoss") == Some(&json!(OnLoss::ScaleToZero))
     }
@@ -97,14 +98,15 @@ impl WaitDeploymentSpec {
 
 // === private ===
 
-fn of_probe(probe: &WaitProbe) -> Result<Plan, InvalidSpec> {
+fn plan_of_probe(probe: &WaitProbe) -> Result<Plan, InvalidSpec> {
     let (address, timing) = probe.resolve()?;
     let dependency = PlannedDependency {
         name: DEFAULT_DEPENDENCY.to_owned(),
         check: Check::Probe(ProbeCheck::Tcp(address)),
         initial_delay: Duration::ZERO,
         period: timing.period,
-        // No attempt lasts longer, and whoever else asks for as long shares it.
+        // An attempt never takes longer than the period. With the minimum here, equal probes compare equal
+        // and are shared.
         timeout: timing.timeout.min(timing.period),
         success_threshold: 1,
         failure_threshold: 1,
@@ -113,7 +115,7 @@ fn of_probe(probe: &WaitProbe) -> Result<Plan, InvalidSpec> {
     Ok(Plan { dependencies: vec![dependency], on_loss: OnLoss::Ignore, ..Plan::default() })
 }
 
-fn of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, InvalidSpec> {
+fn plan_of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, InvalidSpec> {
     let at = At::new("spec.waitFor");
     let at_dependencies = at.field("dependencies");
     let count = wait_for.dependencies.len();
@@ -148,14 +150,14 @@ fn of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Plan, In
     })
 }
 
-/// What is probed has failed several times before it is lost. Of what the API server tells, one change is all there is:
-/// it gets the time that those failures would take.
+/// Returns the grace if none is given. A probe fails several times before its dependency is lost; the state
+/// of a watched dependency changes only once, so it gets the time that those failures would take.
 fn default_grace(dependencies: &[PlannedDependency]) -> Duration {
-    let told = dependencies.iter().filter(|dependency| !matches!(dependency.check, Check::Probe(_)));
-    told.map(|dependency| dependency.period * dependency.failure_threshold).max().unwrap_or_default()
+    let watched = dependencies.iter().filter(|dependency| !matches!(dependency.check, Check::Probe(_)));
+    watched.map(|dependency| dependency.period * dependency.failure_threshold).max().unwrap_or_default()
 }
 
-/// What the definition says in rules between fields.
+/// Checks the rules between fields, which the CRD has too.
 fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<(), InvalidSpec> {
     let (at_gates, at_loss) = (at.field("gates"), at.field("onLoss"));
     let no_gates = wait_for.gates.as_ref().is_some_and(Vec::is_empty);
@@ -164,21 +166,21 @@ fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) ->
     at_gates.needs(
         spec.replicas.is_some() || !gates.contains(&Gate::ScaleFromZero),
         json!(gates),
-        "spec.replicas beside ScaleFromZero: replicas that the object does not set are not its to hold back",
+        "spec.replicas beside ScaleFromZero: only replicas that the object sets can be held back",
     )?;
     if wait_for.on_loss == OnLoss::ScaleToZero {
         let has_grace = wait_for.loss_grace_seconds.is_some();
         at_loss.needs(has_grace, "ScaleToZero", "lossGraceSeconds beside it")?;
-        let expected = "spec.replicas beside it, to know how many Pods to come back to";
+        let expected = "spec.replicas beside it: the number of replicas to restore after a loss";
         at_loss.needs(spec.replicas.is_some(), "ScaleToZero", expected)?;
     }
-    let of_loss = [
+    let loss_fields = [
         ("lossGraceSeconds", wait_for.loss_grace_seconds),
         ("recoveryDeadlineSeconds", wait_for.recovery_deadline_seconds),
     ];
-    for (field, value) in of_loss {
+    for (field, value) in loss_fields {
         if let (OnLoss::Ignore, Some(value)) = (wait_for.on_loss, value) {
-            return at.field(field).refuse(value, "nothing here, since onLoss is Ignore");
+            return at.field(field).refuse(value, "no value beside onLoss: Ignore");
         }
     }
     let has_deadline = wait_for.on_deadline == OnDeadline::Fail || wait_for.deadline_seconds.is_some();

@@ -10,7 +10,9 @@ use crate::wait_probe::Timeout;
 fn object(wait_for: &Value) -> WaitDeployment {
     let object = json!({
         "metadata": {"name": "web"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {}, "waitFor": wait_for},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {}, "waitFor": wait_for,
+        },
     });
     serde_json::from_value(object).unwrap()
 }
@@ -19,7 +21,7 @@ fn plan(wait_for: &Value) -> Result<Plan, String> {
     object(wait_for).plan().map_err(|invalid| invalid.to_string())
 }
 
-/// One dependency with these fields beside its name.
+/// Returns a `waitFor` of one dependency with these fields.
 fn with(fields: &Value) -> Value {
     let mut dependency = json!({"name": "db"});
     for (key, value) in fields.as_object().unwrap() {
@@ -28,21 +30,24 @@ fn with(fields: &Value) -> Value {
     json!({"dependencies": [dependency]})
 }
 
-/// One of each kind, with every field that there is.
+/// Returns a `waitFor` with a dependency of each kind and every field.
 fn everything() -> Value {
     json!({
         "dependencies": [
             {"name": "service", "service": {"name": "db", "port": "postgres", "minReadyEndpoints": 2}},
             {"name": "tcp", "tcpSocket": {"host": "Db.", "port": 5432}, "optional": true},
             {"name": "http", "periodSeconds": 2, "httpGet": {
-                "host": "::1", "port": 443, "scheme": "HTTPS", "path": "/a?b=%20", "expectedStatuses": [503, 200],
+                "host": "::1", "port": 443, "scheme": "HTTPS", "path": "/a?b=%20",
+                "expectedStatuses": [503, 200],
                 "httpHeaders": [{"name": "X-Probe", "value": "a b"}],
             }},
             {"name": "grpc", "grpc": {"host": "10.0.0.1", "port": 1, "service": "a.B", "tlsMode": "Tls"}},
             {"name": "tls", "tls": {"host": "[::1]", "port": 1, "caConfigMap": {"name": "ca"}}},
             {"name": "tls-2", "tls": {"host": "db", "port": 1, "serverName": "DB.shop.svc."}},
             {"name": "dns", "dns": {"name": "_a._tcp.Example.com.", "record": "Srv", "minRecords": 3}},
-            {"name": "job", "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"}},
+            {"name": "job", "resource": {
+                "apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete",
+            }},
             {"name": "pods", "resource": {
                 "apiVersion": "v1", "kind": "Pod", "jsonPath": "{.status.phase}", "value": "Running",
                 "selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
@@ -60,7 +65,7 @@ fn everything() -> Value {
 }
 
 #[test]
-fn every_field_has_its_place_in_the_plan() {
+fn every_field_is_in_the_plan() {
     let plan = plan(&everything()).unwrap();
     assert_eq!(plan.gates, Gates { create: false, update: true, scale_from_zero: true });
     assert_eq!((plan.deadline, plan.on_deadline), (Some(Duration::from_mins(15)), OnDeadline::Proceed));
@@ -98,7 +103,7 @@ fn every_field_has_its_place_in_the_plan() {
 }
 
 #[test]
-fn what_is_absent_has_its_default() {
+fn absent_fields_have_defaults() {
     let bare = plan(&with(&json!({"tcpSocket": {"host": "db", "port": 1}}))).unwrap();
     assert_eq!(Plan { dependencies: Vec::new(), ..bare.clone() }, Plan::default());
     assert_eq!((bare.gates, bare.on_loss), (Gates::default(), OnLoss::Report));
@@ -108,21 +113,21 @@ fn what_is_absent_has_its_default() {
 }
 
 #[test]
-fn a_loss_that_is_told_once_has_the_grace_of_one_that_is_probed() {
+fn the_default_grace_of_a_watched_dependency_equals_its_failing_probes() {
     let grace = |wait_for: &Value| plan(wait_for).unwrap().loss_grace.as_secs();
     let mut service = with(&json!({"service": {"name": "db"}, "periodSeconds": 5, "failureThreshold": 4}));
     assert_eq!(grace(&service), 20);
     service["lossGraceSeconds"] = json!(0);
-    assert_eq!(grace(&service), 0, "asked for");
+    assert_eq!(grace(&service), 0, "set explicitly");
     assert_eq!(
         grace(&with(&json!({"tcpSocket": {"host": "db", "port": 1}}))),
         0,
-        "failed three times by then"
+        "a probe has failed three times before a loss"
     );
 }
 
 #[test]
-fn the_articles_form_is_one_tcp_dependency_whose_loss_nobody_looks_at() {
+fn the_articles_form_is_one_tcp_dependency_whose_loss_is_ignored() {
     let object = json!({
         "metadata": {"name": "web"},
         "spec": {"selector": {}, "template": {}},
@@ -140,7 +145,7 @@ fn the_articles_form_is_one_tcp_dependency_whose_loss_nobody_looks_at() {
     assert_eq!(plan.dependencies[0].timeout.as_secs(), 5, "an attempt ends with the period");
 }
 
-/// One dependency on an object, with these fields in place of good ones.
+/// Returns a `waitFor` of one valid dependency on an object, with these fields replaced.
 fn resource(fields: &Value) -> Value {
     let mut resource = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"});
     for (key, value) in fields.as_object().unwrap() {
@@ -158,7 +163,7 @@ fn refuses<const N: usize>(cases: [(Value, &str); N]) {
 }
 
 #[test]
-fn a_refusal_names_path_value_and_expectation() {
+fn a_refusal_has_path_value_and_expectation() {
     let tcp = json!({"host": "db", "port": 1});
     refuses([
         (json!({"dependencies": []}), r#"dependencies "0 entries": expected 1 to 16 entries"#),
@@ -228,7 +233,7 @@ fn a_refusal_names_path_value_and_expectation() {
 }
 
 #[test]
-fn what_no_get_may_ask_for_is_refused() {
+fn invalid_fields_of_a_get_are_refused() {
     let http = |key: &str, value: Value| with(&json!({"httpGet": {"host": "a", "port": 1, key: value}}));
     let header = |name: &str, value: &str| http("httpHeaders", json!([{"name": name, "value": value}]));
     refuses([
@@ -238,26 +243,26 @@ fn what_no_get_may_ask_for_is_refused() {
         (http("expectedStatuses", json!([200, 101])), "httpGet.expectedStatuses[1] 101: expected 200 to 599"),
         (
             header("Authorization", "x"),
-            r#"httpGet.httpHeaders[0].name "Authorization": expected a header that neither carries credentials"#,
+            r#"httpGet.httpHeaders[0].name "Authorization": expected a header that carries no credentials"#,
         ),
         (
             header("proxy-anything", "x"),
-            r#"httpHeaders[0].name "proxy-anything": expected a header that neither"#,
+            r#"httpHeaders[0].name "proxy-anything": expected a header that carries no"#,
         ),
         (
             header("X-Forwarded-User", "x"),
-            r#"httpHeaders[0].name "X-Forwarded-User": expected a header that neither"#,
+            r#"httpHeaders[0].name "X-Forwarded-User": expected a header that carries no"#,
         ),
-        (header("x-http-method-override", "DELETE"), "expected a header that neither"),
-        (header("X-Real-IP", "x"), "expected a header that neither"),
-        (header("X-Original-URL", "x"), "expected a header that neither"),
+        (header("x-http-method-override", "DELETE"), "expected a header that carries no"),
+        (header("X-Real-IP", "x"), "expected a header that carries no"),
+        (header("X-Original-URL", "x"), "expected a header that carries no"),
         (header("a:b", "x"), r#"httpHeaders[0].name "a:b": expected the name of a header"#),
         (header("a", "secret\r\nHost: b"), r#"httpHeaders[0].value "of 15 bytes": expected printable ASCII"#),
     ]);
 }
 
 #[test]
-fn headers_that_servers_trust_a_proxy_for_are_refused() {
+fn headers_that_servers_trust_from_a_proxy_are_refused() {
     let header = |name: &str| {
         let headers = json!([{"name": name, "value": "x"}]);
         plan(&with(&json!({"httpGet": {"host": "db", "port": 80, "httpHeaders": headers}})))
@@ -284,7 +289,7 @@ fn headers_that_servers_trust_a_proxy_for_are_refused() {
         "X-MS-CLIENT-PRINCIPAL",
     ] {
         let error = header(name).unwrap_err();
-        assert!(error.contains("expected a header that neither"), "{name}: {error}");
+        assert!(error.contains("expected a header that carries no"), "{name}: {error}");
     }
     for name in [
         "Accept",
@@ -300,7 +305,7 @@ fn headers_that_servers_trust_a_proxy_for_are_refused() {
 }
 
 #[test]
-fn an_object_that_cannot_be_meant_is_refused() {
+fn invalid_fields_of_a_resource_are_refused() {
     let selector = |selector: Value| resource(&json!({"name": null, "selector": selector}));
     refuses([
         (resource(&json!({"apiVersion": "a/b/v1"})), r#"resource.apiVersion "a/b/v1": expected a version"#),
@@ -325,11 +330,14 @@ fn an_object_that_cannot_be_meant_is_refused() {
         ),
         (
             resource(&json!({"value": "True"})),
-            r#"resource.value "True": expected nothing here: it belongs to jsonPath"#,
+            r#"resource.value "True": expected no value beside condition: it belongs to jsonPath"#,
         ),
         (
             resource(&json!({"condition": null, "jsonPath": "", "value": "Bound"})),
-            r#"resource.jsonPath "": expected a path such as {.status.phase}; character 1: expected the name of a field"#,
+            concat!(
+                r#"resource.jsonPath "": expected a path such as {.status.phase}; "#,
+                "character 1: expected the name of a field"
+            ),
         ),
         (
             resource(&json!({"condition": null, "jsonPath": ".status..phase", "value": "Bound"})),
@@ -368,7 +376,7 @@ fn an_object_that_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn fields_that_do_not_go_together_are_refused() {
+fn contradictory_fields_are_refused() {
     let beside = |key: &str, value: Value| {
         let mut wait_for = with(&json!({"tcpSocket": {"host": "db", "port": 1}}));
         wait_for[key] = value;
@@ -389,13 +397,10 @@ fn fields_that_do_not_go_together_are_refused() {
     let mut ignored = beside("onLoss", json!("Ignore"));
     ignored["recoveryDeadlineSeconds"] = json!(1);
     let refused = plan(&ignored).unwrap_err();
-    assert_eq!(
-        refused,
-        "spec.waitFor.recoveryDeadlineSeconds 1: expected nothing here, since onLoss is Ignore"
-    );
-    let mut unscaled = object(
-        &json!({"dependencies": [{"name": "a", "dns": {"name": "b"}}], "onLoss": "ScaleToZero", "lossGraceSeconds": 0}),
-    );
+    assert_eq!(refused, "spec.waitFor.recoveryDeadlineSeconds 1: expected no value beside onLoss: Ignore");
+    let mut unscaled = object(&json!({
+        "dependencies": [{"name": "a", "dns": {"name": "b"}}], "onLoss": "ScaleToZero", "lossGraceSeconds": 0,
+    }));
     unscaled.spec.replicas = None;
     let refused = unscaled.plan().unwrap_err().to_string();
     assert!(refused.contains(r#"onLoss "ScaleToZero": expected spec.replicas beside it"#), "{refused}");
@@ -409,7 +414,7 @@ fn fields_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_refusal_of_the_articles_form_has_its_parts_too() {
+fn a_refusal_of_the_articles_form_has_path_value_and_expectation_too() {
     let refused = |probe: Value| {
         let mut object = object(&Value::Null);
         object.wait_probe = Some(serde_json::from_value(probe).unwrap());
@@ -433,32 +438,34 @@ fn both_forms_at_once_are_refused() {
 }
 
 #[test]
-fn what_a_newer_version_wrote_is_named_and_kept() {
+fn fields_of_a_newer_version_are_reported_and_kept() {
     let mut newer = everything();
     newer["dependencies"][1]["tcpSocket"]["port"] = json!("postgres");
     newer["dependencies"][1]["fromTheFuture"] = json!([1]);
-    let expected =
-        r#"spec.waitFor.dependencies[1].tcpSocket.port "postgres": expected what this version understands; "#;
+    let expected = concat!(
+        r#"spec.waitFor.dependencies[1].tcpSocket.port "postgres": "#,
+        "expected a value that this version understands; "
+    );
     assert!(plan(&newer).unwrap_err().starts_with(expected), "{:?}", plan(&newer));
     let read = object(&newer);
     assert_eq!(serde_json::to_value(&read).unwrap()["spec"]["waitFor"], newer);
-    assert!(read.spec.gates().update, "what is to be held back is known all the same");
+    assert!(read.spec.gates().update, "gates are read despite other invalid fields");
 
     let mut newer = everything();
     newer["adoption"] = json!("IfOlder");
     newer["gates"] = json!(["Create", "Restart"]);
     let read = object(&newer);
     assert!(read.plan().unwrap_err().path.starts_with("spec.waitFor."));
-    assert_eq!(read.spec.adoption(), Adoption::Never, "the most careful one");
+    assert_eq!(read.spec.adoption(), Adoption::Never, "the safest policy");
     assert_eq!(read.spec.gates(), Gates { create: true, update: false, scale_from_zero: false });
     let gates = |given: Value| {
         let Gates { create, update, scale_from_zero } = object(&json!({"gates": given})).spec.gates();
         (create, update, scale_from_zero)
     };
-    assert_eq!(gates(json!(["Restart"])), (true, false, false), "whatever it is to hold back, something is");
+    assert_eq!(gates(json!(["Restart"])), (true, false, false), "an unknown gate holds back the creation");
     assert_eq!(gates(json!(["Update", "Restart"])), (true, true, false));
     assert_eq!(gates(json!([])), (true, false, false));
-    assert_eq!(gates(json!("Update")), (true, true, true), "not understood at all");
+    assert_eq!(gates(json!("Update")), (true, true, true), "not a list");
     assert_eq!(gates(json!(["Update", "ScaleFromZero"])), (false, true, true));
     assert_eq!(gates(Value::Null), (true, false, false), "the default");
     for odd in [json!([]), json!("x"), json!(7), json!({"dependencies": "x"})] {
@@ -473,7 +480,7 @@ fn a_long_value_is_not_quoted_in_full() {
     assert!(refused.len() < 400 && refused.contains('…'), "{refused}");
 }
 
-/// Anything that JSON can say, small.
+/// Returns small arbitrary JSON values.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -493,7 +500,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The paths of all values in `value`.
+/// Adds the JSON pointers of all values in `value`.
 fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(path.to_owned());
     match value {
@@ -510,7 +517,7 @@ fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn whatever_stands_in_it_is_planned_or_refused_in_full(
+    fn any_content_has_a_plan_or_a_complete_refusal(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any_json()), 1..4),
     ) {
         let mut wait_for = everything();
@@ -525,7 +532,8 @@ proptest! {
         let (_, _) = (read.spec.gates(), read.spec.adoption());
         if let Err(invalid) = read.plan() {
             prop_assert!(invalid.path.starts_with("spec.waitFor"), "{:?}", invalid);
-            prop_assert!(invalid.expected.starts_with("expected ") && invalid.expected.len() > 12, "{:?}", invalid);
+            let is_complete = invalid.expected.starts_with("expected ") && invalid.expected.len() > 12;
+            prop_assert!(is_complete, "{:?}", invalid);
             prop_assert!(!invalid.value.is_empty(), "{:?}", invalid);
         }
     }

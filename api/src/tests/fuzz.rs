@@ -1,4 +1,4 @@
-//! Fuzz targets: what authors of WaitDeployments write.
+//! Fuzz targets for the fields of a WaitDeployment.
 
 #![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "a finding is a panic")]
 
@@ -13,20 +13,21 @@ use crate::{Address, Host, WaitDeployment};
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-/// Reads an address.
+/// Parses an address.
 pub fn address(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Address::parse("waitProbe.address", text) {
         Ok(address) => unambiguous(&address),
         Err(invalid) => {
             let invalid = invalid.to_string();
-            // The value in it is shortened.
+            // The error shortens a long value.
             assert!(invalid.len() < 1024 && !invalid.contains(char::is_control), "{invalid:?}");
         }
     }
 }
 
-/// It reads back equal, and no resolver takes a name for a number.
+/// Asserts that an address parses again to an equal one, and that no resolver parses its name as an IP
+/// address.
 fn unambiguous(address: &Address) {
     assert_eq!(Address::parse("", &address.to_string()).as_ref(), Ok(address));
     let Host::Name(name) = &address.host else { return };
@@ -37,7 +38,7 @@ fn unambiguous(address: &Address) {
     assert!(!digits.chars().all(|digit| digit.is_digit(radix)), "{name}");
 }
 
-/// Reads an object, and what it waits for.
+/// Decodes an object and makes its plan.
 pub fn spec(data: &[u8]) {
     let Ok(object) = serde_json::from_slice::<WaitDeployment>(data) else { return };
     let _gates = object.spec.gates();
@@ -48,9 +49,9 @@ pub fn spec(data: &[u8]) {
             probe.address().into_iter().for_each(unambiguous);
         }
     }
-    let written = serde_json::to_vec(&object).expect("it can be written");
-    let again: WaitDeployment = serde_json::from_slice(&written).expect("it reads what it writes");
-    assert_eq!(again.plan().as_ref(), Ok(&plan), "read back it is another plan");
+    let encoded = serde_json::to_vec(&object).expect("an object can be encoded");
+    let again: WaitDeployment = serde_json::from_slice(&encoded).expect("an encoded object can be decoded");
+    assert_eq!(again.plan().as_ref(), Ok(&plan), "decoded again it has another plan");
 }
 
 #[test]

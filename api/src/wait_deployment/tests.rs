@@ -8,7 +8,7 @@ fn round_trip(object: &Value) -> Value {
 }
 
 #[test]
-fn nothing_a_newer_cluster_knows_is_lost() {
+fn fields_of_a_newer_cluster_are_kept() {
     let object = json!({
         "apiVersion": "apps.mainstay.dev/v1alpha1",
         "kind": "WaitDeployment",
@@ -21,7 +21,9 @@ fn nothing_a_newer_cluster_knows_is_lost() {
             "podReplacementPolicy": "TerminationComplete",
             "template": {
                 "metadata": {"labels": {"app": "web"}, "creationTimestamp": null},
-                "spec": {"containers": [{"name": "web", "image": "web", "quantumCores": 1.5}], "futureField": [null]}
+                "spec": {
+                    "containers": [{"name": "web", "image": "web", "quantumCores": 1.5}], "futureField": [null]
+                }
             }
         }
     });

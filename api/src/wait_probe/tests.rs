@@ -19,7 +19,8 @@ fn integers_are_nanoseconds_and_zero_is_the_default() {
 
 #[test]
 fn an_implausible_integer_is_refused_with_a_string_to_write_instead() {
-    let expected = "waitProbe.timeout 3: integers are nanoseconds, and 1 ms to 300 s is accepted; write a string, such as \"3s\"";
+    let expected = "waitProbe.timeout 3: integers are nanoseconds, and 1 ms to 300 s is accepted; write a \
+                    string, such as \"3s\"";
     assert_eq!(timeout(&json!(3)), Err(expected.to_owned()));
     assert!(timeout(&json!(5000)).unwrap_err().contains("such as \"5000ms\""));
     for value in [-1, i64::MIN, i64::MAX, 999_999, 300_000_000_001] {
@@ -59,7 +60,7 @@ fn strings_follow_gep_2257() {
 }
 
 #[test]
-fn periods_have_both_ends_checked() {
+fn a_period_outside_its_range_is_refused() {
     let period = |seconds| WaitProbe { period_seconds: Some(seconds), ..WaitProbe::default() }.timing();
     assert_eq!(period(1).unwrap().period, Duration::from_secs(1));
     assert_eq!(period(3600).unwrap().period, Duration::from_hours(1));

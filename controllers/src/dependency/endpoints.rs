@@ -47,7 +47,7 @@ pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) 
         })),
         Endpoints::External(_) => not_ready(
             probe::PORT_NOT_FOUND,
-            format!("{service} is an ExternalName; name the port to connect to by its number"),
+            format!("{service} is an ExternalName; give the port as a number"),
         ),
         Endpoints::NoPort => {
             let port = port.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use kube::core::{DynamicObject, GroupVersionKind};
 use mainstay::cache::{Delta, DeltaHandler, LabelSelector, Select, Store, View};
 use mainstay::key::{Key as _, KindId, NamespacedName};
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use mainstay_api::{Check, Plan, WaitDeployment};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -177,9 +177,9 @@ impl Resources {
             ResourceState::Condition { type_, status } if is_ready(type_, status) => Awaited::Ready,
             _ => Awaited::Object,
         };
-        let found = match &check.which {
-            Which::Name(name) => vec![NamespacedName::namespaced(namespace, name.as_str())],
-            Which::Selector(selector) => {
+        let found = match &check.objects {
+            Objects::Name(name) => vec![NamespacedName::namespaced(namespace, name.as_str())],
+            Objects::Selector(selector) => {
                 let selector = selector::text_of(selector).parse::<LabelSelector>().ok();
                 let select = selector.map(|selector| Select::namespace(namespace).labels(selector));
                 // Before the cache has synced the list is empty; closed gates re-check themselves.
@@ -224,11 +224,11 @@ impl std::fmt::Debug for Resources {
 impl Subject {
     /// The objects of a check.
     fn of(namespace: &str, check: &ResourceCheck) -> Self {
-        match &check.which {
-            Which::Name(name) => {
+        match &check.objects {
+            Objects::Name(name) => {
                 Self::Object(gvk(check), NamespacedName::namespaced(namespace, name.as_str()))
             }
-            Which::Selector(_) => Self::Namespace(gvk(check), namespace.to_owned()),
+            Objects::Selector(_) => Self::Namespace(gvk(check), namespace.to_owned()),
         }
     }
 }
@@ -267,9 +267,9 @@ fn questions<'a>(
     kind: &'a KindId,
     check: &'a ResourceCheck,
 ) -> impl Iterator<Item = Question> + 'a {
-    let one = match &check.which {
-        Which::Name(name) => Some(Some(name.clone())),
-        Which::Selector(_) => None,
+    let one = match &check.objects {
+        Objects::Name(name) => Some(Some(name.clone())),
+        Objects::Selector(_) => None,
     };
     [Some(None), one].into_iter().flatten().map(|name| Question {
         namespace: namespace.to_owned(),

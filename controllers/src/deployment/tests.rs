@@ -117,7 +117,7 @@ fn only_changes_of_written_fields_change_the_fingerprint() {
         assert_eq!(Fingerprint::of(&desired, Some(&live)) == before, same, "{case}");
     };
     check(|live| drop(live.status.insert("replicas".into(), json!(3))), true, "status");
-    check(|live| drop(live.metadata.labels.insert("theirs".into(), "x".into())), true, "a foreign label");
+    check(|live| drop(live.metadata.labels.insert("foreign".into(), "x".into())), true, "a foreign label");
     check(|live| live.metadata.generation += 1, false, "an edited spec");
     check(|live| live.metadata.uid = "d2".into(), false, "a new Deployment");
     check(|live| live.metadata.annotations.clear(), false, "a written annotation removed");

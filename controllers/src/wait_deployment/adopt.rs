@@ -61,7 +61,7 @@ struct LiveMetadata {
 // === impl Run ===
 
 impl Run<'_> {
-    /// Moves the fields that the creator of the Deployment applied to the gate's field manager, so that a
+    /// Moves fields of the Deployment from its creator to the field manager of the gate, so that a
     /// field which is later removed from the spec disappears.
     ///
     /// Returns the resourceVersion of the Deployment then; `None` if it must not be adopted: its template

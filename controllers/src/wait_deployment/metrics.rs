@@ -78,7 +78,7 @@ impl GateMetrics {
     /// Records the state of one object.
     pub(super) fn observe(&self, request: &NamespacedName, state: &'static str) {
         let mut states = self.states.lock();
-        // The last runs of a term may end after `clear`, and an entry of theirs would stay.
+        // The last runs of a term may end after `clear`, and their entries would stay.
         if !*self.leading.borrow() {
             return;
         }

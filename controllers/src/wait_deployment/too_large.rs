@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::{ReadError, Uid};
 use mainstay::key::NamespacedName;
@@ -60,7 +61,7 @@ impl WaitDeploymentReconciler {
         if self.too_large.reported.lock().get(request) == Some(&version) {
             return Ok(Action::Done);
         }
-        let now = Time((self.clock)());
+        let now = Time(Timestamp::now());
         let status = TooLargeStatus::new(meta.generation.unwrap_or_default(), &error.to_string(), &now);
         if self.too_large.status.write(cx, request, &meta.uid.to_string(), &status).await? {
             self.too_large.reported.lock().insert(request.clone(), version);

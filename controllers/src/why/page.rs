@@ -88,9 +88,7 @@ impl Why {
     fn from_status(&self, request: &NamespacedName, object: &WaitDeployment, now: Timestamp) -> Answer {
         let ready = object.condition(condition::READY);
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let status = object.status.as_ref();
-        let closed = status.and_then(|status| status.gate_closed_time.as_ref());
-        let deadline = status.and_then(|status| status.deadline_time.as_ref());
+        let status = object.status.clone().unwrap_or_default();
         Answer {
             namespace: request.namespace().unwrap_or_default().to_owned(),
             name: request.name().to_owned(),
@@ -98,9 +96,9 @@ impl Why {
             ready: text(ready.map(|ready| &ready.status)),
             reason: text(ready.and_then(|ready| ready.reason.as_ref())),
             message: text(ready.and_then(|ready| ready.message.as_ref())),
-            observed: status.and_then(|status| status.observed_generation) == object.metadata.generation,
-            closed_seconds: closed.map(|closed| seconds_since(closed, now)),
-            deadline_seconds: deadline.map(|deadline| -seconds_since(deadline, now)),
+            observed: status.observed_generation == object.metadata.generation,
+            closed_seconds: status.gate_closed_time.map(|closed| seconds_since(&closed, now)),
+            deadline_seconds: status.deadline_time.map(|deadline| -seconds_since(&deadline, now)),
             ..Answer::default()
         }
     }

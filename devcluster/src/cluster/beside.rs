@@ -10,21 +10,23 @@ use super::{APISERVER_GRACE, DevCluster, StartError};
 use crate::port::Port;
 use crate::process::Process;
 
-/// Another API server on the data of a cluster, with the same identities, at an address of its own. Dropping it kills it.
+/// Another API server on the data of a cluster, with the same identities, at an address of its own. Dropping
+/// it kills it.
 pub struct ApiServer<'c> {
     shell: &'c Shell,
     port: Port,
-    /// Tells the logs of several apart.
+    /// Part of the name of its log.
     number: u32,
-    /// None while stopped by hand. The lock is held over a whole stop or start, so that two callers take turns.
+    /// `None` while stopped by hand. The lock is held over a whole stop or start, so that two callers take
+    /// turns.
     process: Mutex<Option<Process>>,
 }
 
 // === impl DevCluster ===
 
 impl DevCluster {
-    /// Starts another API server on the same data and returns when it is ready. The programs of the cluster go on using
-    /// the first one.
+    /// Starts another API server on the same data and returns when it is ready. The programs of the cluster
+    /// go on using the first one.
     ///
     /// # Errors
     /// If there is no port for it, or it cannot be started.
@@ -50,7 +52,7 @@ impl ApiServer<'_> {
         format!("https://127.0.0.1:{}", self.port.number())
     }
 
-    /// Asks it to end, kills it after two seconds, and returns when it is gone.
+    /// Sends it SIGTERM, kills it after two seconds, and returns when it is gone.
     pub async fn stop(&self) {
         if let Some(process) = self.process.lock().await.take() {
             process.stop(APISERVER_GRACE).await;

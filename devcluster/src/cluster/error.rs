@@ -1,4 +1,4 @@
-//! Why a cluster did not start.
+//! The error of a failed start.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::certificates::CertificateError;
 use crate::programs::ProgramsError;
 
-/// Three seconds on an idle machine; the bound is for one where everything else compiles.
+/// A start takes three seconds on an idle machine; the bound is for a machine that is busy compiling.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Why a cluster did not start, or not again.
+/// Why a cluster, or one of its programs, did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -35,27 +35,33 @@ pub enum StartError {
     Spawn {
         /// The program.
         program: &'static str,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
     /// A program ended while the cluster was starting.
-    #[error("{program} ended during start ({status}); logs kept in {logs}; its last lines:\n{quote}", logs = .logs.display())]
+    #[error(
+        "{program} ended during start ({status}); logs kept in {logs}; its last lines:\n{quote}",
+        logs = .logs.display()
+    )]
     Ended {
         /// The program.
         program: &'static str,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// A folder with the logs of all programs.
         logs: PathBuf,
         /// The end of its log.
         quote: String,
     },
-    /// Something did not become ready in time.
-    #[error("{what} was not ready within {READY_TIMEOUT:?} (last answer: {answer}); logs kept in {logs}", logs = .logs.display())]
+    /// A server or an object did not become ready in time.
+    #[error(
+        "{subject} was not ready within {READY_TIMEOUT:?} (last answer: {answer}); logs kept in {logs}",
+        logs = .logs.display()
+    )]
     NotReady {
-        /// What was waited for.
-        what: &'static str,
-        /// What the last attempt said.
+        /// The server or object.
+        subject: &'static str,
+        /// The result of the last check.
         answer: String,
         /// A folder with the logs of all programs.
         logs: PathBuf,
@@ -65,7 +71,7 @@ pub enum StartError {
 // === impl StartError ===
 
 impl StartError {
-    /// Returns whether this machine simply has no control plane and no means to build one: tests may skip on it.
+    /// Returns whether this machine has no control plane and no means to build one: tests may skip then.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Programs(ProgramsError::Unavailable))
     }

@@ -1,11 +1,13 @@
-//! What the processes of a cluster share, and how to tell that they work together.
+//! The parts that the processes of a cluster share, and the checks that they are ready.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use http::StatusCode;
+use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
@@ -15,12 +17,12 @@ use super::error::{READY_TIMEOUT, StartError};
 use crate::certificates::Certificates;
 use crate::command_line;
 use crate::folder::Folder;
-use crate::https::{Https, RequestError};
+use crate::https::{Https, Response};
 use crate::port::Port;
 use crate::process::Process;
 use crate::programs::Programs;
 
-/// How often a server that is not ready is asked again: short beside a start, long beside one request.
+/// Time between two checks of a server that is not ready: short beside a start, long beside one request.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// Lines of a log that an error quotes.
@@ -29,7 +31,7 @@ const QUOTED_LINES: usize = 5;
 const NODE: &str = "devcluster";
 const STAGES: &str = include_str!("stages.yaml");
 
-/// All of a cluster but its processes.
+/// All parts of a cluster except its processes.
 #[derive(Debug)]
 pub(super) struct Shell {
     pub(super) programs: Programs,
@@ -71,11 +73,7 @@ impl Shell {
         format!("https://127.0.0.1:{}", self.apiserver_port.number())
     }
 
-    pub(super) fn spawn(
-        &self,
-        program: &'static str,
-        flags: &[std::ffi::OsString],
-    ) -> Result<Process, StartError> {
+    pub(super) fn spawn(&self, program: &'static str, flags: &[OsString]) -> Result<Process, StartError> {
         self.spawn_into(program, program, flags)
     }
 
@@ -83,7 +81,7 @@ impl Shell {
         &self,
         log: &str,
         program: &'static str,
-        flags: &[std::ffi::OsString],
+        flags: &[OsString],
     ) -> Result<Process, StartError> {
         let executable = self.programs.path(program);
         Process::start(program, &executable, flags, self.folder.path(), &self.folder.log(log))
@@ -99,10 +97,10 @@ impl Shell {
         self.spawn_into(log, "kube-apiserver", &flags)
     }
 
-    /// Asks until `ready` agrees. Fails as soon as one of the `watched` ends.
+    /// Waits until `ready` succeeds for `subject`. Fails as soon as one of the `watched` processes ends.
     pub(super) async fn until<F>(
         &self,
-        what: &'static str,
+        subject: &'static str,
         watched: &mut [&mut Process],
         ready: impl Fn() -> F,
     ) -> Result<(), StartError>
@@ -121,7 +119,7 @@ impl Shell {
                 }
             }
             if Instant::now() >= deadline {
-                return Err(StartError::NotReady { what, answer, logs: self.kept_logs() });
+                return Err(StartError::NotReady { subject, answer, logs: self.kept_logs() });
             }
             tokio::time::sleep(POLL_PERIOD).await;
         }
@@ -132,7 +130,7 @@ impl Shell {
         StartError::Ended { program, status, logs: self.kept_logs(), quote: last_lines(&log) }
     }
 
-    /// Keeps the logs; where even that fails, points at the folder that is about to go.
+    /// Keeps the logs, and returns their folder; if that fails, the folder that is removed with the cluster.
     pub(super) fn kept_logs(&self) -> PathBuf {
         self.folder.keep_logs().unwrap_or_else(|_| self.folder.path().to_owned())
     }
@@ -154,7 +152,7 @@ impl Shell {
         expect(self.https.get(port, path).await, &[StatusCode::OK]).map(drop)
     }
 
-    /// Creates the definition unless it is there, and agrees once its kinds are served.
+    /// Creates the definition unless it exists, and succeeds once its kinds are served.
     pub(super) async fn crd_served(&self, crd: &Value) -> Result<(), String> {
         const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let port = self.apiserver_port.number();
@@ -169,14 +167,14 @@ impl Shell {
         condition(&expect(Ok((status, body)), &[StatusCode::OK])?, "Established")
     }
 
-    /// Creates the Node unless it is there, and agrees once it is ready.
+    /// Creates the Node unless it exists, and succeeds once it is ready.
     pub(super) async fn node_ready(&self) -> Result<(), String> {
         let port = self.apiserver_port.number();
         let (status, body) = self
             .https
             .get(port, &format!("/api/v1/nodes/{NODE}"))
             .await
-            .map_err(|error: RequestError| error.to_string())?;
+            .map_err(|error| error.to_string())?;
         if status == StatusCode::NOT_FOUND {
             let answer = self.https.post(port, "/api/v1/nodes", &node()).await;
             expect(answer, &[StatusCode::CREATED, StatusCode::CONFLICT])?;
@@ -200,7 +198,7 @@ fn node() -> Value {
     })
 }
 
-/// A kubeconfig is YAML, and JSON strings are YAML strings: that is the quoting.
+/// Returns a kubeconfig with paths quoted as JSON strings, which are YAML strings too.
 fn kubeconfig_text(url: &str, certificates: &Certificates) -> String {
     let quoted = |path: &Path| Value::from(path.to_string_lossy()).to_string();
     format!(
@@ -214,11 +212,8 @@ fn kubeconfig_text(url: &str, certificates: &Certificates) -> String {
     )
 }
 
-fn expect(
-    answer: Result<(StatusCode, hyper::body::Bytes), RequestError>,
-    wanted: &[StatusCode],
-) -> Result<hyper::body::Bytes, String> {
-    let (status, body) = answer.map_err(|error| error.to_string())?;
+fn expect(response: Response, wanted: &[StatusCode]) -> Result<Bytes, String> {
+    let (status, body) = response.map_err(|error| error.to_string())?;
     if wanted.contains(&status) {
         Ok(body)
     } else {
@@ -226,7 +221,7 @@ fn expect(
     }
 }
 
-/// Agrees if the object in `body` has this condition with status True.
+/// Succeeds if the object in `body` has this condition with status True.
 fn condition(body: &[u8], name: &str) -> Result<(), String> {
     let object: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);

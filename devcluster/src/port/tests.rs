@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_reserved_port_is_refused_to_who_does_not_share() {
+fn a_reserved_port_is_refused_to_a_server_that_does_not_share() {
     let port = Port::reserve().expect("a free port");
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()));
     assert!(taken.is_err(), "the port is held");

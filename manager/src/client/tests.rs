@@ -1,3 +1,3 @@
-//! A server for the tests of whatever sends requests.
+//! An API server for tests of code that sends requests.
 
 pub(crate) mod server;

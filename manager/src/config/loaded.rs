@@ -12,10 +12,10 @@ use super::change::leaves;
 use super::controllers::{ControllerKeys, path_of, tree_of};
 use super::document::Document;
 use super::schema::{CONTROLLER, RUNTIME};
-use super::section::{Applies, Section, Sections, is_within};
+use super::section::{Applies, Section, is_within};
 use super::{
     API_VERSION, ConfigError, ConfigSchema, Controllers, EVERY_CONTROLLER, FILE_NAME, KIND,
-    ManagerConfiguration, Overrides, Problem,
+    ManagerConfiguration, Overrides, Problem, Sections,
 };
 use crate::controller::ControllerSettings;
 use crate::util::MAX_FILE_BYTES;

@@ -1,19 +1,19 @@
 //! The state machine of leader election, as a pure function.
 //!
-//! The function maps (state, time, event) to (new state, actions). It reads no clock and does no I/O, so a test can try
-//! every interleaving of two replicas. The record and its rules are client-go's (`tools/leaderelection`);
-//! comments name each difference.
+//! The function maps (state, time, event) to (new state, actions). It reads no clock and does no I/O, so a
+//! test can try every interleaving of two replicas. The record and its rules are client-go's
+//! (`tools/leaderelection`); comments name each difference.
 //!
 //! # Invariants
-//! 1. A replica leads at most until 0.9 x lease duration after *sending* its last successful write. Others wait a
-//!    whole lease duration from when they *received* that write, so two fences never overlap while clock rates
-//!    differ by at most 5 %.
-//! 2. A candidate waits for the whole stated duration of an observed holder, and for another one once it finds the Lease
-//!    deleted or its holder cleared by hand. Only a release ends the wait sooner. A replica that starts
-//!    after the Lease was deleted, or edited to expire sooner, has observed no holder and may acquire the Lease
-//!    before the old holder knows.
-//! 3. At most one request is in flight, and a write names the stored version that it replaces: a late write fails
-//!    with a conflict.
+//! 1. A replica leads at most until 0.9 x lease duration after *sending* its last successful write. Others
+//!    wait a whole lease duration from when they *received* that write, so two fences never overlap while
+//!    clock rates differ by at most 5 %.
+//! 2. A candidate waits for the whole stated duration of an observed holder, and for another one once it
+//!    finds the Lease deleted or its holder cleared by hand. Only a release ends the wait sooner. A replica
+//!    that starts after the Lease was deleted, or edited to expire sooner, has observed no holder and may
+//!    acquire the Lease before the old holder knows.
+//! 3. At most one request is in flight, and a write names the stored version that it replaces: a late write
+//!    fails with a conflict.
 //! 4. The fence is closed before a release is sent.
 
 mod act;
@@ -110,8 +110,8 @@ pub enum Action {
     },
     /// The Lease was deleted or its holder cleared: close the fence until a write names this replica again.
     Suspend,
-    /// The Lease names this replica but was edited: the next renewal overwrites the edit, and is sent early if the
-    /// edit shortens the lease duration.
+    /// The Lease names this replica but was edited: the next renewal overwrites the edit, and is sent early
+    /// if the edit shortens the lease duration.
     Rewrite,
     /// This replica no longer leads: close the fence now.
     StopLeading(Ending),
@@ -152,8 +152,8 @@ pub struct State {
     watching: bool,
     /// The last holder other than this replica, respected until the claim's end.
     claim: Option<Claim>,
-    /// The last record sent. Each record of this replica has a renew time of its own; a record that names this replica
-    /// and is neither this one nor known from an answer was edited by hand.
+    /// The last record sent. Each record of this replica has a renew time of its own; a record that names
+    /// this replica and is neither this one nor known from an answer was edited by hand.
     last_sent: Option<Record>,
     in_flight: Option<InFlight>,
     /// Time of the next request at the earliest.
@@ -235,27 +235,28 @@ impl ElectionSettings {
 
     /// Returns for how long after sending a successful write its sender may write to the cluster.
     ///
-    /// Nine tenths of the lease duration: a leader with a clock 5 % slow ends after 0.947 durations, a candidate with
-    /// a clock 5 % fast starts after 0.952.
+    /// Nine tenths of the lease duration: a leader with a clock 5 % slow ends after 0.947 durations, a
+    /// candidate with a clock 5 % fast starts after 0.952.
     #[must_use]
     pub fn fence_after_send(&self) -> Duration {
         self.lease_duration * 9 / 10
     }
 
-    /// Returns for how long after its last successful write a leader keeps trying: one retry period, after which it
-    /// starts to renew, plus the renew deadline, as in client-go. Validation keeps the sum within the fence.
+    /// Returns for how long after its last successful write a leader keeps trying: one retry period, after
+    /// which it starts to renew, plus the renew deadline, as in client-go. Validation keeps the sum within
+    /// the fence.
     pub(super) fn give_up_after_send(&self) -> Duration {
         self.retry_period + self.renew_deadline
     }
 
-    /// Returns the wait of a candidate between two requests: uniform in R..2.2 R for a retry period R, which is
-    /// client-go's jitter factor of 1.2.
+    /// Returns the wait of a candidate between two requests: uniform in R..2.2 R for a retry period R, which
+    /// is client-go's jitter factor of 1.2.
     pub(super) fn candidate_wait(&self, random: f64) -> Duration {
         self.retry_period.mul_f64(1.2f64.mul_add(random.clamp(0.0, 1.0), 1.0))
     }
 
-    /// Returns the wait after this many consecutive conflicts: zero after the first, then doubling from 10 ms up to
-    /// the retry period.
+    /// Returns the wait after this many consecutive conflicts: zero after the first, then doubling from 10 ms
+    /// up to the retry period.
     pub(super) fn conflict_wait(&self, conflicts: u32) -> Duration {
         match conflicts {
             0 | 1 => Duration::ZERO,
@@ -285,7 +286,8 @@ impl State {
         }
     }
 
-    /// Returns the time for the next [`Event::Tick`] if no other event comes first; `None` if no tick is needed.
+    /// Returns the time for the next [`Event::Tick`] if no other event comes first; `None` if no tick is
+    /// needed.
     pub fn wake_at(&self, rules: &ElectionSettings) -> Option<BootInstant> {
         let idle = self.in_flight.is_none();
         match &self.phase {
@@ -304,8 +306,8 @@ impl State {
         matches!(self.phase, Phase::Leading { .. })
     }
 
-    /// Returns the time at which a candidate sends its next request: with a current view of the Lease, not before the
-    /// claim of its holder ends.
+    /// Returns the time at which a candidate sends its next request: with a current view of the Lease, not
+    /// before the claim of its holder ends.
     fn candidate_acts_at(&self) -> BootInstant {
         match &self.claim {
             Some(claim) if self.fresh => claim.until.max(self.next),

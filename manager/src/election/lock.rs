@@ -1,7 +1,7 @@
 //! Requests for one Lease: get, create, update over a known version, watch.
 //!
-//! The client is one of `client::Role::Lease`, with a connection of its own and without retries: the election decides
-//! when to send a request again, so a failure must be returned at once. Every request has a deadline.
+//! The client is one of `client::Role::Lease`, with a connection of its own and without retries: the election
+//! decides when to send a request again, so a failure must be returned at once. Every request has a deadline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -113,16 +113,18 @@ impl LeaseLock {
             }
         };
         let request = request.map_err(|error| self.error(verb, Error::BuildRequest(error)))?;
-        // Decoded here and not by the client, which would log the whole body of each response that is not JSON.
+        // Decoded here and not by the client, which would log the whole body of each response that is not
+        // JSON.
         let text = self.within(verb, client.request_text(request)).await?;
         match text.and_then(|text| serde_json::from_str::<Lease>(&text).map_err(Error::SerdeError)) {
             Ok(lease) => {
                 let record = self.read(verb, &lease)?;
-                // Candidates wait as long as the stored record states, so the leader may rely on no other record.
+                // Candidates wait as long as the stored record states, so the leader may rely on no other
+                // record.
                 if sent.is_some_and(|sent| sent != record) {
                     let other = format_args!(
-                        "the answer to {verb} differs from the record that was sent; {SUSPECT}, or an admission \
-                         webhook changes Leases"
+                        "the answer to {verb} differs from the record that was sent; {SUSPECT}, or an \
+                         admission webhook changes Leases"
                     );
                     return Err(self.failed(other, Trouble::Strange("changed")));
                 }
@@ -157,8 +159,8 @@ impl LeaseLock {
         match error {
             Error::Api(status) if status.code == 403 => LockError {
                 text: format!(
-                    "not allowed to {verb} lease {self}: the role needs create on leases, and get, watch and update \
-                     on this one"
+                    "not allowed to {verb} lease {self}: the role needs create on leases, and get, watch and \
+                     update on this one"
                 ),
                 trouble: Trouble::Refused(403),
                 source: Some(Box::new(Error::Api(status))),
@@ -181,8 +183,8 @@ impl LeaseLock {
         self.failed(format_args!("no answer to {verb} within {:?}", self.deadline), Trouble::Late)
     }
 
-    /// Returns the error for a response that is not an API server's; its content is ignored. `defect` continues the
-    /// sentence "the answer to get".
+    /// Returns the error for a response that is not an API server's; its content is ignored. `defect`
+    /// continues the sentence "the answer to get".
     fn strange(&self, verb: &str, defect: &'static str) -> LockError {
         self.failed(format_args!("the answer to {verb} {defect}; {SUSPECT}"), Trouble::Strange(defect))
     }
@@ -191,8 +193,8 @@ impl LeaseLock {
         LockError { text: format!("lease {self}: {text}"), trouble, source: None }
     }
 
-    /// Watches the Lease forever. A watch that fails, ends, or delivers no event for `silence` is restarted: at once
-    /// if it delivered an event, after `pause()` otherwise.
+    /// Watches the Lease forever. A watch that fails, ends, or delivers no event for `silence` is restarted:
+    /// at once if it delivered an event, after `pause()` otherwise.
     pub(super) fn watch(
         self,
         silence: Duration,
@@ -222,7 +224,8 @@ impl LeaseLock {
             .fields(&format!("metadata.name={}", self.name))
             .timeout(WATCH_SECONDS)
             .disable_bookmarks();
-        // Without a resourceVersion the watch starts with the present Lease, read from etcd and not from a cache.
+        // Without a resourceVersion the watch starts with the present Lease, read from etcd and not from a
+        // cache.
         let begun = self.within("watch", self.api.watch(&only_this, "")).await?;
         Ok(begun.map_err(|error| self.error("watch", error))?.boxed())
     }

@@ -1,7 +1,8 @@
 //! A text that the holder of a Lease publishes to the other replicas in an annotation of the Lease.
 //!
-//! Each renewal writes the notice and the release removes it, so it is at most one renewal old. No decision of the
-//! election depends on it. Electors of other programs leave the annotation in place, so the text must name its holder.
+//! Each renewal writes the notice and the release removes it, so it is at most one renewal old. No decision
+//! of the election depends on it. Electors of other programs leave the annotation in place, so the text must
+//! name its holder.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ pub const NOTICE: &str = "mainstay.dev/inspect";
 /// Returns the text to publish now.
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
-/// The text that this replica publishes while it holds the Lease, and the text last read from the Lease. Clones share
-/// both.
+/// The text that this replica publishes while it holds the Lease, and the text last read from the Lease.
+/// Clones share both.
 #[derive(Clone)]
 pub struct Notice {
     own: Arc<Own>,

@@ -1,7 +1,8 @@
 //! The election record in a Lease: how it is read and written.
 //!
-//! The record is client-go's, so that electors of client-go and of mainstay can hold one Lease in turn. Times are compared
-//! in microseconds, as the API stores them, and only for equality: no decision depends on a wall clock.
+//! The record is client-go's, so that electors of client-go and of mainstay can hold one Lease in turn. Times
+//! are compared in microseconds, as the API stores them, and only for equality: no decision depends on a wall
+//! clock.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,8 +13,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// Upper bound for a lease duration. Settings above it are refused, and a longer duration in a Lease counts as this
-/// one, so that a mistyped edit cannot block the election for years.
+/// Upper bound for a lease duration. Settings above it are refused, and a longer duration in a Lease counts
+/// as this one, so that a mistyped edit cannot block the election for years.
 pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 
 /// Holder, times and lease duration in a Lease.
@@ -34,8 +35,8 @@ pub struct Record {
 /// A stored version of a Lease, which an update replaces.
 #[derive(Clone)]
 pub struct Version {
-    /// `metadata.resourceVersion` as a number, which orders versions. `None` if it is not numeric; all API servers of
-    /// today use numbers.
+    /// `metadata.resourceVersion` as a number, which orders versions. `None` if it is not numeric; all API
+    /// servers of today use numbers.
     number: Option<u64>,
     /// The whole Lease; an update keeps its labels, strategy, preferred holder and other fields.
     lease: Arc<Lease>,
@@ -84,8 +85,8 @@ impl Record {
         }
     }
 
-    /// Returns the record that releases the Lease, as client-go's `release`: no holder and a duration of one second,
-    /// since the API refuses zero.
+    /// Returns the record that releases the Lease, as client-go's `release`: no holder and a duration of one
+    /// second, since the API refuses zero.
     pub(super) fn released(&self, wall: Timestamp) -> Self {
         let wall = Some(to_micros(wall));
         Self {
@@ -97,8 +98,8 @@ impl Record {
         }
     }
 
-    /// Returns whether an elector released the Lease with this record. A record without a holder may also be an edit
-    /// by hand; only electors write one second and two equal times.
+    /// Returns whether an elector released the Lease with this record. A record without a holder may also be
+    /// an edit by hand; only electors write one second and two equal times.
     pub fn is_release(&self) -> bool {
         self.holder.is_none()
             && self.duration_seconds == Some(1)
@@ -106,8 +107,8 @@ impl Record {
             && self.acquired == self.renewed
     }
 
-    /// Returns the lease duration of the record, at most [`LONGEST_LEASE`]; `own` if the stored one is absent, zero or
-    /// negative.
+    /// Returns the lease duration of the record, at most [`LONGEST_LEASE`]; `own` if the stored one is
+    /// absent, zero or negative.
     pub fn duration(&self, own: Duration) -> Duration {
         match self.duration_seconds.map(u64::try_from) {
             Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds).min(LONGEST_LEASE),

@@ -25,14 +25,15 @@ pub struct ElectionSettings {
     pub namespace: String,
     /// Name of the Lease.
     pub lease_name: String,
-    /// Name of this replica in the Lease. Two replicas with one identity would both lead; [`unique_identity`] makes
-    /// one that is unique.
+    /// Name of this replica in the Lease. Two replicas with one identity would both lead; [`unique_identity`]
+    /// makes one that is unique.
     pub identity: Arc<str>,
     /// Time that candidates wait after the last renewal they received: whole seconds, 1 s to 1 h inclusive.
     pub lease_duration: Duration,
     /// Time for which a leader tries to renew before it stops leading, counted from its first try.
     pub renew_deadline: Duration,
-    /// Interval of a leader's renewals; a candidate without a watch gets the Lease every 1 to 2.2 retry periods.
+    /// Interval of a leader's renewals; a candidate without a watch gets the Lease every 1 to 2.2 retry
+    /// periods.
     pub retry_period: Duration,
     /// Action of a replica that lost the Lease.
     pub on_lost: OnLost,
@@ -52,7 +53,8 @@ pub enum OnLost {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct Invalid {
-    /// Path in the configuration file, such as `leaderElection.renewDeadline`. The path `identity` is not in the file.
+    /// Path in the configuration file, such as `leaderElection.renewDeadline`. The path `identity` is not in
+    /// the file.
     pub path: &'static str,
     /// The value after parsing.
     pub value: String,
@@ -103,23 +105,25 @@ impl ElectionSettings {
         refuse(!stored, "leaderElection.leaseDuration", &lease, &whole);
         let short = retry < Duration::from_millis(1);
         refuse(short, "leaderElection.retryPeriod", &retry, "expected at least 1ms");
-        // A retry waits up to 1.2 retry periods, so a shorter deadline leaves no second try (client-go's rule).
+        // A retry waits up to 1.2 retry periods, so a shorter deadline leaves no second try (client-go's
+        // rule).
         let tries = retry.saturating_mul(6) / 5;
         let second = format!("expected more than 1.2 x retryPeriod = {tries:?}, or there is no second try");
         refuse(renew <= tries, RENEW, &renew, &second);
         refuse(renew >= lease, RENEW, &renew, &format!("expected less than leaseDuration {lease:?}"));
         let (trying, writing) = (renew.saturating_add(retry), self.fence_after_send());
         let beyond = format!(
-            "with retryPeriod {retry:?} the leader would try for {trying:?}, but may write only for {writing:?}, 0.9 x \
-             leaseDuration {lease:?}; lower renewDeadline or retryPeriod, or raise leaseDuration"
+            "with retryPeriod {retry:?} the leader would try for {trying:?}, but may write only for \
+             {writing:?}, 0.9 x leaseDuration {lease:?}; lower renewDeadline or retryPeriod, or raise \
+             leaseDuration"
         );
         refuse(renew < lease && trying > writing, RENEW, &renew, &beyond);
         found
     }
 }
 
-/// Makes an identity that no other replica has, not even this one before a restart: `POD_RANDOM`, or `HOST/RANDOM` if
-/// the name of the Pod is unknown. A host name may differ from the name of its Pod.
+/// Makes an identity that no other replica has, not even this one before a restart: `POD_RANDOM`, or
+/// `HOST/RANDOM` if the name of the Pod is unknown. A host name may differ from the name of its Pod.
 pub fn unique_identity(pod: Option<&str>) -> String {
     let random = fastrand::u128(..);
     match pod {

@@ -1,4 +1,5 @@
-//! The task of an elector: collects events, calls `decide` and performs its actions. No decision is made here.
+//! The task of an elector: collects events, calls `decide` and performs its actions. No decision is made
+//! here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,8 +78,8 @@ where
     let mut stopping = false;
     loop {
         let rest = task.rest();
-        // Biased: a stop and the end of work come first, and an answer before the timer, since a renewal extends the
-        // time to lead.
+        // Biased: a stop and the end of work come first, and an answer before the timer, since a renewal
+        // extends the time to lead.
         let event = tokio::select! {
             biased;
             () = stop.cancelled(), if !stopping => {
@@ -109,8 +110,8 @@ where
     W: Future<Output = bool>,
     F: FnMut() -> W,
 {
-    /// Returns the time until the next tick, at most one retry period: the timer stands still while the machine is
-    /// suspended, but the clock of the decision does not.
+    /// Returns the time until the next tick, at most one retry period: the timer stands still while the
+    /// machine is suspended, but the clock of the decision does not.
     fn rest(&self) -> std::time::Duration {
         let settings = &self.elector.settings;
         let now = (self.elector.clock)().boot;

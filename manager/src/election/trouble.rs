@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::util::LogOnce;
 
-/// A problem that has been absent for this long is logged again. Two outages in a night make two lines; a Lease that is
-/// deleted every second, or a server that refuses every other request, makes one.
+/// A problem that has been absent for this long is logged again. Two outages in a night make two lines; a
+/// Lease that is deleted every second, or a server that refuses every other request, makes one.
 const QUIET_PERIOD: Duration = Duration::from_mins(10);
-/// Upper bound of remembered problems; a server that answers with many different status codes could exceed it.
+/// Upper bound of remembered problems; a server that answers with many different status codes could exceed
+/// it.
 const MAX_REMEMBERED: usize = 64;
 
 /// A kind of problem with a Lease.

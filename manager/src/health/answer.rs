@@ -42,7 +42,8 @@ impl Options {
     }
 }
 
-/// Runs the checks that are not excluded. The answer has one line for each check if one failed or `verbose` is set.
+/// Runs the checks that are not excluded. The answer has one line for each check if one failed or `verbose`
+/// is set.
 pub(super) fn aggregate<C>(
     options: &Options,
     checks: &BTreeMap<String, C>,

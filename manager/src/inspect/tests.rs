@@ -1,8 +1,10 @@
 use super::*;
 
 mod actions;
+mod blocking;
 mod configuration;
 mod leader;
+mod stores;
 
 use std::collections::BTreeSet;
 
@@ -16,10 +18,10 @@ use tokio::time::{advance, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::cache::{CacheSettings, KindStatus, Packing, Projection, Scope};
+use crate::cache::CacheSettings;
 use crate::client::Recorder;
 use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Environment, Removal, Term};
-use crate::key::{Fence, Key, KindId, NamespacedName};
+use crate::key::{Fence, Key, NamespacedName};
 use crate::metrics::Registry;
 use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, RunEnvironment};
@@ -267,109 +269,6 @@ async fn a_controller_is_listed_until_it_ends_also_on_a_standby() {
     assert_eq!(get(&inspect, "/debug/controllers/web/queue"), (404, format!("{gone}\n")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn stores_are_listed_by_kind_and_scope_with_their_errors() {
-    let cache = cache(CacheSettings { namespaces: vec!["shop".to_owned()], ..CacheSettings::default() });
-    let deployment = || KindId::new("apps", "v1", "Deployment", "deployments", true);
-    let _site = cache.kind(deployment(), Scope::namespace("site"), Projection::Metadata);
-    let _nodes = cache.kind(KindId::new("", "v1", "Node", "nodes", false), Scope::all(), Projection::Full);
-    advance(Duration::from_millis(2_500)).await;
-    let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
-    let expected = concat!(
-        r#"{"caches":[{"cluster":null,"kind":"Node","version":"v1","scope":"all","projection":"full","#,
-        r#""synced":false,"downSeconds":2.5,"lastError":null,"absent":false,"objects":0,"bytes":0,"#,
-        r#""tooLarge":0,"packed":null,"restarts":0,"relists":0,"events":0,"lastEventSeconds":null,"#,
-        r#""decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}},{"cluster":null,"#,
-        r#""kind":"Deployment.apps","version":"v1","scope":"namespace site","projection":"metadata","#,
-        r#""synced":false,"downSeconds":2.5,"#,
-        r#""lastError":"the scope's namespace is not among cache.namespaces; add it there or narrow the "#,
-        r#"scope","absent":true,"objects":0,"bytes":0,"tooLarge":0,"packed":null,"restarts":0,"relists":0,"#,
-        r#""events":0,"lastEventSeconds":null,"decodeErrors":0,"leftOut":{},"handlers":{},"unindexed":{}}]}"#,
-        "\n",
-    );
-    assert_eq!(get(&inspect, "/debug/caches"), (200, expected.to_owned()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_watch_of_a_store_is_listed() {
-    let cache =
-        cache(CacheSettings { namespaces: vec!["shop".into(), "site".into()], ..CacheSettings::default() });
-    let _maps =
-        cache.kind(KindId::new("", "v1", "ConfigMap", "configmaps", true), Scope::all(), Projection::Full);
-    advance(Duration::from_millis(1_500)).await;
-    let inspect = Inspect::new(Directory::default(), cache, unelected()).pages();
-    let row = |namespace: &str| {
-        format!(
-            concat!(
-                r#"{{"cluster":null,"kind":"ConfigMap","scope":"all, namespaces shop site","#,
-                r#""projection":"full","namespace":"{}","working":false,"sinceSeconds":1.5,"lists":0,"#,
-                r#""watches":0,"lastError":null,"absent":false}}"#,
-            ),
-            namespace,
-        )
-    };
-    let expected = format!("{{\"watches\":[{},{}]}}\n", row("shop"), row("site"));
-    assert_eq!(get(&inspect, "/debug/watches"), (200, expected));
-}
-
-#[tokio::test]
-async fn stores_of_other_clusters_are_listed_last_with_their_cluster() {
-    let own = cache(CacheSettings::default());
-    let edge = own.for_cluster("edge", silent());
-    let kind = |name: &str| KindId::new("", "v1", name, "any", true);
-    let _theirs = edge.kind(kind("Apple"), Scope::all(), Projection::Full);
-    let _ours = own.kind(kind("Pear"), Scope::all(), Projection::Full);
-    let inspect = Inspect::new(Directory::default(), own, unelected()).pages();
-    let (status, page) = get(&inspect, "/debug/caches");
-    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
-    let rows: Vec<_> =
-        page["caches"].as_array().unwrap().iter().map(|row| (&row["cluster"], &row["kind"])).collect();
-    let expected = [(serde_json::Value::Null, "Pear".into()), ("edge".into(), "Apple".into())];
-    assert_eq!((status, rows), (200, expected.iter().map(|(cluster, kind)| (cluster, kind)).collect()));
-}
-
-#[test]
-fn a_store_page_has_all_figures_and_failing_handlers() {
-    let trouble = crate::cache::HandlerTrouble { panics: 1, slow: 2 };
-    let packing =
-        Packing { objects: 2, bytes: 300, plain_bytes: 3_100, dictionaries: 1, dictionary_bytes: 9_000 };
-    let status = KindStatus {
-        cluster: None,
-        kind: KindId::new("apps", "v1", "Deployment", "deployments", true),
-        scope: "all".to_owned(),
-        projection: Projection::Full,
-        required: crate::cache::Required::default(),
-        synced: true,
-        settled: true,
-        down_since: None,
-        last_error: None,
-        absent: false,
-        objects: 3,
-        bytes: 4096,
-        too_large: 1,
-        packing,
-        restarts: 5,
-        relists: 6,
-        events: 7,
-        last_event_age: Some(Duration::from_micros(1_500_001)),
-        decode_errors: 8,
-        pack_stalls: 0,
-        left_out: [("shop/big".to_owned(), "too long".to_owned())].into(),
-        handlers: [("owner".to_owned(), trouble)].into(),
-        unindexed: [("by-node".to_owned(), 9)].into(),
-        parts: Vec::new(),
-    };
-    let expected = concat!(
-        r#"{"caches":[{"cluster":null,"kind":"Deployment.apps","version":"v1","scope":"all","#,
-        r#""projection":"full","synced":true,"downSeconds":null,"lastError":null,"absent":false,"#,
-        r#""objects":3,"bytes":4096,"tooLarge":1,"packed":{"objects":2,"bytes":300,"plainBytes":3100,"#,
-        r#""ratio":10.3,"dictionaries":1,"dictionaryBytes":9000},"restarts":5,"relists":6,"events":7,"#,
-        r#""lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,
-        r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
-    );
-    assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
-}
-
 #[tokio::test]
 async fn refusals_have_their_status_and_a_reason() {
     let inspect = inspect(&Directory::default()).pages();
@@ -446,111 +345,6 @@ async fn a_server_on_loopback_answers_only_requests_for_loopback_hosts() {
     }
     stop.cancel();
     running.join_all().await.into_iter().for_each(|ended| ended.unwrap());
-}
-
-/// A key whose text blocks or panics.
-#[derive(Clone)]
-struct BlockingKey {
-    name: &'static str,
-    /// Blocks the text until the test waits too.
-    barrier: Arc<std::sync::Barrier>,
-}
-
-impl PartialEq for BlockingKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for BlockingKey {}
-
-impl std::hash::Hash for BlockingKey {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl Key for BlockingKey {
-    fn namespace(&self) -> Option<&str> {
-        None
-    }
-
-    fn name(&self) -> &str {
-        self.name
-    }
-}
-
-impl fmt::Display for BlockingKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        assert!(self.name != "panics", "on purpose");
-        self.barrier.wait();
-        f.write_str(self.name)
-    }
-}
-
-/// Requests a page from this machine.
-async fn get_async(router: Router, path: &str) -> response::Response {
-    router.oneshot(request("GET", "localhost", path).map(Body::from)).await.unwrap()
-}
-
-struct Never;
-
-impl Reconciler<BlockingKey> for Never {
-    async fn reconcile(&self, _: &BlockingKey, _: &Context) -> Outcome {
-        Err("a standby must not reconcile".into())
-    }
-}
-
-#[tokio::test]
-async fn a_key_whose_text_blocks_or_panics_affects_only_its_own_request() {
-    let live = Live::start_keyed(Term::new(), Never);
-    let barrier = Arc::new(std::sync::Barrier::new(2));
-    for name in ["panics", "blocks"] {
-        live.notifier.notify(BlockingKey { name, barrier: Arc::clone(&barrier) });
-    }
-    let get = {
-        let router = inspect(&live.controllers).router();
-        move |path| get_async(router.clone(), path)
-    };
-    while listed_count(&live.controllers) < 2 {
-        tokio::task::yield_now().await;
-    }
-    let mut blocked = JoinSet::from_iter([get("/debug/controllers/web/queue?name=blocks")]);
-    // This test has one thread: if the answer blocked it, the test would hang here.
-    tokio::task::yield_now().await;
-    assert!(blocked.try_join_next().is_none());
-    barrier.wait();
-    assert_eq!(blocked.join_next().await.unwrap().unwrap().status(), StatusCode::OK);
-
-    let failed = get("/debug/controllers/web/queue?name=panics").await;
-    assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(failed.into_body().collect().await.unwrap().to_bytes(), "the handler panicked\n");
-    assert_eq!(get("/debug/leader").await.status(), StatusCode::OK, "other pages are still answered");
-    live.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slow_reader_of_a_queue_page_delays_only_other_queue_pages() {
-    let live = Live::start(Term::new());
-    while listed_count(&live.controllers) < 1 {
-        live.notifier.notify(NamespacedName::namespaced("shop", "any"));
-        tokio::task::yield_now().await;
-    }
-    let router = inspect(&live.controllers).router();
-    let get = |path| get_async(router.clone(), path);
-    let unread = get("/debug/controllers/web/queue").await;
-    let status = async |path| get(path).await.status();
-    assert_eq!(status("/debug/leader").await, StatusCode::OK);
-    // The request times out while it waits for the unread answer.
-    assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::SERVICE_UNAVAILABLE);
-    drop(unread);
-    assert_eq!(status("/debug/controllers/web/queue").await, StatusCode::OK);
-    live.end().await;
-}
-
-/// Returns how many ready keys the controller `web` has; 0 before it runs.
-fn listed_count(controllers: &Directory) -> usize {
-    controllers.find("web").map_or(0, |web| web.status().counts.ready())
 }
 
 #[tokio::test]

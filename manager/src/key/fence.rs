@@ -1,7 +1,8 @@
 //! The time until which this replica may write to the cluster.
 //!
-//! The elector moves the end, and the connector of leader-only work checks it in every `poll_write`. So a request in
-//! a buffer of a stalled replica is not sent once the fence is closed, whichever code made the request.
+//! The elector moves the end, and the connector of leader-only work checks it in every `poll_write`. So a
+//! request in a buffer of a stalled replica is not sent once the fence is closed, whichever code made the
+//! request.
 //!
 //! # Invariants
 //! 1. A pass taken before a `close` is never valid again, however often the fence reopens.
@@ -17,8 +18,8 @@ use crate::util::os::boot_time;
 
 /// A time on the boot clock, which on Linux and macOS advances while the machine is suspended.
 ///
-/// Leases are timed on it, so that a replica resumed after a suspend finds its fence expired at once. The monotonic
-/// clock stands still during a suspend.
+/// Leases are timed on it, so that a replica resumed after a suspend finds its fence expired at once. The
+/// monotonic clock stands still during a suspend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant(Duration);
 
@@ -37,8 +38,8 @@ pub struct FencePass {
 
 #[derive(Debug)]
 struct Inner {
-    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Only `extend` and
-    /// `close` write it; `SeqCst`, so that a thread that sees a new term also sees its end.
+    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Only
+    /// `extend` and `close` write it; `SeqCst`, so that a thread that sees a new term also sees its end.
     until: AtomicU64,
     /// Number of the term; `close` increments it and wakes [`FencePass::revoked`].
     term: watch::Sender<u64>,
@@ -111,7 +112,8 @@ impl Fence {
         }
     }
 
-    /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no end.
+    /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no
+    /// end.
     pub fn left(&self) -> Option<Duration> {
         match self.inner.until.load(Ordering::SeqCst) {
             u64::MAX => None,
@@ -119,7 +121,8 @@ impl Fence {
         }
     }
 
-    /// Returns a pass for the current term; taken while the fence is closed, it is valid from the next `extend`.
+    /// Returns a pass for the current term; taken while the fence is closed, it is valid from the next
+    /// `extend`.
     pub fn pass(&self) -> FencePass {
         FencePass { fence: self.clone(), term: *self.inner.term.borrow() }
     }
@@ -133,8 +136,8 @@ impl FencePass {
         *self.fence.inner.term.borrow() == self.term && self.fence.is_open()
     }
 
-    /// Waits for the [`Fence::close`] that ends the term of this pass. It does not wake when the fence only expires;
-    /// [`FencePass::admits`] returns false from then on.
+    /// Waits for the [`Fence::close`] that ends the term of this pass. It does not wake when the fence only
+    /// expires; [`FencePass::admits`] returns false from then on.
     ///
     /// # Cancel safety
     /// The future holds no state and can be dropped at any time.

@@ -5,7 +5,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Registry;
 
-/// Registers `mainstay_build_info`, always 1. A gauge, because the two formats name an info family differently.
+/// Registers `mainstay_build_info`, always 1. A gauge, because the two formats name an info family
+/// differently.
 pub(crate) fn build_info(registry: &Registry, program: &'static str, version: &'static str) {
     let family = Family::<[(&'static str, &'static str); 3], Gauge>::default();
     family

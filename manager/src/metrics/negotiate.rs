@@ -1,11 +1,13 @@
 //! The preferred format of a scraper, from its `Accept` header.
 //!
-//! The range of the highest weight wins, as in RFC 9110, and among equal weights the first. Ranges of other versions
-//! are ignored. Prometheus names OpenMetrics 1.0.0, 0.0.1 and the text format, with descending weights.
+//! The range of the highest weight wins, as in RFC 9110, and among equal weights the first. Ranges of other
+//! versions are ignored. Prometheus names OpenMetrics 1.0.0, 0.0.1 and the text format, with descending
+//! weights.
 
 use super::Format;
 
-/// Returns the format of the best range; `None` if no range with a weight above zero names a supported format.
+/// Returns the format of the best range; `None` if no range with a weight above zero names a supported
+/// format.
 pub(super) fn preferred(accept: &str) -> Option<Format> {
     let mut best = None;
     for (format, weight) in accept.split(',').filter_map(range) {

@@ -1,12 +1,12 @@
 //! Bucket bounds in Go's number format.
 //!
-//! A bound is the value of a label, and labels are compared as text: `le="1e-8"` and `le="1e-08"` would be two series
-//! of one histogram. Prometheus before version 3 does not normalize them.
+//! A bound is the value of a label, and labels are compared as text: `le="1e-8"` and `le="1e-08"` would be
+//! two series of one histogram. Prometheus before version 3 does not normalize them.
 
 use super::Format;
 
-/// Returns a bucket's bound as `client_golang` writes it: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in OpenMetrics
-/// always with a point or an exponent.
+/// Returns a bucket's bound as `client_golang` writes it: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in
+/// OpenMetrics always with a point or an exponent.
 pub(super) fn bound(bound: f64, format: Format) -> String {
     if bound.is_infinite() {
         return if bound > 0.0 { "+Inf" } else { "-Inf" }.to_owned();

@@ -1,7 +1,7 @@
 //! Shares one text among scrapes at the same time.
 //!
-//! A response stays in memory until its peer has read it, or until the answer timeout if the peer does not read. With
-//! sharing, a hundred such peers hold a few texts in memory and not a hundred.
+//! A response stays in memory until its peer has read it, or until the answer timeout if the peer does not
+//! read. With sharing, a hundred such peers hold a few texts in memory and not a hundred.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -20,8 +20,8 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ScrapeCache {
     registry: Registry,
-    /// The last text in each format and its time. A text lives only while a response holds it, so a scrape without
-    /// others in progress returns the present values.
+    /// The last text in each format and its time. A text lives only while a response holds it, so a scrape
+    /// without others in progress returns the present values.
     last: Mutex<Vec<(Format, Instant, Weak<String>)>>,
 }
 

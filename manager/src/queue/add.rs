@@ -1,30 +1,32 @@
-//! What is said to a queue, and what it answers.
+//! The arguments of an add, and the results of adds and failures.
 
 use std::time::Duration;
 
 use crate::key::{Cause, Trigger};
 
 /// How and why a key is added.
+#[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Add {
-    /// Whether it ends a backoff.
+    /// Whether the add ends a backoff.
     pub strength: Strength,
-    /// Whether it goes before or behind the other fresh keys.
+    /// Whether the key goes before or behind the other fresh keys.
     pub band: Band,
-    /// What happened.
+    /// The event behind the add.
     pub cause: Cause,
-    /// The key is not to run before this time has passed; `None` for at once. The earliest of several adds holds. A key
-    /// in its backoff then waits no longer than that, still as one that failed: no weak add ends the rest.
+    /// Delays the run by at least this time; `None` for no delay. The earliest of several adds wins. A key in
+    /// its backoff then waits no longer than this time, but stays in backoff: no weak add ends the rest of
+    /// the wait.
     pub after: Option<Duration>,
-    /// The request's own object has a new generation, or is a new object: the failures so far no longer count. Makes
-    /// the add strong.
+    /// The object of the key has a new generation, or is a new object: earlier failures no longer count.
+    /// Makes the add strong.
     pub new_generation: bool,
 }
 
 /// Whether an add ends a backoff and wakes a parked key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
-    /// No: nothing has changed that a failing key could be waiting for.
+    /// No: a change that a failing key could wait for has not happened.
     Weak,
     /// Yes: the world has changed.
     Strong,
@@ -33,7 +35,7 @@ pub enum Strength {
 /// How urgent an add is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    /// The initial list of a watch, or a resync. The only one that a full queue refuses.
+    /// The initial list of a watch, or a resync. The only band that a full queue refuses.
     Background,
     /// A new object of the controller's own kind.
     New,
@@ -41,85 +43,75 @@ pub enum Band {
     Live,
 }
 
-/// What became of an add.
+/// The result of an add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Added {
     /// The key is ready now, and was not before.
     Queued,
-    /// The key waits for the moment that was asked for.
+    /// The key is delayed, as the add asked.
     Delayed,
     /// The key runs, and will run once more.
     Dirtied,
-    /// The key was to run anyway, no later than asked for.
+    /// The key runs anyway, no later than the add asked.
     Merged,
-    /// The add was weak, and the key stays in its backoff or parked.
+    /// The add was weak, and the key stays in backoff or parked.
     Kept,
-    /// The queue is full and the add was of a new key in the background: see [`WorkQueue::drained`](super::WorkQueue::drained).
+    /// The queue is full, and the add was of a new key in the background: add it again after
+    /// [`WorkQueue::wait_for_room`](super::WorkQueue::wait_for_room).
     Refused,
-    /// The queue takes no more adds.
+    /// The queue shuts down and ignored the add.
     ShuttingDown,
 }
 
-/// What becomes of a key after a failed run.
-#[must_use = "a parked key is not tried again, which somebody should be told"]
+/// The next attempt of a key after a failed run.
+#[must_use = "a parked key is not tried again, which an event or a log line should report"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
     /// The next attempt is after this time; zero if a strong add came during the run.
     After(Duration),
-    /// There is none until something changes.
+    /// There is no next attempt until a strong add.
     Parked,
 }
 
-/// In which order ready keys are handed out.
+/// The list in which a ready key waits for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Events, and keys whose last run asked for this moment.
+    /// Keys of events, and keys with a `RequeueAfter` that is over.
     Live,
-    /// New objects of the controller's own kind.
+    /// Keys of new objects of the controller's own kind.
     New,
-    /// Initial lists and resyncs.
+    /// Keys of initial lists and resyncs.
     Background,
-    /// Keys whose failure backoff has run out.
+    /// Keys with a backoff that is over.
     Retry,
 }
 
 // === impl Add ===
 
 impl Add {
-    /// An add that says the world has changed.
-    #[must_use]
+    /// Makes an add for a change: it ends a backoff and wakes a parked key.
     pub fn strong(cause: Cause) -> Self {
         Self { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false }
     }
 
-    /// An add that a failing key need not care about.
-    #[must_use]
+    /// Makes an add that leaves a failing key in its backoff or parked.
     pub fn weak(cause: Cause) -> Self {
         Self { strength: Strength::Weak, ..Self::strong(cause) }
     }
 
-    /// A strong add by a person.
-    #[must_use]
+    /// Makes a strong add on behalf of a person.
     pub fn by_hand() -> Self {
         Self::strong(Cause::bare(Trigger::Manual))
     }
 
-    /// Puts it behind live events and new objects.
-    #[must_use]
+    /// Puts the key behind live events and new objects.
     pub fn in_background(self) -> Self {
         Self { band: Band::Background, ..self }
     }
 
-    /// Delays it.
-    #[must_use]
+    /// Delays the run by `wait`.
     pub fn after(self, wait: Duration) -> Self {
         Self { after: Some(wait), ..self }
-    }
-
-    /// Says that the request's own object has a new generation.
-    #[must_use]
-    pub fn with_new_generation(self) -> Self {
-        Self { new_generation: true, ..self }
     }
 }
 

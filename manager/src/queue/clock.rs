@@ -1,7 +1,7 @@
-//! A point in time, and a length of it, as one number each.
+//! A moment and a span of time, each as one number of nanoseconds.
 //!
-//! A moment is nanoseconds since the queue was made, in 8 bytes instead of the 16 of an `Instant`: every waiting key
-//! stores one or two. The range is 584 years; arithmetic saturates at its ends.
+//! A moment takes 8 bytes instead of the 16 of an `Instant`, and every waiting key stores one or two of them.
+//! The range is 584 years; arithmetic saturates at its ends.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -10,23 +10,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(u64);
 
-/// Nanoseconds from one moment to another. A `Duration` takes a division to make, and another to take apart.
+/// Nanoseconds from one moment to another. Cheaper than a `Duration`, which takes a division to make and
+/// another to take apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span(u64);
 
 // === impl Moment ===
 
 impl Moment {
-    /// When the queue was made.
+    /// The moment at which the queue was made.
     pub(super) const START: Self = Self(0);
-    /// Later than any real moment: what an overflowing sum becomes.
+    /// Later than any real moment: the result of a sum that overflows.
     pub(super) const NEVER: Self = Self(u64::MAX);
-
-    /// Returns the moment `since_start` after the queue was made.
-    #[inline]
-    pub(super) fn new(since_start: Duration) -> Self {
-        Self(Span::from(since_start).0)
-    }
 
     /// Returns this moment, `wait` later.
     #[inline]
@@ -34,15 +29,10 @@ impl Moment {
         Self(self.0.saturating_add(wait.into().0))
     }
 
-    /// Returns how long after `earlier` this is; nothing if it is not after it.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     #[inline]
     pub(super) fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
-    }
-
-    /// Returns the time since the queue was made.
-    pub(super) fn since_start(self) -> Duration {
-        self.since(Self::START).duration()
     }
 }
 
@@ -65,7 +55,7 @@ impl Sub for Moment {
 // === impl Span ===
 
 impl Span {
-    /// Returns it in the form the world outside the queue knows.
+    /// Returns the span as a `Duration`, for callers outside the queue.
     pub(super) fn duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
@@ -73,16 +63,12 @@ impl Span {
     pub(super) fn nanos(self) -> u64 {
         self.0
     }
-
-    pub(super) fn saturating_add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
 }
 
 impl From<Duration> for Span {
     #[inline]
     fn from(duration: Duration) -> Self {
-        // Not `as_nanos`, whose 128 bits cost more than everything else here.
+        // `as_nanos` computes in 128 bits, which costs more than everything else here.
         let nanos = duration.as_secs().saturating_mul(1_000_000_000);
         Self(nanos.saturating_add(u64::from(duration.subsec_nanos())))
     }

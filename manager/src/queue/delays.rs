@@ -1,24 +1,25 @@
 //! The deadlines of the delayed keys, the earliest first.
 //!
-//! A tree rather than a heap: a wait can be ended anywhere in it by whoever knows its deadline, no slot has to be told
-//! where its entry is, and no step takes longer than the logarithm of the keys, growing included. (client-go's heap
-//! cannot end a wait, and runs a key twice that is added while it waits.)
+//! A tree instead of a heap: a slot that knows its deadline can end its delay anywhere in the tree, no slot
+//! has to track the position of its entry, and no step takes longer than the logarithm of the number of keys,
+//! growing included. (client-go's heap cannot end a delay, and runs a key twice that is added while it is
+//! delayed.)
 //!
 //! # Invariants
-//! 1. Entries come out by deadline; equal deadlines in the order they went in.
+//! 1. Entries come out by deadline; equal deadlines in the order in which they were inserted.
 //! 2. The slot of each entry is `Delayed` and has the entry's deadline and order.
 
 use std::collections::BTreeSet;
 
 use super::clock::Moment;
-use super::slots::{Place, Slots, Why};
+use super::slots::{DelayReason, SlotState, Slots};
 use crate::key::Key;
 
-/// The tree. An entry takes 16 bytes, and up to twice that with the room its node keeps.
+/// The tree. An entry takes 16 bytes, and up to twice that with the spare room of its node.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     entries: BTreeSet<Entry>,
-    /// The earliest of them, looked at with every operation of the queue.
+    /// The earliest entry, which every operation of the queue reads.
     first: Option<Entry>,
     /// Number of the next entry. Wraps; it only breaks ties.
     next: u32,
@@ -39,36 +40,31 @@ impl Delays {
         self.entries.len()
     }
 
-    /// Returns the earliest deadline, and whose it is.
+    /// Returns the earliest deadline, and the slot that has it.
     pub(super) fn first(&self) -> Option<(Moment, u32)> {
         self.first.map(|entry| (entry.until, entry.slot))
     }
 
-    /// Delays a key that is in no place.
-    pub(super) fn push<Q: Key>(
-        &mut self,
-        slots: &mut Slots<Q>,
-        slot: u32,
-        since: Moment,
-        until: Moment,
-        why: Why,
-    ) {
+    /// Inserts the deadline of a key, whose state the caller sets. Returns its order.
+    pub(super) fn push(&mut self, slot: u32, until: Moment) -> u32 {
         let order = self.next;
         self.next = self.next.wrapping_add(1);
-        slots.get_mut(slot).place = Place::Delayed { until, since, order, why };
         self.insert(Entry { until, order, slot });
+        order
     }
 
-    /// Takes a delayed key out. Its next place is up to the caller.
-    pub(super) fn remove<Q: Key>(&mut self, slots: &Slots<Q>, slot: u32) -> Why {
-        let Place::Delayed { until, order, why, .. } = slots.get(slot).place else { return Why::Requeue };
+    /// Removes the deadline of a delayed key, whose next state the caller sets.
+    pub(super) fn remove<Q: Key>(&mut self, slots: &Slots<Q>, slot: u32) -> DelayReason {
+        let SlotState::Delayed { until, order, reason, .. } = slots.get(slot).state else {
+            return DelayReason::Requeue;
+        };
         self.take_out(Entry { until, order, slot });
-        why
+        reason
     }
 
-    /// Makes a delayed key due at `until`, if that is earlier.
+    /// Makes a delayed key due at `earlier`, unless it is due before that.
     pub(super) fn shorten<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, earlier: Moment) {
-        let Place::Delayed { until, order, .. } = &mut slots.get_mut(slot).place else { return };
+        let SlotState::Delayed { until, order, .. } = &mut slots.get_mut(slot).state else { return };
         if earlier < *until {
             let entry = Entry { until: *until, order: *order, slot };
             *until = earlier;

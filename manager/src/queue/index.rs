@@ -1,166 +1,100 @@
-//! Which slot holds a key: a hash table that grows and shrinks by a bucket at a time.
+//! The buckets of a hash table that grows and shrinks by one bucket at a time.
 //!
-//! An ordinary table doubles, and moving a million entries under the queue's lock stops every worker for tens of
-//! milliseconds. This one is Litwin's linear hashing (<https://en.wikipedia.org/wiki/Linear_hashing>): an insert splits
-//! one bucket at most, a removal merges a few, and the buckets follow the number of keys in both directions. The
-//! chains thread through the slots, so an entry costs a bucket and two numbers, twelve bytes.
+//! An ordinary table doubles, and moving a million entries under the queue's lock stops every worker for tens
+//! of milliseconds. This one is Litwin's linear hashing (<https://en.wikipedia.org/wiki/Linear_hashing>): an
+//! insert splits one bucket at most, a removal merges a few, and the number of buckets follows the number of
+//! keys in both directions. A bucket is the first slot of a chain, and the slots hold the rest of it, so an
+//! entry costs a bucket and two numbers, twelve bytes. `Slots` owns the chains; after a split or a merge it
+//! puts the returned chain in again.
 //!
-//! # Invariants
-//! 1. Each slot in the index is in the chain of the bucket its hash names, once.
-//! 2. There are at least as many buckets as slots, and at most about twice as many, but never fewer than a segment.
+//! # Invariant
+//! There are at least as many buckets as slots, and at most about twice as many, but never fewer than a
+//! segment.
 
-use super::pages::Pages;
+use std::mem::replace;
 
-/// No slot: the end of a chain.
-const NONE: u32 = u32::MAX;
-/// Buckets that come and go together: one kilobyte.
+/// No slot: the end of a chain or list.
+pub(super) const NONE: u32 = u32::MAX;
+/// Buckets that are allocated and freed together: one kilobyte.
 const SEGMENT: u32 = 256;
-/// Buckets that keep their memory beyond those in use, so that a queue whose depth goes up and down by some thousands
-/// allocates nothing: as many as there are places in the pages that are kept.
+/// Buckets that keep their memory beyond those in use, so that a queue whose depth goes up and down by some
+/// thousands allocates nothing: as many as there are places in the spare pages.
 const LEEWAY: u32 = 16 * SEGMENT;
-/// Buckets merged per removal, once there are too many: enough to follow a queue that only shrinks, twice over.
-const MERGES: usize = 4;
 
-/// The table. It holds the numbers of slots, and they hold their [`Link`].
-#[derive(Debug, Default)]
+/// The buckets.
+#[derive(Debug)]
 pub(super) struct Index {
     /// The first slot of each bucket's chain, `SEGMENT` buckets each.
-    segments: Vec<Vec<u32>>,
-    /// Buckets in use. 0 before the first insert.
-    buckets: u32,
-    len: u32,
-}
-
-/// What the index keeps in a slot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    pub(super) hash: u32,
-    /// The next slot in the chain.
-    next: u32,
-}
-
-/// Something with a [`Link`].
-pub(super) trait Chained {
-    fn link(&self) -> Link;
-    fn link_mut(&mut self) -> &mut Link;
+    pub(super) segments: Vec<Vec<u32>>,
+    /// Buckets in use; at least `SEGMENT`.
+    pub(super) buckets: u32,
 }
 
 // === impl Index ===
 
 impl Index {
-    /// Returns the slot with this hash for which `is` holds.
-    pub(super) fn find<T: Chained>(
-        &self,
-        slots: &Pages<T>,
-        hash: u32,
-        is: impl Fn(&T) -> bool,
-    ) -> Option<u32> {
-        if self.buckets == 0 {
-            return None;
-        }
-        let mut at = self.head(self.bucket(hash));
-        while let Some(slot) = slots.get(at) {
-            if slot.link().hash == hash && is(slot) {
-                return Some(at);
-            }
-            at = slot.link().next;
-        }
-        None
+    pub(super) fn new() -> Self {
+        Self { segments: vec![vec![NONE; SEGMENT as usize]], buckets: SEGMENT }
     }
 
-    /// Takes in a slot, whose link has its hash.
+    /// Returns the first slot of the chain in which a slot with this hash is.
     #[inline]
-    pub(super) fn insert<T: Chained>(&mut self, slots: &mut Pages<T>, number: u32) {
-        if self.buckets == 0 {
-            self.segments.push(empty_segment());
-            self.buckets = SEGMENT;
-        }
-        self.prepend(slots, number);
-        self.len += 1;
-        if self.len > self.buckets {
-            self.split(slots);
-        }
+    pub(super) fn head(&self, hash: u32) -> u32 {
+        let bucket = self.bucket(hash);
+        self.segments[(bucket / SEGMENT) as usize][(bucket % SEGMENT) as usize]
     }
 
-    /// Lets go of a slot, which is still there.
-    pub(super) fn remove<T: Chained>(&mut self, slots: &mut Pages<T>, number: u32) {
-        let Some(link) = slots.get(number).map(Chained::link) else { return };
-        let bucket = self.bucket(link.hash);
-        if self.head(bucket) == number {
-            self.set_head(bucket, link.next);
-        } else {
-            let mut at = self.head(bucket);
-            while let Some(slot) = slots.get_mut(at) {
-                if slot.link().next == number {
-                    slot.link_mut().next = link.next;
-                    break;
-                }
-                at = slot.link().next;
-            }
-        }
-        self.len -= 1;
-        for _ in 0..MERGES {
-            if self.buckets <= SEGMENT || self.len >= self.buckets / 2 {
-                break;
-            }
-            self.merge(slots);
-        }
+    /// Makes a slot the first of the chain of its hash. Returns the former first one.
+    #[inline]
+    pub(super) fn replace_head(&mut self, hash: u32, slot: u32) -> u32 {
+        replace(self.bucket_mut(self.bucket(hash)), slot)
     }
 
-    /// Makes one bucket more, and moves into it what now belongs there, all of which is in one other bucket.
-    fn split<T: Chained>(&mut self, slots: &mut Pages<T>) {
-        let (new, old) = (self.buckets, below(self.buckets));
+    /// Splits a bucket if there are now more slots than buckets. Returns the chain of the split bucket,
+    /// emptied.
+    #[inline]
+    pub(super) fn grow(&mut self, slots: usize) -> Option<u32> {
+        (slots > self.buckets as usize).then(|| self.split())
+    }
+
+    /// Merges the last bucket into the one it was split from if there are now too many buckets. Returns its
+    /// chain.
+    #[inline]
+    pub(super) fn shrink(&mut self, slots: usize) -> Option<u32> {
+        (self.buckets > SEGMENT && slots < (self.buckets / 2) as usize).then(|| self.merge())
+    }
+
+    /// Adds a bucket. Returns the chain of the only other bucket that may hold slots of the new one, emptied.
+    fn split(&mut self) -> u32 {
+        let new = self.buckets;
         if new == self.room() {
-            self.segments.push(empty_segment());
+            self.segments.push(vec![NONE; SEGMENT as usize]);
         }
         self.buckets += 1;
-        let chain = self.head(old);
-        self.set_head(old, NONE);
-        self.prepend_all(slots, chain);
+        // The number of the new bucket without its highest bit.
+        replace(self.bucket_mut(new & !(1 << new.ilog2())), NONE)
     }
 
-    /// Makes one bucket less, the last, and moves what was in it to where it came from.
-    fn merge<T: Chained>(&mut self, slots: &mut Pages<T>) {
-        let last = self.buckets - 1;
-        let chain = self.head(last);
-        self.set_head(last, NONE);
-        self.buckets = last;
+    /// Removes the last bucket. Returns its chain.
+    fn merge(&mut self) -> u32 {
+        self.buckets -= 1;
+        let chain = replace(self.bucket_mut(self.buckets), NONE);
         if self.buckets + SEGMENT + LEEWAY <= self.room() {
             self.segments.pop();
         }
-        self.prepend_all(slots, chain);
+        chain
     }
 
-    fn prepend_all<T: Chained>(&mut self, slots: &mut Pages<T>, mut chain: u32) {
-        while let Some(slot) = slots.get(chain) {
-            let next = slot.link().next;
-            self.prepend(slots, chain);
-            chain = next;
-        }
-    }
-
-    #[inline]
-    fn prepend<T: Chained>(&mut self, slots: &mut Pages<T>, number: u32) {
-        let Some(slot) = slots.get_mut(number) else { return };
-        let bucket = self.bucket(slot.link().hash);
-        slot.link_mut().next = self.head(bucket);
-        self.set_head(bucket, number);
-    }
-
-    /// Returns the bucket of a hash: as many of its low bits as the buckets need, or one less where the bucket with
-    /// all of them has not been made yet.
+    /// Returns the bucket of a hash: as many of its low bits as the number of buckets needs, or one bit less
+    /// if the bucket with all of these bits has not been added yet.
     fn bucket(&self, hash: u32) -> u32 {
         let mask = self.buckets.next_power_of_two() - 1;
         let bucket = hash & mask;
         if bucket < self.buckets { bucket } else { bucket & (mask >> 1) }
     }
 
-    fn head(&self, bucket: u32) -> u32 {
-        self.segments[(bucket / SEGMENT) as usize][(bucket % SEGMENT) as usize]
-    }
-
-    fn set_head(&mut self, bucket: u32, number: u32) {
-        self.segments[(bucket / SEGMENT) as usize][(bucket % SEGMENT) as usize] = number;
+    fn bucket_mut(&mut self, bucket: u32) -> &mut u32 {
+        &mut self.segments[(bucket / SEGMENT) as usize][(bucket % SEGMENT) as usize]
     }
 
     /// Returns how many buckets there is memory for.
@@ -168,24 +102,3 @@ impl Index {
         u32::try_from(self.segments.len()).unwrap_or(u32::MAX).saturating_mul(SEGMENT)
     }
 }
-
-// === impl Link ===
-
-impl Link {
-    /// The link of a slot that is in no chain yet.
-    pub(super) fn new(hash: u32) -> Self {
-        Self { hash, next: NONE }
-    }
-}
-
-fn empty_segment() -> Vec<u32> {
-    vec![NONE; SEGMENT as usize]
-}
-
-/// Returns the bucket that a bucket was split from: its number without the highest bit.
-fn below(bucket: u32) -> u32 {
-    bucket & !(1 << bucket.ilog2())
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,24 +1,27 @@
 //! Which ready key is next.
 //!
-//! Fresh work goes before retries, live events before new objects and these before the initial list, and nothing
-//! starves: retries have a share of the workers and a turn now and then, and whoever has waited for `max_wait` goes
-//! before everybody.
+//! Fresh work goes before retries, live events before new objects and these before the initial list. No key
+//! starves: retries have a share of the workers and a share of the turns, and a key that has waited for
+//! `max_wait` goes first.
 //!
 //! The choice, in this order:
-//! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh, whatever its lane;
-//! 2. with fresh keys and retries both waiting, a retry if retries hold less than their share of the workers and it
-//!    is their turn, else a fresh key;
-//! 3. whichever there is. A retry also needs a token if the policy has a rate.
+//! 1. the oldest ready key, if it has waited for `max_wait`: it counts as fresh in any lane;
+//! 2. with fresh keys and retries both waiting, a retry if retries hold less than their share of the workers
+//!    and it is their turn, else a fresh key;
+//! 3. the fresh key or the retry that waits. A retry also needs a token if the policy has a rate.
+
+use std::time::Duration;
 
 use super::clock::{Moment, Span};
-use super::lists::{Links, List, Thread};
-use super::slots::{Place, Slots};
+use super::lists::{Links, List, ListKind};
+use super::slots::{SlotState, Slots};
 use super::{Lane, QueueSettings};
 use crate::key::Key;
-use crate::util::TokenBucket;
+use crate::util::{Limit, TokenBucket};
 
-/// Retries never get more than every second turn while fresh work waits, however large their share of the workers:
-/// with one worker, or short fresh runs beside long retries, the share alone would let them take every turn.
+/// Retries never get more than every second turn while fresh work waits, even with a large share of the
+/// workers: with one worker, or short fresh runs beside long retries, the share alone would let them take
+/// every turn.
 const MOST_TURNS_PERCENT: u32 = 50;
 
 /// The ready keys.
@@ -30,13 +33,13 @@ pub(super) struct Lanes {
     by_age: List,
     /// Running keys that were handed out in the retry lane's turn.
     pub(super) running_retries: usize,
-    /// How many of them there may be while fresh work waits; at least 1 and at most `most_alone`.
+    /// Most running retries while fresh work waits; at least 1 and at most `most_alone`.
     most_retries: usize,
-    /// How many of them there may be while no fresh work waits; at least 1.
+    /// Most running retries while no fresh work waits; at least 1.
     most_alone: usize,
-    /// What the retry lane gains per contested turn, in percent of a turn.
+    /// How much the retry lane gains per contested turn, in percent of a turn.
     gain: u32,
-    /// What it has gained so far; at 100 it has a turn.
+    /// The sum of these gains; at 100 the retry lane has a turn.
     turn: u32,
     /// Tokens for retries; `None` without a limit of their rate.
     bucket: Option<TokenBucket<Moment>>,
@@ -45,13 +48,13 @@ pub(super) struct Lanes {
     pub(super) epoch: Moment,
 }
 
-/// A key that may be handed out now, and as what.
+/// A key that may be handed out now, fresh or as a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) slot: u32,
-    /// It comes in the retry lane's turn, so it counts against the share and takes a token.
+    /// It is handed out in the retry lane's turn, so it counts against the share and takes a token.
     pub(super) as_retry: bool,
-    /// Both sides had something to offer, and the share let either go.
+    /// A fresh key and a retry were both available, and the share allowed either.
     contested: bool,
 }
 
@@ -60,8 +63,8 @@ pub(super) struct Choice {
 impl Lanes {
     pub(super) fn new(settings: &QueueSettings, workers: usize) -> Self {
         let mut lanes = Self {
-            lists: std::array::from_fn(|_| List::new(Thread::Lane)),
-            by_age: List::new(Thread::Age),
+            lists: std::array::from_fn(|_| List::new(ListKind::Lane)),
+            by_age: List::new(ListKind::Age),
             running_retries: 0,
             most_retries: 1,
             most_alone: 1,
@@ -82,31 +85,29 @@ impl Lanes {
         self.most_retries = workers.saturating_mul(share as usize).div_ceil(100).clamp(1, self.most_alone);
         self.gain = share.min(MOST_TURNS_PERCENT);
         self.max_wait = settings.max_wait.into();
-        match (settings.retry.rate, &mut self.bucket) {
-            (Some(rate), Some(bucket)) => bucket.set_limit(rate.limit(), now),
-            (rate, bucket) => *bucket = rate.map(|rate| TokenBucket::new(rate.limit())),
+        let limit = settings.retry.rate.map(|rate| Limit::per_second(rate.per_second, rate.burst));
+        match (limit, &mut self.bucket) {
+            (Some(limit), Some(bucket)) => bucket.set_limit(limit, now),
+            (limit, bucket) => *bucket = limit.map(TokenBucket::new),
         }
     }
 
     /// Returns how many keys are ready.
     pub(super) fn len(&self) -> usize {
-        self.by_age.len()
+        self.by_age.len
     }
 
     /// Returns how many keys are ready in one lane.
     pub(super) fn len_of(&self, lane: Lane) -> usize {
-        self.lists[lane as usize].len()
+        self.lists[lane as usize].len
     }
 
-    /// Makes a key ready since `since`, or since the youngest of the others became so: a key whose moment passed
-    /// while many others' did too gets its turn when it gets here.
+    /// Makes a key ready since `since`, or since the youngest of the others became ready, if that is later:
+    /// this keeps the list by age ordered when many deadlines have passed at once.
     #[inline]
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, lane: Lane, since: Moment) {
-        let since = match self.by_age.tail().map(|youngest| &slots.get(youngest).place) {
-            Some(Place::Ready { since: youngest, .. }) => since.max(*youngest),
-            _ => since,
-        };
-        slots.get_mut(slot).place = Place::Ready { since, lane, in_lane: Links::LOOSE, by_age: Links::LOOSE };
+        let since = self.by_age.tail().map_or(since, |youngest| since.max(self.ready_since(slots, youngest)));
+        slots.get_mut(slot).state = SlotState::Ready { since, lane, links: [Links::LOOSE; 2] };
         self.lists[lane as usize].push(slots, slot);
         self.by_age.push(slots, slot);
     }
@@ -114,7 +115,7 @@ impl Lanes {
     /// Moves a ready key to the end of another lane; its age stays.
     pub(super) fn change<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, from: Lane, to: Lane) {
         self.lists[from as usize].unlink(slots, slot);
-        if let Place::Ready { lane, .. } = &mut slots.get_mut(slot).place {
+        if let SlotState::Ready { lane, .. } = &mut slots.get_mut(slot).state {
             *lane = to;
         }
         self.lists[to as usize].push(slots, slot);
@@ -128,7 +129,7 @@ impl Lanes {
             return Some(Choice { slot: oldest, as_retry: false, contested: false });
         }
         let head = |lane: Lane| self.lists[lane as usize].head();
-        let retry = head(Lane::Retry).filter(|_| self.has_place_for_retry() && self.token_at(now) <= now);
+        let retry = head(Lane::Retry).filter(|_| self.allows_retry() && self.token_at(now) <= now);
         let retry = retry.map(|slot| Choice { slot, as_retry: true, contested: false });
         let fresh = [Lane::Live, Lane::New, Lane::Background].into_iter().find_map(head);
         let fresh = fresh.map(|slot| Choice { slot, as_retry: false, contested: false });
@@ -145,7 +146,7 @@ impl Lanes {
     #[inline]
     pub(super) fn take<Q: Key>(&mut self, slots: &mut Slots<Q>, choice: Choice, now: Moment) -> (Lane, Span) {
         let waited = now.since(self.ready_since(slots, choice.slot));
-        let Place::Ready { lane, .. } = slots.get(choice.slot).place else { return (Lane::Live, waited) };
+        let SlotState::Ready { lane, .. } = slots.get(choice.slot).state else { return (Lane::Live, waited) };
         self.lists[lane as usize].unlink(slots, choice.slot);
         self.by_age.unlink(slots, choice.slot);
         if choice.contested {
@@ -160,20 +161,21 @@ impl Lanes {
         (lane, waited)
     }
 
-    /// Returns when time alone lets a key be handed out that may not be now: a token comes in, or the oldest key's
-    /// wait is over. Retries that have all the places they may have wait for the end of a run, not for a token.
-    /// `None` if nothing is ready.
+    /// Returns when time alone lets a key be handed out that may not be handed out now: a token becomes
+    /// available, or the oldest key has waited for `max_wait`. With as many running retries as are allowed,
+    /// the next retry waits for the end of a run instead of a token. `None` if no key is ready.
     pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Moment> {
         let oldest = self.ready_since(slots, self.by_age.head()?).after(self.max_wait);
-        Some(if self.has_place_for_retry() { self.token_at(now).min(oldest) } else { oldest })
+        Some(if self.allows_retry() { self.token_at(now).min(oldest) } else { oldest })
     }
 
     /// Returns how long the oldest ready key has been ready.
-    pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Span> {
-        self.by_age.head().map(|slot| now.since(self.ready_since(slots, slot)))
+    pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Duration> {
+        self.by_age.head().map(|slot| now - self.ready_since(slots, slot))
     }
 
-    fn has_place_for_retry(&self) -> bool {
+    /// Returns whether one more retry may run.
+    fn allows_retry(&self) -> bool {
         self.running_retries < self.most_alone
     }
 
@@ -182,8 +184,8 @@ impl Lanes {
     }
 
     fn ready_since<Q: Key>(&self, slots: &Slots<Q>, slot: u32) -> Moment {
-        match slots.get(slot).place {
-            Place::Ready { since, .. } => since.max(self.epoch),
+        match slots.get(slot).state {
+            SlotState::Ready { since, .. } => since.max(self.epoch),
             _ => Moment::NEVER,
         }
     }

@@ -1,14 +1,12 @@
-//! Lists of ready keys that thread through their slots.
+//! Linked lists of ready keys that thread through their slots.
 //!
-//! A key is put in at the end and taken out wherever it is, and neither allocates.
+//! A key is appended at the end and removed from any position; neither allocates.
 
-use super::slots::{Place, Slots};
+use super::index::NONE;
+use super::slots::{SlotState, Slots};
 use crate::key::Key;
 
-/// No slot: the end of a list.
-const NONE: u32 = u32::MAX;
-
-/// The neighbours in a list.
+/// The neighbours of a key in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     prev: u32,
@@ -20,13 +18,13 @@ pub(super) struct Links {
 pub(super) struct List {
     head: u32,
     tail: u32,
-    len: usize,
-    thread: Thread,
+    pub(super) len: usize,
+    kind: ListKind,
 }
 
-/// Which links of a slot a list uses.
+/// Which of the two links of a slot a list uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Thread {
+pub(super) enum ListKind {
     Lane,
     Age,
 }
@@ -41,12 +39,8 @@ impl Links {
 // === impl List ===
 
 impl List {
-    pub(super) fn new(thread: Thread) -> Self {
-        Self { head: NONE, tail: NONE, len: 0, thread }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.len
+    pub(super) fn new(kind: ListKind) -> Self {
+        Self { head: NONE, tail: NONE, len: 0, kind }
     }
 
     pub(super) fn head(&self) -> Option<u32> {
@@ -57,13 +51,13 @@ impl List {
         (self.tail != NONE).then_some(self.tail)
     }
 
-    /// Puts a ready key at the end.
+    /// Appends a ready key.
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, number: u32) {
         let prev = self.tail;
-        if let Some(links) = slots.links(number, self.thread) {
+        if let Some(links) = slots.links(number, self.kind) {
             *links = Links { prev, next: NONE };
         }
-        match slots.links(prev, self.thread) {
+        match slots.links(prev, self.kind) {
             Some(links) => links.next = number,
             None => self.head = number,
         }
@@ -71,15 +65,15 @@ impl List {
         self.len += 1;
     }
 
-    /// Takes a ready key out, wherever it is.
+    /// Removes a ready key from any position.
     pub(super) fn unlink<Q: Key>(&mut self, slots: &mut Slots<Q>, number: u32) {
-        let Some(links) = slots.links(number, self.thread) else { return };
+        let Some(links) = slots.links(number, self.kind) else { return };
         let Links { prev, next } = std::mem::replace(links, Links::LOOSE);
-        match slots.links(prev, self.thread) {
+        match slots.links(prev, self.kind) {
             Some(links) => links.next = next,
             None => self.head = next,
         }
-        match slots.links(next, self.thread) {
+        match slots.links(next, self.kind) {
             Some(links) => links.prev = prev,
             None => self.tail = prev,
         }
@@ -90,11 +84,10 @@ impl List {
 // === impl Slots ===
 
 impl<Q: Key> Slots<Q> {
-    /// Returns the links of a ready key; nothing for any other, which is in no list.
-    fn links(&mut self, number: u32, thread: Thread) -> Option<&mut Links> {
-        match (&mut self.peek_mut(number)?.place, thread) {
-            (Place::Ready { in_lane, .. }, Thread::Lane) => Some(in_lane),
-            (Place::Ready { by_age, .. }, Thread::Age) => Some(by_age),
+    /// Returns the links of a ready key; `None` for any other key, which is in no list.
+    fn links(&mut self, number: u32, kind: ListKind) -> Option<&mut Links> {
+        match &mut self.pages.get_mut(number)?.state {
+            SlotState::Ready { links, .. } => Some(&mut links[kind as usize]),
             _ => None,
         }
     }

@@ -1,33 +1,34 @@
-//! What happens to a key: the states of the queue, and the events that move a key between them.
+//! The state machine of the queue: the states of a key, and the events that move a key between them.
 //!
-//! No clock, no task, no waiter in here: time is passed in by [`Inner::advance`], chance comes from a seeded source,
-//! and whom to wake is answered by `waking`, so that a test can drive the whole queue step by step. Everything here
-//! runs under the queue's one lock. How one key gets from place to place is in `moves`.
+//! It has no clock, no task and no waiter: time is passed in by [`Inner::advance`], randomness comes from a
+//! seeded generator, and `waking` decides which callers to wake, so that a test can drive the whole queue
+//! step by step. Everything here runs under the queue's one lock. `moves` holds the transitions of a single
+//! key.
 //!
-//! One rule replaces most of a table: **an add while its key runs is the same add right after the run**. A success
-//! leaves the key absent, so any add makes it ready again; a failure leaves it in backoff, which only a strong add
-//! ends; and so on. `the_table_of_states_and_events` in the tests prints what follows.
+//! One rule replaces most of a table: **an add while its key runs is the same add right after the run**. A
+//! success leaves the key absent, so any add makes it ready again; a failure leaves it in backoff, which only
+//! a strong add ends; and so on. `the_table_of_states_and_events` in the tests prints the resulting table.
 //!
 //! # Invariants
-//! 1. A key is in exactly one place: delayed and in the tree of deadlines, ready and in its lane and in the list by age, running
-//!    and in the list of running keys, or parked.
-//! 2. The list by age is ordered: due keys become ready before anything else happens at a later time.
-//! 3. While the queue drains nothing becomes ready except dirty keys, so that draining ends.
+//! 1. A key is in exactly one state: delayed and in the tree of deadlines, ready and in its lane and in the
+//!    list by age, running and in the list of running keys, or parked.
+//! 2. The list by age is ordered: due keys become ready before any event at a later time.
+//! 3. While the queue drains no key becomes ready except dirty ones, so that draining ends.
 
 use std::time::Duration;
 
 use super::clock::{Moment, Span};
 use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
-use super::metrics::{Retries, Spread};
-use super::slots::{Dirt, ParkedFor, Place, Run, Slots, Why};
-use super::{Add, Added, Band, QueueSettings, Retried};
+use super::metrics::Histogram;
+use super::slots::{DelayReason, MergedAdd, ParkReason, Run, SlotState, Slots};
+use super::{Add, Added, Band, Lane, QueueSettings, Retried};
 use crate::key::{Cause, Key};
 
-/// Keys that one lock hold moves on at most, besides the one it is about: some tens of microseconds.
+/// Most keys that one hold of the lock moves besides the key it is about: some tens of microseconds.
 pub(super) const SLICE: u32 = 64;
 
-/// What a run that was dropped without an outcome is said to have failed with.
+/// The recorded error of a run that was dropped without an outcome.
 const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
 
 /// The queue behind its lock.
@@ -38,7 +39,7 @@ pub(super) struct Inner<Q> {
     pub(super) lanes: Lanes,
     /// Slots of the running keys, in no order.
     pub(super) running: Vec<u32>,
-    /// How many of them are dirty.
+    /// How many of the running keys are dirty.
     pub(super) dirty: usize,
     pub(super) parked: usize,
     /// How many of the parked keys have not failed.
@@ -49,50 +50,51 @@ pub(super) struct Inner<Q> {
     pub(super) now: Moment,
     pub(super) leading: bool,
     pub(super) phase: Phase,
-    /// A change of policy that keys which wait already have yet to learn of.
+    /// A change of policy that has yet to be applied to some of the waiting keys.
     pub(super) sweep: Option<Sweep>,
-    /// A background add was refused, or a source waits: tell when there is room again.
-    pub(super) owes_room: bool,
+    /// A background add was refused, or a source waits: send the room signal when there is room again.
+    pub(super) room_wanted: bool,
     /// Callers of `get` that sleep.
     pub(super) idle: usize,
-    /// How often one of them has been called since the last one woke. Whoever wakes looks at everything, so nobody
-    /// need be called again for a key that those called will find.
-    pub(super) called: usize,
-    /// The moment for which one of them has set the queue's timer, `START` once it has been told to look earlier;
-    /// `None` if none has.
+    /// Wake-ups sent to sleeping callers since the last of them woke. A caller that wakes sees the whole
+    /// queue, so a key that the woken callers will find needs no further wake-up.
+    pub(super) notified: usize,
+    /// The moment for which one sleeping caller has set the queue's timer; `START` once this caller has been
+    /// woken for an earlier moment; `None` if no caller holds the timer.
     pub(super) timer: Option<Moment>,
-    pub(super) tally: Tally,
+    pub(super) totals: Totals,
 }
 
-/// How far the slots have been looked through for what a new policy shortens or frees.
+/// How far a change of policy has been applied to the slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
-    /// Backoffs that began later know the new policy.
+    /// When the policy changed: backoffs that began later were computed by the new one.
     changed: Moment,
+    /// The first slot to which the new policy has not been applied.
     next: u32,
 }
 
-/// How far the queue has come in shutting down.
+/// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// No adds; what is ready or dirty is still handed out.
+    /// Adds are ignored; ready and dirty keys are still handed out.
     Draining,
-    /// Nothing is handed out any more.
+    /// No key is handed out any more.
     Stopped,
 }
 
-/// What the metrics count up.
+/// Counters and histograms for the metrics.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Totals {
     /// Keys that became ready or dirty, once per time.
     pub(super) adds: u64,
-    /// Failures that were put on a backoff.
-    pub(super) retries: Retries,
+    /// Failures that were put on a backoff, by attempts.
+    pub(super) retries: Histogram,
     /// From ready to running.
-    pub(super) queued: Spread,
+    pub(super) queued: Histogram,
     /// From running to an outcome.
-    pub(super) worked: Spread,
+    pub(super) worked: Histogram,
 }
 
 /// A key that was handed out.
@@ -111,26 +113,26 @@ pub(super) struct Job<Q> {
 pub(super) enum Outcome<'a> {
     Done,
     RequeueAfter(Duration),
-    /// It failed.
+    /// It failed with this error.
     Failed(&'a str, Next),
-    /// It did not happen.
+    /// The hand-out is undone.
     PutBack,
-    /// It did not happen, and is not to until something changes.
+    /// The hand-out is undone, and the key is parked for this reason.
     Park(&'static str),
     /// Its guard was dropped: a failure, unless the queue shuts down or this replica does not lead.
     Dropped,
 }
 
-/// What a failure asks for.
+/// When a failed key has its next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another attempt when the policy says.
+    /// After the delay of the policy.
     Backoff,
-    /// Another attempt when the policy says, and not before this time, which a server asked for.
+    /// After the delay of the policy, and not before this time, for which a server asked.
     NotBefore(Duration),
-    /// Another attempt after this time.
+    /// After this time.
     After(Duration),
-    /// None until something changes.
+    /// Not before a strong add.
     Never,
 }
 
@@ -153,18 +155,18 @@ impl<Q: Key> Inner<Q> {
             leading: true,
             phase: Phase::Open,
             sweep: None,
-            owes_room: false,
+            room_wanted: false,
             idle: 0,
-            called: 0,
+            notified: 0,
             timer: None,
-            tally: Tally::default(),
+            totals: Totals::default(),
         }
     }
 
     // --- commands; each comes after an `advance` ---
 
-    /// Lets time pass: keys whose wait is over become ready. Of very many the rest follows with the next commands, and
-    /// until then [`Self::next_wake`] has come already.
+    /// Sets the time: keys whose delay is over become ready. One call moves a slice of them; later commands
+    /// move the rest, and until then [`Self::next_wake`] is in the past.
     #[inline]
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.
@@ -178,7 +180,7 @@ impl<Q: Key> Inner<Q> {
     #[cold]
     fn catch_up(&mut self) {
         if self.sweep.is_some() {
-            self.sweep_on();
+            self.sweep_slice();
         }
         if self.phase != Phase::Open {
             return;
@@ -190,26 +192,26 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Adds a key, or tells one that is already there.
+    /// Adds a key, or applies the add to a key that is in the queue.
     #[inline]
     pub(super) fn add(&mut self, key: Q, add: Add) -> Added {
         if self.phase != Phase::Open {
             return Added::ShuttingDown;
         }
-        let until = add.after.filter(|wait| !wait.is_zero()).map(|wait| self.now.after(wait));
-        let dirt = Dirt { strength: add.strength, band: add.band, new_generation: add.new_generation };
+        let Add { strength, band, cause, after, new_generation } = add;
+        let until = after.filter(|wait| !wait.is_zero()).map(|wait| self.now.after(wait));
         let hash = self.slots.hash(&key);
         let added = if let Some(slot) = self.slots.find_hashed(hash, &key) {
-            self.tell(slot, dirt, until, add.cause)
-        } else if add.band == Band::Background && !self.takes_background() {
-            self.owes_room = true;
+            self.apply(slot, MergedAdd { strength, band, new_generation }, until, cause)
+        } else if band == Band::Background && !self.takes_background() {
+            self.room_wanted = true;
             Added::Refused
         } else {
-            let slot = self.slots.insert(hash, key, add.cause);
-            self.queue_up(slot, dirt.band, until)
+            let slot = self.slots.insert(hash, key, cause);
+            self.enqueue(slot, band, until)
         };
         if matches!(added, Added::Queued | Added::Dirtied) {
-            self.tally.adds += 1;
+            self.totals.adds += 1;
         }
         added
     }
@@ -220,74 +222,62 @@ impl<Q: Key> Inner<Q> {
         self.choose().map(|choice| self.hand_out(choice))
     }
 
-    /// Ends the run of a key, which had this cause. Returns what becomes of it; of interest after a failure.
+    /// Ends the run of a key, which had this cause. Returns when the next attempt is; of interest after a
+    /// failure.
     #[inline]
     pub(super) fn finish(&mut self, slot: u32, cause: &Cause, outcome: Outcome<'_>) -> Retried {
-        let Place::Running(run) = self.slots.get(slot).place else { return Retried::Parked };
+        let SlotState::Running(run) = self.slots.get(slot).state else { return Retried::Parked };
         self.end_run(run);
-        if matches!(outcome, Outcome::Done) && run.dirt.is_none() && run.again.is_none() {
-            self.tally.worked.observe(self.now.since(run.since));
+        if matches!(outcome, Outcome::Done) && run.dirty.is_none() && run.later.is_none() {
+            self.totals.worked.observe(self.now.since(run.since));
             self.slots.remove(slot);
             return Retried::After(Duration::ZERO);
         }
-        self.go_on(slot, run, cause, outcome)
+        self.requeue(slot, run, cause, outcome)
     }
 
-    /// Finds the next place of a key whose run has ended.
+    /// Finds the next state of a key that stays in the queue after its run.
     #[inline(never)]
-    fn go_on(&mut self, slot: u32, run: Run, cause: &Cause, outcome: Outcome<'_>) -> Retried {
-        let outcome = match outcome {
-            Outcome::Dropped if self.phase == Phase::Open && self.leading => {
-                Outcome::Failed(DROPPED, Next::Backoff)
-            }
-            Outcome::Dropped => Outcome::PutBack,
-            told => told,
-        };
-        // The slot holds the cause of the next run, which is another one if the key is dirty.
-        let news = std::mem::replace(&mut self.slots.get_mut(slot).cause, cause.clone());
+    fn requeue(&mut self, slot: u32, run: Run, cause: &Cause, outcome: Outcome<'_>) -> Retried {
+        // The slot holds the cause of the next run, which differs from this run's if the key is dirty.
+        let next_cause = std::mem::replace(&mut self.slots.get_mut(slot).cause, cause.clone());
         match outcome {
-            // A wait without end, which the add during the run is about to end or to shorten.
+            // An endless delay, which the add during the run ends or shortens below.
             Outcome::Done => self.succeed(slot, run, Duration::MAX),
             Outcome::RequeueAfter(wait) => self.succeed(slot, run, wait),
             Outcome::Failed(error, next) => self.fail(slot, run, error, next),
-            // Due at once, and yet not ready: a drain hands out nothing twice.
-            Outcome::PutBack if self.phase == Phase::Draining => self.delay(slot, self.now, run.lane.why()),
-            // A drop has become one of the others above.
+            Outcome::Park(reason) => self.park(slot, ParkReason::Paused(reason)),
+            Outcome::Dropped if self.phase == Phase::Open && self.leading => {
+                self.fail(slot, run, DROPPED, Next::Backoff);
+            }
+            // Due at once, but not ready: a drain hands out no key twice.
+            Outcome::PutBack | Outcome::Dropped if self.phase == Phase::Draining => {
+                let failed = run.lane == Lane::Retry;
+                let reason = if failed { DelayReason::Backoff } else { DelayReason::Added(run.lane) };
+                self.delay(slot, self.now, reason);
+            }
             Outcome::PutBack | Outcome::Dropped => self.lanes.push(&mut self.slots, slot, run.lane, self.now),
-            Outcome::Park(why) => self.park(slot, ParkedFor::Paused(why)),
         }
-        if let Some(dirt) = run.again {
-            // Its moment may have passed during the run: then it comes right after, and is ready since now.
-            self.tell(slot, dirt, Some(run.again_at.max(self.now)), news.clone());
+        if let Some(add) = run.later {
+            // Its moment may have passed during the run: then it is due now.
+            self.apply(slot, add, Some(run.later_at.max(self.now)), next_cause.clone());
         }
-        if let Some(dirt) = run.dirt {
-            self.tell(slot, dirt, None, news);
+        if let Some(add) = run.dirty {
+            self.apply(slot, add, None, next_cause);
         }
         self.advance(self.now);
-        match self.slots.get(slot).place {
-            Place::Parked { .. } => Retried::Parked,
-            Place::Delayed { until, .. } => Retried::After(until.since(self.now).duration()),
-            Place::Ready { .. } | Place::Running(_) => Retried::After(Duration::ZERO),
+        match self.slots.get(slot).state {
+            SlotState::Parked { .. } => Retried::Parked,
+            SlotState::Delayed { until, .. } => Retried::After(until - self.now),
+            SlotState::Ready { .. } | SlotState::Running(_) => Retried::After(Duration::ZERO),
         }
     }
 
-    /// Forgets the failures of a key. A parked key has nothing left to be parked for, and goes.
-    pub(super) fn forget(&mut self, key: &Q) {
-        let Some(number) = self.slots.find(key) else { return };
-        let slot = self.slots.get_mut(number);
-        slot.failures = 0;
-        slot.last_error = None;
-        if let Place::Parked { why, .. } = slot.place {
-            self.unpark(why);
-            self.slots.remove(number);
-        }
-    }
-
-    /// Puts other settings in force, for keys that wait already too.
+    /// Puts other settings in force, for waiting keys too.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
         self.lanes.reconfigure(&settings, workers, self.now);
-        let retry = (&settings.retry, &self.settings.retry);
-        let changed = retry.0.delay != retry.1.delay || retry.0.max_attempts != retry.1.max_attempts;
+        let (new, old) = (&settings.retry, &self.settings.retry);
+        let changed = new.delay != old.delay || new.max_attempts != old.max_attempts;
         self.settings = settings;
         self.workers = workers;
         if changed {
@@ -296,30 +286,31 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Tells the next slice of the slots of a new policy: a key that waits for a quarter of an hour must not keep
-    /// doing so once the maximum is ten seconds, and one that was out of attempts is not once there are more.
-    fn sweep_on(&mut self) {
+    /// Applies a new policy to the next slice of the slots: a delay of a quarter of an hour must end sooner
+    /// once the maximum is ten seconds, and a key that was out of attempts gets more if the new policy allows
+    /// more.
+    fn sweep_slice(&mut self) {
         let Some(Sweep { changed, next }) = self.sweep else { return };
-        let end = next.saturating_add(SLICE).min(self.slots.end());
+        let end = next.saturating_add(SLICE).min(self.slots.pages.end());
         for number in next..end {
-            let Some(slot) = self.slots.peek(number) else { continue };
+            let Some(slot) = self.slots.pages.get(number) else { continue };
             let (failures, retry) = (slot.failures, &self.settings.retry);
             let mut until = || changed.after(retry.delay(failures.saturating_sub(1), self.random.f64()));
-            match slot.place {
-                Place::Delayed { why: Why::Backoff, since, .. } if since <= changed => {
+            match slot.state {
+                SlotState::Delayed { reason: DelayReason::Backoff, since, .. } if since <= changed => {
                     let until = until();
                     self.delays.shorten(&mut self.slots, number, until);
                 }
-                Place::Parked { why: ParkedFor::Spent, .. } if !retry.is_spent(failures) => {
+                SlotState::Parked { reason: ParkReason::Spent, .. } if !retry.is_spent(failures) => {
                     let until = until();
-                    self.unpark(ParkedFor::Spent);
-                    self.tally.retries.count(failures);
-                    self.delay(number, until, Why::Backoff);
+                    self.unpark(ParkReason::Spent);
+                    self.totals.retries.count(failures);
+                    self.delay(number, until, DelayReason::Backoff);
                 }
                 _ => {}
             }
         }
-        self.sweep = (end < self.slots.end()).then_some(Sweep { changed, next: end });
+        self.sweep = (end < self.slots.pages.end()).then_some(Sweep { changed, next: end });
     }
 
     pub(super) fn set_leading(&mut self, leading: bool) {
@@ -330,7 +321,7 @@ impl<Q: Key> Inner<Q> {
     }
 
     pub(super) fn shut_down(&mut self, phase: Phase) {
-        // A drain that has become a stop stays one.
+        // A stopped queue never drains again.
         if self.phase != Phase::Stopped {
             self.phase = phase;
         }
@@ -344,11 +335,8 @@ impl<Q: Key> Inner<Q> {
 
     #[inline]
     pub(super) fn choose(&self) -> Option<Choice> {
-        if self.leading && self.phase != Phase::Stopped {
-            self.lanes.choose(&self.slots, self.now)
-        } else {
-            None
-        }
+        let open = self.leading && self.phase != Phase::Stopped;
+        open.then(|| self.lanes.choose(&self.slots, self.now)).flatten()
     }
 }
 

@@ -1,7 +1,7 @@
-//! How one key gets from one place to the next.
+//! The transitions of a single key.
 //!
-//! Each function here leaves the key in exactly one place and every list and count in step; the ones that take a key
-//! out of its place say so, and are called only by those that put it into another right away.
+//! Each function here leaves the key in exactly one state, and every list and count up to date. The functions
+//! that take a key out of its state are marked; their callers put it into another state right away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,84 +9,92 @@ use std::time::Duration;
 use super::clock::Moment;
 use super::lanes::Choice;
 use super::machine::{Inner, Job, Next};
-use super::slots::{Dirt, Micros, ParkedFor, Place, Run, Why};
+use super::slots::{DelayReason, MergedAdd, Micros, ParkReason, Run, SlotState};
 use super::{Added, Band, Lane, Strength};
 use crate::key::{Cause, Key, Trigger};
 
-/// Longest error text that is kept per key, in bytes; what is cut off stands in the log.
+/// Longest error text that is kept per key, in bytes; the log has the whole text.
 const MAX_ERROR_BYTES: usize = 1024;
 
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
-    /// Makes a delayed key ready whose wait was over at `until`.
+    /// Makes a delayed key ready, whose delay was over at `until`.
     pub(super) fn come_due(&mut self, slot: u32, until: Moment) {
-        let why = self.end_delay(slot);
+        let reason = self.delays.remove(&self.slots, slot);
         let cause = &mut self.slots.get_mut(slot).cause;
-        match why {
-            // The object of the first cause stays: it tells what the row of failures began with.
-            Why::Backoff | Why::RetryAfter => cause.trigger = Trigger::Retried,
-            Why::Requeue => *cause = Cause::bare(Trigger::Requeued),
-            Why::Added(_) => {}
-        }
-        self.lanes.push(&mut self.slots, slot, Lane::after(why), until);
-        self.tally.adds += 1;
+        let lane = match reason {
+            DelayReason::Backoff | DelayReason::RetryAfter => {
+                // The object of the first cause stays: with it the failures in a row began.
+                cause.trigger = Trigger::Retried;
+                Lane::Retry
+            }
+            DelayReason::Requeue => {
+                *cause = Cause::bare(Trigger::Requeued);
+                // The reconciler asked for this moment, so the key does not queue up behind an initial list.
+                Lane::Live
+            }
+            DelayReason::Added(lane) => lane,
+        };
+        self.lanes.push(&mut self.slots, slot, lane, until);
+        self.totals.adds += 1;
     }
 
     #[inline]
     pub(super) fn hand_out(&mut self, choice: Choice) -> Job<Q> {
         let slot = choice.slot;
-        // Before anything is changed: a `Clone` of the user's that panics must not leave the key running for ever.
+        // Before any change: if the key's own `Clone` panics, the key must not stay in the running state for
+        // ever.
         let entry = self.slots.get(slot);
         let (key, cause) = (entry.key.clone(), entry.cause.clone());
         let attempt = entry.failures.saturating_add(1);
         let (lane, queued_for) = self.lanes.take(&mut self.slots, choice, self.now);
-        self.tally.queued.observe(queued_for);
+        self.totals.queued.observe(queued_for);
         let index = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
         self.running.push(slot);
-        self.slots.get_mut(slot).place = Place::Running(Run {
+        self.slots.get_mut(slot).state = SlotState::Running(Run {
             since: self.now,
             index,
             lane,
             as_retry: choice.as_retry,
-            dirt: None,
-            again: None,
-            again_at: Moment::NEVER,
+            dirty: None,
+            later: None,
+            later_at: Moment::NEVER,
         });
         Job { slot, key, cause, attempt, queued_for }
     }
 
-    /// Takes a key out of the running ones. Its next place is up to the caller.
+    /// Takes a key out of the running ones; the caller sets its next state.
     #[inline]
     pub(super) fn end_run(&mut self, run: Run) {
         self.running.swap_remove(run.index as usize);
         if let Some(moved) = self.running.get(run.index as usize)
-            && let Place::Running(other) = &mut self.slots.get_mut(*moved).place
+            && let SlotState::Running(other) = &mut self.slots.get_mut(*moved).state
         {
             other.index = run.index;
         }
         self.lanes.running_retries -= usize::from(run.as_retry);
-        self.dirty -= usize::from(run.dirt.is_some());
+        self.dirty -= usize::from(run.dirty.is_some());
     }
 
-    /// Notes that a run has happened, whatever came out.
-    pub(super) fn ran(&mut self, slot: u32, run: Run) {
+    /// Records the duration of a run that ended in a success or a failure.
+    fn record_run(&mut self, slot: u32, run: Run) {
         let took = self.now.since(run.since);
-        self.tally.worked.observe(took);
+        self.totals.worked.observe(took);
         let micros = u32::try_from(took.nanos() / 1000).unwrap_or(u32::MAX);
         self.slots.get_mut(slot).last_run = Micros::new(micros.saturating_add(1));
     }
 
     pub(super) fn succeed(&mut self, slot: u32, run: Run, wait: Duration) {
-        self.ran(slot, run);
+        self.record_run(slot, run);
         let entry = self.slots.get_mut(slot);
         entry.failures = 0;
         entry.last_error = None;
-        self.delay(slot, self.now.after(wait), Why::Requeue);
+        self.delay(slot, self.now.after(wait), DelayReason::Requeue);
     }
 
     pub(super) fn fail(&mut self, slot: u32, run: Run, error: &str, next: Next) {
-        self.ran(slot, run);
+        self.record_run(slot, run);
         let entry = self.slots.get_mut(slot);
         let earlier = entry.failures;
         entry.failures = earlier.saturating_add(1);
@@ -95,93 +103,87 @@ impl<Q: Key> Inner<Q> {
             entry.last_error = Some(Arc::new(error.to_owned()));
         }
         let policy = &self.settings.retry;
-        let spent = policy.is_spent(entry.failures);
-        let (wait, why) = match next {
-            Next::Never => return self.park(slot, ParkedFor::Terminal),
-            _ if spent => return self.park(slot, ParkedFor::Spent),
-            Next::Backoff => (policy.delay(earlier, self.random.f64()), Why::Backoff),
+        let (wait, reason) = match next {
+            Next::Never => return self.park(slot, ParkReason::Terminal),
+            _ if policy.is_spent(entry.failures) => return self.park(slot, ParkReason::Spent),
+            Next::Backoff => (policy.delay(earlier, self.random.f64()), DelayReason::Backoff),
             Next::NotBefore(asked) => {
-                let chance = self.random.f64();
-                let (own, asked) = (policy.delay(earlier, chance), policy.asked(asked, chance));
-                if asked > own { (asked, Why::RetryAfter) } else { (own, Why::Backoff) }
+                let random = self.random.f64();
+                let (own, asked) = (policy.delay(earlier, random), policy.asked(asked, random));
+                if asked > own { (asked, DelayReason::RetryAfter) } else { (own, DelayReason::Backoff) }
             }
-            Next::After(wait) => (wait, Why::RetryAfter),
+            Next::After(wait) => (wait, DelayReason::RetryAfter),
         };
-        self.tally.retries.count(earlier.saturating_add(1));
-        self.delay(slot, self.now.after(wait), why);
+        self.totals.retries.count(earlier.saturating_add(1));
+        self.delay(slot, self.now.after(wait), reason);
     }
 
-    /// Tells a key that is there of an add.
-    pub(super) fn tell(&mut self, slot: u32, dirt: Dirt, until: Option<Moment>, cause: Cause) -> Added {
+    /// Applies an add to a key that is in the queue.
+    pub(super) fn apply(&mut self, slot: u32, add: MergedAdd, until: Option<Moment>, cause: Cause) -> Added {
         let entry = self.slots.get_mut(slot);
-        // What a new generation asks for was never tried, so it also ends what the old one failed at.
-        let strong = dirt.strength == Strength::Strong || dirt.new_generation;
-        if dirt.new_generation && !matches!(entry.place, Place::Running(_)) {
+        // The new generation has not been tried yet, so it also ends the failures of the old one.
+        let strong = add.strength == Strength::Strong || add.new_generation;
+        if add.new_generation && !matches!(entry.state, SlotState::Running(_)) {
             entry.failures = 0;
         }
-        match &mut entry.place {
-            Place::Running(run) => {
-                // What is to run at once runs before what is to run later, and its cause is the next run's.
-                let comes_next = until.is_none() || run.dirt.is_none();
+        match &mut entry.state {
+            SlotState::Running(run) => {
+                let clean = run.dirty.is_none();
                 let (noted, added) = match until {
-                    Some(until) => {
-                        run.again_at = run.again_at.min(until);
-                        (&mut run.again, Added::Delayed)
-                    }
-                    None if run.dirt.is_some() => (&mut run.dirt, Added::Merged),
-                    None => {
-                        self.dirty += 1;
-                        (&mut run.dirt, Added::Dirtied)
-                    }
+                    Some(_) => (&mut run.later, Added::Delayed),
+                    None if clean => (&mut run.dirty, Added::Dirtied),
+                    None => (&mut run.dirty, Added::Merged),
                 };
-                // The cause of the next run is the first one, unless a strong one follows weak ones.
-                let news = comes_next && noted.is_none_or(|noted| noted.strength < dirt.strength);
-                *noted = Some(noted.map_or(dirt, |noted| noted.merge(dirt)));
-                if news {
+                run.later_at = run.later_at.min(until.unwrap_or(Moment::NEVER));
+                self.dirty += usize::from(added == Added::Dirtied);
+                // An immediate add runs before a delayed one, and gives the next run its cause: the cause of
+                // the first add, unless a strong add follows weak ones.
+                let comes_next = until.is_none() || clean;
+                if comes_next && noted.is_none_or(|noted| noted.strength < add.strength) {
                     entry.cause = cause;
                 }
+                *noted = Some(noted.map_or(add, |noted| noted.merge(add)));
                 added
             }
-            Place::Ready { lane, .. } => {
-                let (from, to) = (*lane, lane.raised(dirt.band, strong));
+            SlotState::Ready { lane, .. } => {
+                let (from, to) = (*lane, lane.raised(add.band, strong));
                 if until.is_none() && from != to {
                     entry.cause = cause;
                     self.lanes.change(&mut self.slots, slot, from, to);
                 }
                 Added::Merged
             }
-            Place::Delayed { why: Why::Backoff | Why::RetryAfter, .. } | Place::Parked { .. } if !strong => {
-                Added::Kept
-            }
-            Place::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
+            SlotState::Delayed { reason, .. } if reason.is_failure() && !strong => Added::Kept,
+            SlotState::Parked { .. } if !strong => Added::Kept,
+            SlotState::Delayed { until: earlier, .. } if until.is_some_and(|until| until >= *earlier) => {
                 Added::Merged
             }
-            Place::Delayed { why, .. } => {
-                let failed = matches!(why, Why::Backoff | Why::RetryAfter) && entry.failures > 0;
+            SlotState::Delayed { reason, .. } => {
+                let failed = reason.is_failure() && entry.failures > 0;
                 if let Some(until) = until.filter(|_| failed) {
-                    // It goes on waiting as one that failed, only not as long: as an ordinary wait, the rest of it
-                    // would end with the next weak add.
+                    // The key stays in its backoff, only for a shorter time: the next weak add would end the
+                    // rest of an ordinary delay.
                     self.delays.shorten(&mut self.slots, slot, until);
                     return Added::Delayed;
                 }
                 entry.cause = cause;
-                self.end_delay(slot);
-                self.queue_up(slot, dirt.band, until)
+                self.delays.remove(&self.slots, slot);
+                self.enqueue(slot, add.band, until)
             }
-            Place::Parked { why, .. } => {
-                let why = *why;
+            SlotState::Parked { reason, .. } => {
+                let reason = *reason;
                 entry.cause = cause;
-                self.unpark(why);
-                self.queue_up(slot, dirt.band, until)
+                self.unpark(reason);
+                self.enqueue(slot, add.band, until)
             }
         }
     }
 
-    /// Makes a key that is nowhere ready, or delays it.
+    /// Makes a key that has no state yet ready, or delays it.
     #[inline]
-    pub(super) fn queue_up(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
+    pub(super) fn enqueue(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
         if let Some(until) = until {
-            self.delay(slot, until, Why::Added(band));
+            self.delay(slot, until, DelayReason::Added(Lane::of(band)));
             Added::Delayed
         } else {
             self.lanes.push(&mut self.slots, slot, Lane::of(band), self.now);
@@ -189,25 +191,30 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    pub(super) fn park(&mut self, slot: u32, why: ParkedFor) {
-        self.slots.get_mut(slot).place = Place::Parked { since: self.now, why };
+    pub(super) fn delay(&mut self, slot: u32, until: Moment, reason: DelayReason) {
+        let order = self.delays.push(slot, until);
+        self.slots.get_mut(slot).state = SlotState::Delayed { until, since: self.now, order, reason };
+    }
+
+    pub(super) fn park(&mut self, slot: u32, reason: ParkReason) {
+        self.slots.get_mut(slot).state = SlotState::Parked { since: self.now, reason };
         self.parked += 1;
-        self.paused += usize::from(matches!(why, ParkedFor::Paused(_)));
+        self.paused += usize::from(matches!(reason, ParkReason::Paused(_)));
     }
 
-    /// Takes a key out of the parked ones. Its next place is up to the caller.
-    pub(super) fn unpark(&mut self, why: ParkedFor) {
+    /// Takes a key out of the parked ones; the caller sets its next state.
+    pub(super) fn unpark(&mut self, reason: ParkReason) {
         self.parked -= 1;
-        self.paused -= usize::from(matches!(why, ParkedFor::Paused(_)));
+        self.paused -= usize::from(matches!(reason, ParkReason::Paused(_)));
     }
+}
 
-    pub(super) fn delay(&mut self, slot: u32, until: Moment, why: Why) {
-        self.delays.push(&mut self.slots, slot, self.now, until, why);
-    }
+// === impl DelayReason ===
 
-    /// Takes a key out of the delayed ones. Its next place is up to the caller.
-    pub(super) fn end_delay(&mut self, slot: u32) -> Why {
-        self.delays.remove(&self.slots, slot)
+impl DelayReason {
+    /// Returns whether the key is delayed because it failed.
+    pub(super) fn is_failure(self) -> bool {
+        matches!(self, Self::Backoff | Self::RetryAfter)
     }
 }
 
@@ -215,7 +222,7 @@ impl<Q: Key> Inner<Q> {
 
 impl Lane {
     /// Returns the lane of a first add.
-    pub(super) fn of(band: Band) -> Self {
+    fn of(band: Band) -> Self {
         match band {
             Band::Live => Self::Live,
             Band::New => Self::New,
@@ -223,28 +230,8 @@ impl Lane {
         }
     }
 
-    /// Returns the lane of a key whose wait is over.
-    pub(super) fn after(why: Why) -> Self {
-        match why {
-            Why::Backoff | Why::RetryAfter => Self::Retry,
-            // The reconciler asked for this moment, so it does not queue up behind an initial list.
-            Why::Requeue => Self::Live,
-            Why::Added(band) => Self::of(band),
-        }
-    }
-
-    /// Returns why a key of this lane would wait, so that it comes back to it.
-    pub(super) fn why(self) -> Why {
-        match self {
-            Self::Live => Why::Added(Band::Live),
-            Self::New => Why::Added(Band::New),
-            Self::Background => Why::Added(Band::Background),
-            Self::Retry => Why::Backoff,
-        }
-    }
-
-    /// Returns where a ready key belongs after an add. A weak one does not make a retry fresh.
-    pub(super) fn raised(self, band: Band, strong: bool) -> Self {
+    /// Returns the lane of a ready key after an add. A weak add leaves a retry in its lane.
+    fn raised(self, band: Band, strong: bool) -> Self {
         match (self, band) {
             (Self::Retry, _) if strong => Self::of(band),
             (Self::Background, Band::New) => Self::New,

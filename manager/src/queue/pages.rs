@@ -1,20 +1,20 @@
-//! Things by number, in pages that come and go one by one.
+//! Values by number, stored in pages that are allocated and freed one by one.
 //!
-//! A `Vec` that grows copies everything it holds, and never gives back what it once needed; under the queue's lock the
-//! first stops every worker, and the second keeps the memory of the largest list a watch ever had. Here growing means
-//! one page more, and a page that is empty again is given back.
+//! A `Vec` that grows copies everything it holds, and it never frees memory by itself; under the queue's lock
+//! the copy stops every worker, and the kept memory is that of the largest list a watch ever had. Here
+//! growing allocates one page more, and a page that has become empty is freed.
 //!
-//! A page with a single thing in it stays, so that in the worst case few keys, spread over all pages, keep the memory
-//! of many: nothing is ever moved, because its number is what the lists, the index and the workers know it by.
+//! A page with a single value in it stays, so in the worst case a few keys, spread over all pages, keep the
+//! memory of many. Values are never moved, because lists, index and workers refer to them by number.
 //!
 //! # Invariants
 //! 1. A page is in `roomy` exactly if one of its places is free.
-//! 2. Bit `i` of `used` is set exactly if place `i` holds something. A page without memory has no bit set.
+//! 2. Bit `i` of `used` is set exactly if place `i` holds a value. A page without memory has no bit set.
 
 /// Places per page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
-/// Empty pages that keep their memory, so that a queue whose depth goes up and down by some thousands allocates
-/// nothing.
+/// Empty pages that keep their memory, so that a queue whose depth goes up and down by some thousands
+/// allocates nothing.
 const SPARE: usize = 64;
 
 /// A list with holes.
@@ -23,25 +23,18 @@ pub(super) struct Pages<T> {
     list: Vec<Page<T>>,
     /// Numbers of the pages with a free place. The last one is filled first.
     roomy: Vec<u32>,
-    /// How many pages have memory and nothing in it.
+    /// How many pages have memory and no value.
     spare: usize,
-    /// What the last removal gave up, if anything.
-    emptied: Option<Emptied<T>>,
+    /// Pages whose memory is no longer needed and has yet to be freed, by the caller of
+    /// [`Self::take_unused`].
+    unused: Vec<Page<T>>,
     len: usize,
 }
 
-/// Memory that is not needed any more and has yet to be freed. On that occasion the allocator may sort in all the small
-/// blocks freed before, or give a large stretch back to the system, both for milliseconds: so whoever holds a lock takes
-/// this along and drops it later.
-#[derive(Debug)]
-pub(super) enum Emptied<T> {
-    Places { _places: Vec<Option<T>> },
-    List { _list: Vec<Page<T>> },
-}
-
+/// Memory for [`PAGE`] values.
 #[derive(Debug)]
 pub(super) struct Page<T> {
-    /// `PAGE` places; without any, the page has no memory.
+    /// Empty for a page without memory, else `PAGE` places.
     places: Vec<Option<T>>,
     used: u64,
 }
@@ -50,10 +43,10 @@ pub(super) struct Page<T> {
 
 impl<T> Pages<T> {
     pub(super) fn new() -> Self {
-        Self { list: Vec::new(), roomy: Vec::new(), spare: 0, emptied: None, len: 0 }
+        Self { list: Vec::new(), roomy: Vec::new(), spare: 0, unused: Vec::new(), len: 0 }
     }
 
-    /// Returns how many things there are.
+    /// Returns how many values there are.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -75,9 +68,9 @@ impl<T> Pages<T> {
         page.places.get_mut((number % PAGE) as usize)?.as_mut()
     }
 
-    /// Stores something, and returns its number.
+    /// Stores a value, and returns its number.
     #[inline]
-    pub(super) fn insert(&mut self, thing: T) -> u32 {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
         let at = self.roomy.last().copied().unwrap_or_else(|| {
             let at = self.end() / PAGE;
             self.list.push(Page { places: Vec::new(), used: 0 });
@@ -92,7 +85,7 @@ impl<T> Pages<T> {
             self.spare -= 1;
         }
         let free = page.used.trailing_ones();
-        page.places[free as usize] = Some(thing);
+        page.places[free as usize] = Some(value);
         page.used |= 1 << free;
         if page.used == u64::MAX {
             self.roomy.pop();
@@ -101,40 +94,39 @@ impl<T> Pages<T> {
         at * PAGE + free
     }
 
-    /// Drops something.
+    /// Drops the value of a number, if there is one.
     pub(super) fn remove(&mut self, number: u32) {
-        let at = number / PAGE;
-        let Some(page) = self.list.get_mut(at as usize) else { return };
-        let Some(place) = page.places.get_mut((number % PAGE) as usize).filter(|place| place.is_some())
-        else {
-            return;
-        };
-        *place = None;
+        let (at, bit) = (number / PAGE, number % PAGE);
+        let page = self.list.get_mut(at as usize).filter(|page| page.used & (1 << bit) != 0);
+        let Some(page) = page else { return };
+        page.places[bit as usize] = None;
         if page.used == u64::MAX {
             self.roomy.push(at);
         }
-        page.used &= !(1 << (number % PAGE));
+        page.used &= !(1 << bit);
         self.len -= 1;
         if page.used == 0 {
-            self.empty(at);
+            self.retire(at);
         }
     }
 
-    /// Returns the memory that has been given up, to be dropped without a lock.
-    pub(super) fn take_emptied(&mut self) -> Option<Emptied<T>> {
-        self.emptied.take()
+    /// Returns the memory that is no longer needed. The caller drops it after it has released its lock: on
+    /// that occasion the allocator may merge all the small blocks freed before, or return a large stretch to
+    /// the system, and both take milliseconds.
+    pub(super) fn take_unused(&mut self) -> Vec<Page<T>> {
+        std::mem::take(&mut self.unused)
     }
 
-    /// Gives up the memory of a page that is empty now, if there are enough of its sort, and with the last one the
-    /// list of pages: a hundredth of what they held.
-    fn empty(&mut self, at: u32) {
+    /// Retires the memory of a page that has become empty, if there are enough spare ones; with the last
+    /// value, all memory, the list of pages included, which takes a hundredth of the memory of its pages.
+    fn retire(&mut self, at: u32) {
         if self.len == 0 && self.list.len() > 2 * SPARE {
-            self.emptied = Some(Emptied::List { _list: std::mem::take(&mut self.list) });
+            self.unused = std::mem::take(&mut self.list);
             self.roomy = Vec::new();
             self.spare = 0;
         } else if self.spare == SPARE {
             let places = std::mem::take(&mut self.list[at as usize].places);
-            self.emptied = Some(Emptied::Places { _places: places });
+            self.unused.push(Page { places, used: 0 });
         } else {
             self.spare += 1;
         }

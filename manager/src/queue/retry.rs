@@ -1,9 +1,10 @@
 //! When a failing key has its next attempt.
 //!
-//! A [`RetryPolicy`] has two halves. Its [`Delay`] is per key: pure arithmetic over the number of failures in a row and
-//! a random number, so the queue computes it under its lock and stores only that number per key. Its [`Rate`] is
-//! shared by all keys of a queue: a key whose delay is over also needs a token. A token is taken when the retry is
-//! handed out and never reserved, so a waiting key owes nothing and fresh work does not wait behind it.
+//! A [`RetryPolicy`] has two halves. Its [`Delay`] is per key: pure arithmetic over the number of failures in
+//! a row and a random number, so the queue computes it under its lock and stores only that number per key.
+//! Its [`Rate`] is shared by all keys of a queue: a key whose delay is over also needs a token. A retry takes
+//! its token when it is handed out and reserves none before, so waiting keys leave no debt and fresh work
+//! does not wait behind them.
 //!
 //! The rate limiters of client-go and their counterparts:
 //!
@@ -11,21 +12,23 @@
 //! |---|---|
 //! | `ItemExponentialFailureRateLimiter` | [`RetryPolicy::exponential`] |
 //! | `ItemFastSlowRateLimiter` | [`RetryPolicy::fast_slow`] |
-//! | `BucketRateLimiter` | [`RetryPolicy::with_rate`]; without a delay per key: `RetryPolicy::fixed(Duration::ZERO).with_rate(10.0, 100)` |
-//! | `WithMaxWaitRateLimiter` | [`RetryPolicy::with_max_delay`] |
-//! | `When`, `Forget`, `NumRequeues` | [`RetryPolicy::delay()`], [`WorkQueue::forget`](super::WorkQueue::forget), [`KeySnapshot::attempts`](super::KeySnapshot::attempts) |
+//! | `BucketRateLimiter` | [`RetryPolicy::with_rate`]; without a delay per key: `fixed(Duration::ZERO).with_rate(10.0, 100)` |
+//! | `WithMaxWaitRateLimiter` | the longest delay, an argument of [`RetryPolicy::exponential`] |
+//! | `When` | [`RetryPolicy::delay()`] |
+//! | `Forget` | [`Running::done`](super::Running::done) |
+//! | `NumRequeues` | [`KeySnapshot::attempts`](super::KeySnapshot::attempts) |
 //!
-//! Unlike them it has jitter: keys that fail together there run again together, here their retries spread.
+//! Unlike them it has jitter: in client-go keys that fail together run again together, here their retries
+//! spread.
 //!
 //! # Invariants
 //! 1. Without jitter `delay(n) <= delay(n + 1)`: a key that fails once more never waits less.
-//! 2. `delay(n) <= longest_delay()` for every `n`, `u32::MAX` included, and for every factor, invalid ones included.
-//! 3. Jitter only shortens a delay, by at most `jitter_percent`: the configured delays are upper bounds. It only
-//!    lengthens a wait that a server asked for, which is a lower bound.
+//! 2. `delay(n) <= longest_delay()` for every `n`, `u32::MAX` included, and for every factor, invalid ones
+//!    included.
+//! 3. Jitter only shortens a delay, by at most `jitter_percent`: the configured delays are upper bounds. It
+//!    only lengthens a wait that a server asked for, which is a lower bound.
 
 use std::time::Duration;
-
-use crate::util::Limit;
 
 /// Wait after the first failure unless configured: a few round trips to a healthy API server.
 pub const DEFAULT_BASE_DELAY: Duration = Duration::from_millis(5);
@@ -36,13 +39,14 @@ pub const DEFAULT_FACTOR: f64 = 2.0;
 /// Jitter unless configured: enough that 10,000 keys failing together come back over a tenth of their delay.
 pub const DEFAULT_JITTER_PERCENT: u8 = 10;
 
-/// A longer wait asked for by a server is shortened to this, unless the policy itself has longer delays.
-/// API servers ask for seconds; a request for hours is a mistake, or comes from another kind of server.
+/// Longest wait that a server may ask for, unless the policy itself has longer delays; a longer one is
+/// shortened to it. API servers ask for seconds; a request for hours is a mistake, or comes from another kind
+/// of server.
 pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 
-/// When a failing key has its next attempt, and after how many there is none.
+/// When a failing key has its next attempt, and after how many failures it is parked.
 ///
-/// # The policies of the field
+/// # Common policies
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +54,7 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 ///
 /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
 ///
-/// // The default: 5 ms, 10 ms, 20 ms and so on to 1000 s. The second argument of `delay` is the jitter's chance.
+/// // The default: 5 ms, 10 ms, 20 ms and so on to 1000 s. The second argument of `delay` is random, for the jitter.
 /// let policy = RetryPolicy::default();
 /// assert_eq!(policy.delay(0, 0.0), Duration::from_millis(5));
 /// assert_eq!(policy.delay(3, 0.0), Duration::from_millis(40));
@@ -60,7 +64,7 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 /// let policy = RetryPolicy::fast_slow(second, minute, 3);
 /// assert_eq!([0, 2, 3].map(|failures| policy.delay(failures, 0.0)), [second, second, minute]);
 ///
-/// // The same wait after every failure, and the object is out of the way after five.
+/// // The same wait after every failure, and the object is parked after five.
 /// let policy = RetryPolicy::fixed(second).with_max_attempts(5);
 /// assert_eq!(policy.delay(4, 0.0), second);
 ///
@@ -71,7 +75,8 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 ///
 /// # Invalid policies
 ///
-/// The fields are open and unchecked; [`QueueSettings::problems`](super::QueueSettings::problems) names invalid values.
+/// The fields are public and unchecked; [`QueueSettings::problems`](super::QueueSettings::problems) lists
+/// invalid values.
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,15 +89,16 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 ///     "retry.baseDelay 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay"
 /// );
 /// ```
+#[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
     /// How long each failing key waits.
     pub delay: Delay,
-    /// How many retries there may be over all keys; `None` for no limit.
+    /// Limit of the retries over all keys; `None` for no limit.
     ///
     /// A key that has been ready for the queue's `max_wait` needs no token, so no key starves.
     pub rate: Option<Rate>,
-    /// By how much of itself a wait is shortened at random, `0..=100` percent.
+    /// The part by which a wait is shortened at random at most, `0..=100` percent.
     pub jitter_percent: u8,
     /// Failures in a row after which the key is parked; 0 means never.
     pub max_attempts: u32,
@@ -108,7 +114,7 @@ pub enum Delay {
         base: Duration,
         /// Growth per further failure, at least 1.
         factor: f64,
-        /// Longest wait. Never below `base`: the smaller of the two holds.
+        /// Longest wait. If `base` is longer, this is the wait after every failure.
         max: Duration,
     },
     /// `fast` after each of the first `max_fast` failures, `slow` after every further one.
@@ -124,15 +130,17 @@ pub enum Delay {
     Fixed(Duration),
 }
 
-/// How many retries a queue may start per second, and how many at once after a pause. Part of a [`RetryPolicy`].
+/// How many retries a queue may start per second, and how many at once after a pause. Part of a
+/// [`RetryPolicy`].
 ///
-/// A token bucket in which nothing is reserved, so there is no debt: client-go's bucket lets 10,000 first failures queue
-/// up a wait of sixteen minutes that later failures share. Here a key without a token keeps its place in its lane.
+/// A token bucket without reservations, and so without debt: in client-go's bucket 10,000 first failures
+/// queue up a wait of sixteen minutes, which later failures share. Here a key without a token keeps its
+/// position in its lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Tokens that come in per second; above 0.
+    /// Tokens added per second; above 0.
     pub per_second: f64,
-    /// Tokens that a full bucket holds; at least 1.
+    /// Tokens in a full bucket; at least 1.
     pub burst: u32,
 }
 
@@ -140,20 +148,17 @@ pub struct Rate {
 
 impl RetryPolicy {
     /// A policy that starts at `base_delay` and doubles up to `max_delay`, with the default jitter.
-    #[must_use]
     pub fn exponential(base_delay: Duration, max_delay: Duration) -> Self {
         Self::of(Delay::Exponential { base: base_delay, factor: DEFAULT_FACTOR, max: max_delay })
     }
 
-    /// A policy that waits for `fast` after each of the first `max_fast` failures and for `slow` after every further
-    /// one, with the default jitter.
-    #[must_use]
+    /// A policy that waits for `fast` after each of the first `max_fast` failures and for `slow` after every
+    /// further one, with the default jitter.
     pub fn fast_slow(fast: Duration, slow: Duration, max_fast: u32) -> Self {
         Self::of(Delay::FastSlow { fast, slow, max_fast })
     }
 
     /// A policy that waits the same time after every failure, without jitter.
-    #[must_use]
     pub fn fixed(delay: Duration) -> Self {
         Self { jitter_percent: 0, ..Self::of(Delay::Fixed(delay)) }
     }
@@ -163,72 +168,59 @@ impl RetryPolicy {
     }
 
     /// Allows `per_second` retries over all keys of the queue, and `burst` at once after a pause.
-    #[must_use]
     pub fn with_rate(self, per_second: f64, burst: u32) -> Self {
         Self { rate: Some(Rate { per_second, burst }), ..self }
     }
 
     /// Shortens each wait at random by up to `percent` percent; 0 makes the waits exact.
-    #[must_use]
     pub fn with_jitter(self, percent: u8) -> Self {
         Self { jitter_percent: percent, ..self }
     }
 
     /// Parks a key after `attempts` failures in a row; 0 means never.
-    #[must_use]
     pub fn with_max_attempts(self, attempts: u32) -> Self {
         Self { max_attempts: attempts, ..self }
     }
 
-    /// Lets no key wait longer than `max`.
-    #[must_use]
-    pub fn with_max_delay(mut self, max: Duration) -> Self {
-        match &mut self.delay {
-            Delay::Exponential { base: one, max: other, .. }
-            | Delay::FastSlow { fast: one, slow: other, .. } => {
-                *one = max.min(*one);
-                *other = max.min(*other);
-            }
-            Delay::Fixed(delay) => *delay = max.min(*delay),
-        }
-        self
-    }
-
-    /// Returns the wait after a failure that had `earlier_failures` right before it (0 = this was the first).
+    /// Returns the delay after a failure that follows `earlier_failures` others in a row (0 = this was the
+    /// first).
     ///
     /// `random` is uniform in `0.0..1.0`; 0.0 gives the longest wait.
-    #[must_use]
     pub fn delay(&self, earlier_failures: u32, random: f64) -> Duration {
         let delay = self.delay.after(earlier_failures);
-        let jitter = f64::from(self.jitter_percent.min(100)) / 100.0;
-        // Rounding could lengthen a wait by a nanosecond.
-        Duration::try_from_secs_f64(delay.as_secs_f64() * (1.0 - jitter * random)).unwrap_or(delay).min(delay)
+        // Rounding could lengthen a delay by a nanosecond.
+        self.jittered(delay, -random).min(delay)
     }
 
-    /// Returns how long to wait at least after a failure for which a server asked for `wait`: that long, but not longer
-    /// than the longest delay of this policy or [`MAX_ASKED_WAIT`], whichever is more.
+    /// Returns the shortest wait after a failure for which a server asked for `wait`: that long, but not
+    /// longer than the longest delay of this policy or [`MAX_ASKED_WAIT`], the longer of the two.
     ///
-    /// Jitter lengthens it, by up to `jitter_percent`: a server names the same time to all clients that it refuses, and
-    /// none of them should come back sooner. `random` is uniform in `0.0..1.0`; 0.0 gives the shortest wait.
-    #[must_use]
+    /// Jitter lengthens it, by up to `jitter_percent`: a server names the same time to all clients that it
+    /// refuses, and none of them should come back sooner. `random` is uniform in `0.0..1.0`; 0.0 gives the
+    /// shortest wait.
     pub fn asked(&self, wait: Duration, random: f64) -> Duration {
         let wait = wait.min(self.longest_delay().max(MAX_ASKED_WAIT));
-        let jitter = f64::from(self.jitter_percent.min(100)) / 100.0;
-        Duration::try_from_secs_f64(wait.as_secs_f64() * (1.0 + jitter * random)).unwrap_or(wait).max(wait)
+        self.jittered(wait, random).max(wait)
     }
 
-    /// Returns the wait that is never exceeded, however often a key fails, unless a server asks for it.
-    #[must_use]
+    /// Lengthens `wait` by the jitter times `random`.
+    fn jittered(&self, wait: Duration, random: f64) -> Duration {
+        let jitter = f64::from(self.jitter_percent.min(100)) / 100.0;
+        Duration::try_from_secs_f64(wait.as_secs_f64() * (1.0 + jitter * random)).unwrap_or(wait)
+    }
+
+    /// Returns the upper bound of all delays, after any number of failures. Only a wait that a server asked
+    /// for may be longer.
     pub fn longest_delay(&self) -> Duration {
         match self.delay {
             Delay::Exponential { max, .. } => max,
-            // Settings made in code may not have been checked: `fast` may be the longer one.
+            // Settings from code may be unchecked: `fast` may be the longer one.
             Delay::FastSlow { fast, slow, .. } => fast.max(slow),
             Delay::Fixed(delay) => delay,
         }
     }
 
-    /// Returns whether a key that has failed this often in a row is to be parked.
+    /// Returns whether a key is out of attempts after so many failures in a row.
     pub(super) fn is_spent(&self, failures: u32) -> bool {
         self.max_attempts != 0 && failures >= self.max_attempts
     }
@@ -240,14 +232,6 @@ impl Default for RetryPolicy {
     }
 }
 
-// === impl Rate ===
-
-impl Rate {
-    pub(super) fn limit(self) -> Limit {
-        Limit::per_second(self.per_second, self.burst)
-    }
-}
-
 // === impl Delay ===
 
 impl Delay {
@@ -256,7 +240,7 @@ impl Delay {
             Self::Exponential { base, factor, max } => {
                 let exponent = i32::try_from(earlier_failures).unwrap_or(i32::MAX);
                 let grown = base.as_secs_f64() * factor.powi(exponent);
-                // A product beyond f64 is infinite, zero times infinity is NaN: both must end at the maximum.
+                // A product beyond f64 is infinite, zero times infinity is NaN: both must give the maximum.
                 let delay =
                     if grown < max.as_secs_f64() { Duration::try_from_secs_f64(grown) } else { Ok(max) };
                 delay.unwrap_or(max).min(max)

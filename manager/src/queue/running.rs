@@ -1,7 +1,7 @@
-//! A key at work: the guard a worker holds.
+//! The guard of a running key, which a worker holds.
 //!
-//! Only [`WorkQueue::get`](super::WorkQueue::get) makes one, and every way to end it consumes it, so ending a run that
-//! never began, or twice, cannot be written.
+//! Only [`WorkQueue::get`](super::WorkQueue::get) and [`try_get`](super::WorkQueue::try_get) create one, and
+//! each of its outcomes consumes it, so code cannot end a run that never began, or end a run twice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::key::{Cause, Key};
 
 /// A key that was handed out. No other worker gets this key until the run has ended.
 ///
-/// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does not
-/// lead (any more): then the key goes back unchanged.
+/// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does
+/// not lead (any more): then the key goes back unchanged.
 #[must_use = "dropping it counts as a failed run"]
 pub struct Running<Q: Key> {
-    /// `None` once an outcome has been told.
+    /// `None` once the run has ended.
     queue: Option<Arc<Shared<Q>>>,
     job: Job<Q>,
 }
@@ -36,7 +36,7 @@ impl<Q: Key> Running<Q> {
         &self.job.key
     }
 
-    /// Returns which attempt this is: 1, and one more for each failure in a row right before it.
+    /// Returns the number of this attempt: 1, and one more for each failure in a row right before it.
     pub fn attempt(&self) -> u32 {
         self.job.attempt
     }
@@ -51,24 +51,24 @@ impl<Q: Key> Running<Q> {
         self.job.queued_for.duration()
     }
 
-    /// Ends the run as a success: the key is gone, unless it was added meanwhile.
+    /// Ends the run as a success: the key leaves the queue, unless it was added during the run.
     #[inline]
-    pub fn done(self) {
+    pub fn done(mut self) {
         self.end(Outcome::Done);
     }
 
-    /// Ends the run as a success and has the key run again after `wait`, or sooner if it is added.
-    pub fn requeue_after(self, wait: Duration) {
+    /// Ends the run as a success; the key runs again after `wait`, or sooner if it is added.
+    pub fn requeue_after(mut self, wait: Duration) {
         self.end(Outcome::RequeueAfter(wait));
     }
 
-    /// Ends the run as a failure; the retry policy says when the next attempt is.
+    /// Ends the run as a failure; the next attempt is after the delay of the retry policy.
     pub fn retry(self, error: &str) -> Retried {
         self.fail(error, Next::Backoff)
     }
 
-    /// Ends the run as a failure; the next attempt is when the retry policy says, and not before `wait`, for which a
-    /// server asked: see [`RetryPolicy::asked`](super::RetryPolicy::asked).
+    /// Ends the run as a failure; the next attempt is after the delay of the retry policy, and not before
+    /// `wait`, for which a server asked: see [`RetryPolicy::asked`](super::RetryPolicy::asked).
     pub fn retry_not_before(self, error: &str, wait: Duration) -> Retried {
         self.fail(error, Next::NotBefore(wait))
     }
@@ -78,36 +78,31 @@ impl<Q: Key> Running<Q> {
         self.fail(error, Next::After(wait))
     }
 
-    /// Ends the run as a failure that another attempt would not mend: the key is parked until something changes.
+    /// Ends the run as a failure that another attempt would not mend: the key is parked until a strong add.
     pub fn terminal(self, error: &str) -> Retried {
         self.fail(error, Next::Never)
     }
 
-    /// Undoes the hand-out: the key is ready again in the lane it came from, behind those that are there, and how long
-    /// it has been ready counts anew. Its failures and its cause stay.
-    pub fn put_back(self) {
+    /// Undoes the hand-out: the key is ready again at the end of the lane it came from, as if it had become
+    /// ready now. Its failures and its cause stay.
+    pub fn put_back(mut self) {
         self.end(Outcome::PutBack);
     }
 
-    /// Undoes the hand-out and parks the key: it does not run until something changes, and shows `why`. Failures
-    /// so far stay counted.
-    pub fn park(self, why: &'static str) {
-        self.end(Outcome::Park(why));
-    }
-
-    #[inline]
-    fn end(mut self, outcome: Outcome<'_>) {
-        self.tell(outcome);
+    /// Undoes the hand-out and parks the key: it does not run until a strong add, and its snapshot has this
+    /// `reason`. Its failures stay counted.
+    pub fn park(mut self, reason: &'static str) {
+        self.end(Outcome::Park(reason));
     }
 
     fn fail(mut self, error: &str, next: Next) -> Retried {
-        // Consumed, so nothing has been told before.
-        self.tell(Outcome::Failed(error, next)).unwrap_or(Retried::Parked)
+        // The guard is consumed, so this is its first outcome.
+        self.end(Outcome::Failed(error, next)).unwrap_or(Retried::Parked)
     }
 
-    /// Tells the queue what has come of the run, once: later outcomes change nothing and get no answer.
+    /// Ends the run. Later calls have no effect and return `None`.
     #[inline]
-    fn tell(&mut self, outcome: Outcome<'_>) -> Option<Retried> {
+    fn end(&mut self, outcome: Outcome<'_>) -> Option<Retried> {
         let queue = self.queue.take()?;
         Some(queue.with(|inner| inner.finish(self.job.slot, &self.job.cause, outcome)))
     }
@@ -115,7 +110,7 @@ impl<Q: Key> Running<Q> {
 
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
-        self.tell(Outcome::Dropped);
+        self.end(Outcome::Dropped);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The settings of a queue, and the check for invalid ones.
 //!
-//! The queue itself treats an invalid value as the nearest valid one, so a mistake never stops work. Code that reads
-//! settings from a file calls [`QueueSettings::problems`] first and refuses invalid ones.
+//! The queue itself treats an invalid value as the nearest valid one, so a mistake never stops work. Code
+//! that reads settings from a file calls [`QueueSettings::problems`] first and refuses invalid ones.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Delay, Rate, RetryPolicy};
 
 /// Share of the workers that retries may hold unless configured, in percent.
 pub const DEFAULT_RETRY_SHARE: u8 = 10;
-/// How long a key may be ready before it goes first unless configured.
+/// How long a key may be ready before it goes before all others, unless configured.
 pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The settings of a queue. Every field can change while it runs.
@@ -18,12 +18,13 @@ pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 pub struct QueueSettings {
     /// When a failing key has its next attempt.
     pub retry: RetryPolicy,
-    /// How many of the workers retries may hold while fresh work waits: `1..=100` percent, rounded up. Of two or more
-    /// workers they leave one free for fresh work also while none waits, unless this is 100.
+    /// The share of the workers that retries may hold while fresh work waits: `1..=100` percent, rounded up.
+    /// Even while no fresh work waits, retries leave one of two or more workers free for it, unless this is
+    /// 100.
     pub retry_share: u8,
     /// A key that has been ready for this long goes before everything else, without a token.
     pub max_wait: Duration,
-    /// With this many keys ready, initial lists and resyncs are refused new keys; 0 for no limit.
+    /// While so many keys are ready, the queue refuses new keys of initial lists and resyncs; 0 for no limit.
     pub max_depth: usize,
 }
 
@@ -35,14 +36,14 @@ pub struct SettingsProblem {
     pub field: String,
     /// The value it has.
     pub value: String,
-    /// What is wrong, and the remedy.
+    /// Why the value is invalid, and the remedy.
     pub reason: String,
 }
 
 // === impl QueueSettings ===
 
 impl QueueSettings {
-    /// Returns every setting that makes no sense.
+    /// Returns a problem for every invalid setting.
     pub fn problems(&self) -> Vec<SettingsProblem> {
         const NO_PAUSE: &str = "lets a failing key run again without a pause; give a duration above 0";
         let mut problems = Vec::new();

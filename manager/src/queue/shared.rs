@@ -1,7 +1,7 @@
-//! The lock of a queue, its clock, and whoever waits on it.
+//! The lock of a queue, its clock, and the tasks that wait on it.
 //!
-//! The machine behind the lock knows no clock and no task. Here it is told the time, its answer is taken, and those
-//! whom its [`Signals`] name are woken once the lock is released.
+//! The state machine behind the lock has no clock and no task. Here each operation passes it the time, and
+//! sends the wake-ups that its [`Signals`] name once the lock is released.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::waking::{Callers, Signals, Take};
 use super::{QueueSettings, Running};
 use crate::key::Key;
 
-/// What the clones of a queue share.
+/// The data that all clones of a queue share.
 pub(super) struct Shared<Q: Key> {
     pub(super) name: Arc<str>,
     /// Moment zero of the machine's clock.
@@ -28,28 +28,28 @@ pub(super) struct Shared<Q: Key> {
     work: Notify,
     /// Wakes the caller that holds the timer, when an earlier moment has come up.
     timer: Notify,
-    /// Wakes those who wait for room.
+    /// Wakes all that wait for room.
     pub(super) room: Notify,
-    /// Wakes those who wait for the end of a drain.
+    /// Wakes all that wait for the end of a drain.
     pub(super) ended: Notify,
 }
 
-/// A caller of `get`, as the machine counts it: asleep or not. Leaves when the caller is cancelled.
+/// A caller of `get`, as the machine counts it: awake or asleep. Unregisters itself when the caller is
+/// cancelled.
 struct Caller<'a, Q: Key> {
     shared: &'a Shared<Q>,
-    asleep: bool,
-    /// It holds the queue's timer.
-    timer: bool,
+    /// `None` while it is awake, `Some(true)` while it sleeps and holds the queue's timer.
+    asleep: Option<bool>,
 }
 
 // === impl Shared ===
 
 impl<Q: Key> Shared<Q> {
-    pub(super) fn new(name: &str, settings: QueueSettings, workers: usize, random: fastrand::Rng) -> Self {
+    pub(super) fn new(name: &str, settings: QueueSettings, workers: usize) -> Self {
         Self {
             name: name.into(),
             start: Instant::now(),
-            inner: Mutex::new(Inner::new(settings, workers, random)),
+            inner: Mutex::new(Inner::new(settings, workers, fastrand::Rng::new())),
             work: Notify::new(),
             timer: Notify::new(),
             room: Notify::new(),
@@ -57,35 +57,35 @@ impl<Q: Key> Shared<Q> {
         }
     }
 
-    /// Does one thing to the queue under its lock, at the present time, and then wakes whom it concerns.
+    /// Runs an operation under the queue's lock, at the present time, and then sends the resulting wake-ups.
     #[inline]
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Inner<Q>) -> R) -> R {
         let now = self.now();
         let mut inner = self.inner.lock();
         inner.advance(now);
         let answer = act(&mut inner);
-        let (signals, emptied) = (inner.signals(), inner.slots.take_emptied());
+        let (signals, unused) = (inner.signals(), inner.slots.pages.take_unused());
         drop(inner);
-        drop(emptied);
+        drop(unused);
         if signals != Signals::default() {
             self.send(signals);
         }
         answer
     }
 
-    /// Takes a key, or sleeps until there is one. `None` once there will be none any more.
+    /// Takes a key, or sleeps until there is one. `None` once no key will be handed out any more.
     pub(super) async fn wait(self: &Arc<Self>) -> Option<Running<Q>> {
-        let mut caller = Caller { shared: self, asleep: false, timer: false };
+        let mut caller = Caller { shared: self, asleep: None };
         loop {
-            // Made before looking, so that a shutdown between looking and sleeping still wakes it.
+            // Created before the call, so that a shutdown between the call and the sleep still wakes it.
             let woken = self.work.notified();
             match caller.take() {
                 Take::Job(job) => return Some(Running::new(Arc::clone(self), job)),
                 Take::Closed => return None,
                 Take::Wait(None) => woken.await,
-                // More keys are due than one hold of the lock moves on: everybody else in between, and on with it.
+                // More keys are due than one hold of the lock moves: let other tasks run, then continue.
                 Take::Wait(Some(moment)) if moment <= self.now() => yield_now().await,
-                // No bias needed: whatever wakes the caller, it looks at everything again.
+                // No bias needed: after any of the three the caller calls `take` again.
                 Take::Wait(Some(moment)) => tokio::select! {
                     () = woken => {}
                     () = self.timer.notified() => {}
@@ -98,7 +98,7 @@ impl<Q: Key> Shared<Q> {
     #[inline(never)]
     fn send(&self, signals: Signals) {
         match signals.callers {
-            Callers::Nobody => {}
+            Callers::None => {}
             Callers::One => self.work.notify_one(),
             Callers::All => self.work.notify_waiters(),
         }
@@ -115,40 +115,35 @@ impl<Q: Key> Shared<Q> {
 
     #[inline]
     fn now(&self) -> Moment {
-        Moment::new(Instant::now().saturating_duration_since(self.start))
+        Moment::START.after(Instant::now().saturating_duration_since(self.start))
     }
 
-    /// Returns the instant of a moment. One beyond what an instant can hold is as good as a century away.
+    /// Returns the instant of a moment. A moment beyond the range of an instant becomes one a century away.
     fn instant(&self, moment: Moment) -> Instant {
         const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
-        self.start.checked_add(moment.since_start()).unwrap_or_else(|| self.start + CENTURY)
+        self.start.checked_add(moment - Moment::START).unwrap_or_else(|| self.start + CENTURY)
     }
 }
 
 impl<Q: Key> Observed for Shared<Q> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn read(&self) -> Reading {
-        self.with(|inner| Reading::of(inner))
+        self.with(|inner| Reading::of(Arc::clone(&self.name), inner))
     }
 }
 
 // === impl Caller ===
 
 impl<Q: Key> Caller<'_, Q> {
-    /// Takes a key, or falls asleep.
+    /// Takes a key, or registers the caller as asleep.
     fn take(&mut self) -> Take<Q> {
-        let Self { shared, asleep, timer } = self;
+        let Self { shared, asleep } = self;
         shared.with(|inner| {
-            if std::mem::take(asleep) {
-                inner.leave(std::mem::take(timer));
+            if let Some(timer) = asleep.take() {
+                inner.leave(timer);
             }
             let take = inner.take();
             if let Take::Wait(moment) = &take {
-                *asleep = true;
-                *timer = moment.is_some();
+                *asleep = Some(moment.is_some());
             }
             take
         })
@@ -157,8 +152,8 @@ impl<Q: Key> Caller<'_, Q> {
 
 impl<Q: Key> Drop for Caller<'_, Q> {
     fn drop(&mut self) {
-        if self.asleep {
-            self.shared.with(|inner| inner.leave(self.timer));
+        if let Some(timer) = self.asleep {
+            self.shared.with(|inner| inner.leave(timer));
         }
     }
 }

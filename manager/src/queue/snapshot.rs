@@ -1,31 +1,15 @@
-//! What a queue holds, as plain data.
-//!
-//! A failing object is never a mystery: every key is listed with its state, its attempts, its last error and the
-//! moment of its next run.
+//! The state of each key of a queue, as plain data for the debug pages and the metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lane;
-use super::clock::Span;
 use super::machine::{Inner, Phase};
-use super::slots::{ParkedFor, Place, Slot, Why};
+use super::slots::{ParkReason, Slot, SlotState};
 use crate::key::{Cause, Key};
 
 /// Slots read per hold of the lock: some tens of microseconds.
 pub(super) const CHUNK: u32 = 256;
-
-/// What a queue held when it was looked at.
-#[derive(Clone, Debug)]
-pub struct Snapshot<Q> {
-    /// Name of the queue.
-    pub name: Arc<str>,
-    /// How many keys are in which state.
-    pub counts: Counts,
-    /// The keys, in no order. Read a few hundred at a time while the queue goes on, so that a key which left and
-    /// came back meanwhile may be listed twice or not at all.
-    pub keys: Vec<KeySnapshot<Q>>,
-}
 
 /// How many keys are in which state, all at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,15 +26,15 @@ pub struct Counts {
     pub delayed: usize,
     /// With a worker; dirty ones included.
     pub running: usize,
-    /// With a worker, and added meanwhile.
+    /// With a worker, and added during the run.
     pub dirty: usize,
-    /// Out of the way until something changes; paused ones included.
+    /// Set aside until a strong add; paused ones included.
     pub parked: usize,
     /// Parked without having failed, as the keys of paused objects are.
     pub paused: usize,
-    /// How long the oldest ready key has been ready; `None` if none is.
+    /// How long the oldest ready key has been ready; `None` if no key is ready.
     pub oldest_ready: Option<Duration>,
-    /// Workers the shares are counted by.
+    /// Number of workers from which the shares are computed.
     pub workers: usize,
     /// Whether this replica leads, so that keys are handed out.
     pub leading: bool,
@@ -63,19 +47,19 @@ pub struct Counts {
 pub struct KeySnapshot<Q> {
     /// The key.
     pub key: Q,
-    /// What it does.
+    /// Its state.
     pub state: State,
-    /// The lane it is ready in, or came from while it runs; `None` while delayed or parked.
+    /// The lane in which it is ready, or from which it came while it runs; `None` while delayed or parked.
     pub lane: Option<Lane>,
     /// Runs that failed in a row.
     pub attempts: u32,
-    /// How long it has been in this state. Being ready counts from the election at the earliest.
+    /// How long it has been in this state. A ready key counts from the election at the earliest.
     pub since: Duration,
     /// How long until it is ready; `None` unless delayed.
     pub next_run: Option<Duration>,
     /// Why it is parked without having failed; `None` in any other state.
     pub reason: Option<&'static str>,
-    /// What the last run failed with; `None` if it succeeded, or there was none.
+    /// The error of the last run; `None` if it succeeded, or there was no run yet.
     pub last_error: Option<Arc<String>>,
     /// How long the last run took; `None` before the first.
     pub last_duration: Option<Duration>,
@@ -83,10 +67,11 @@ pub struct KeySnapshot<Q> {
     pub cause: Cause,
 }
 
-/// In which state a key is.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It waits for a moment without having failed: its last run asked for one, or it was added for later.
+    /// It waits for a moment without having failed: its last run asked for the delay, or it was added with
+    /// one.
     Requeued,
     /// It failed and waits for its next attempt.
     Backoff,
@@ -94,9 +79,9 @@ pub enum State {
     Ready,
     /// A worker has it.
     Running,
-    /// A worker has it, and it was added meanwhile.
+    /// A worker has it, and it was added during the run.
     Dirty,
-    /// It has failed for good or too often, or was set aside for a reason, and waits for something to change.
+    /// It has failed for good or too often, or was set aside for a reason, and waits for a strong add.
     Parked,
 }
 
@@ -112,7 +97,7 @@ impl Counts {
 // === impl KeySnapshot ===
 
 impl<Q> KeySnapshot<Q> {
-    /// Puts another form of the key in its place.
+    /// Replaces the key by another form of it.
     #[must_use]
     pub fn map_key<R>(self, form: impl FnOnce(Q) -> R) -> KeySnapshot<R> {
         let Self { key, state, lane, attempts, since, next_run, reason, last_error, last_duration, cause } =
@@ -125,7 +110,7 @@ impl<Q> KeySnapshot<Q> {
 // === impl State ===
 
 impl State {
-    /// All states, in the order of a key's life.
+    /// All states, in the order in which a key passes through them.
     pub const ALL: [Self; 6] =
         [Self::Requeued, Self::Ready, Self::Running, Self::Dirty, Self::Backoff, Self::Parked];
 
@@ -156,45 +141,47 @@ impl<Q: Key> Inner<Q> {
             dirty: self.dirty,
             parked: self.parked,
             paused: self.paused,
-            oldest_ready: self.lanes.oldest(&self.slots, self.now).map(Span::duration),
+            oldest_ready: self.lanes.oldest(&self.slots, self.now),
             workers: self.workers,
             leading: self.leading,
             shutting_down: self.phase != Phase::Open,
         }
     }
 
-    /// Appends the keys of the slots from `start` on. Returns where to go on, if there are more.
+    /// Appends the keys of one chunk of slots from `start` on. Returns the start of the next chunk, if there
+    /// is one.
     pub(super) fn list_chunk(&self, start: u32, keys: &mut Vec<KeySnapshot<Q>>) -> Option<u32> {
-        let end = start.saturating_add(CHUNK).min(self.slots.end());
-        keys.extend((start..end).filter_map(|slot| self.slots.peek(slot)).map(|slot| self.describe(slot)));
-        (end < self.slots.end()).then_some(end)
+        let end = start.saturating_add(CHUNK).min(self.slots.pages.end());
+        keys.extend(
+            (start..end).filter_map(|slot| self.slots.pages.get(slot)).map(|slot| self.describe(slot)),
+        );
+        (end < self.slots.pages.end()).then_some(end)
     }
 
     pub(super) fn describe(&self, slot: &Slot<Q>) -> KeySnapshot<Q> {
-        let (mut next_run, mut reason) = (None, None);
-        let (state, lane, since) = match &slot.place {
-            Place::Delayed { until, since, why, .. } => {
-                next_run = Some(until.since(self.now).duration());
-                let failed = matches!(why, Why::Backoff | Why::RetryAfter);
-                (if failed { State::Backoff } else { State::Requeued }, None, *since)
+        let (state, lane, since, next_run, reason) = match slot.state {
+            SlotState::Delayed { until, since, reason, .. } => {
+                let state = if reason.is_failure() { State::Backoff } else { State::Requeued };
+                (state, None, since, Some(until - self.now), None)
             }
-            Place::Ready { since, lane, .. } => (State::Ready, Some(*lane), (*since).max(self.lanes.epoch)),
-            Place::Running(run) => {
-                (if run.dirt.is_some() { State::Dirty } else { State::Running }, Some(run.lane), run.since)
+            SlotState::Ready { since, lane, .. } => {
+                (State::Ready, Some(lane), since.max(self.lanes.epoch), None, None)
             }
-            Place::Parked { since, why } => {
-                if let ParkedFor::Paused(why) = why {
-                    reason = Some(*why);
-                }
-                (State::Parked, None, *since)
+            SlotState::Running(run) => {
+                let state = if run.dirty.is_some() { State::Dirty } else { State::Running };
+                (state, Some(run.lane), run.since, None, None)
             }
+            SlotState::Parked { since, reason: ParkReason::Paused(reason) } => {
+                (State::Parked, None, since, None, Some(reason))
+            }
+            SlotState::Parked { since, .. } => (State::Parked, None, since, None, None),
         };
         KeySnapshot {
             key: slot.key.clone(),
             state,
             lane,
             attempts: slot.failures,
-            since: self.now.since(since).duration(),
+            since: self.now - since,
             next_run,
             reason,
             last_error: slot.last_error.clone(),
@@ -202,17 +189,4 @@ impl<Q: Key> Inner<Q> {
             cause: slot.cause.clone(),
         }
     }
-}
-
-/// Returns how long the runs under way have taken so far: all together, and the longest.
-pub(super) fn unfinished<Q: Key>(inner: &Inner<Q>) -> (Duration, Duration) {
-    let age = |slot: &u32| match inner.slots.get(*slot).place {
-        Place::Running(run) => inner.now.since(run.since),
-        _ => Span::default(),
-    };
-    let ages = inner.running.iter().map(age);
-    let (sum, longest) = ages.fold((Span::default(), Span::default()), |(sum, longest), age| {
-        (sum.saturating_add(age), longest.max(age))
-    });
-    (sum.duration(), longest.duration())
 }

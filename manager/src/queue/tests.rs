@@ -1,6 +1,6 @@
 #![expect(
     clippy::let_underscore_must_use,
-    reason = "what becomes of a failed key, most tests here ask the queue"
+    reason = "most tests here read the next attempt of a failed key from the queue"
 )]
 
 mod behaviours;
@@ -45,7 +45,9 @@ fn limited(per_second: f64, burst: u32) -> QueueSettings {
 
 fn queue_with(settings: QueueSettings, workers: usize) -> WorkQueue<Id> {
     let metrics = QueueMetrics::register(&Registry::new());
-    WorkQueue::with_random("test", settings, workers, &metrics, fastrand::Rng::with_seed(1))
+    let queue = WorkQueue::new("test", settings, workers, &metrics);
+    queue.shared.with(|inner| inner.random = fastrand::Rng::with_seed(1));
+    queue
 }
 
 fn queue() -> WorkQueue<Id> {
@@ -60,7 +62,12 @@ fn weak() -> Add {
     Add::weak(Cause::bare(Trigger::Resync))
 }
 
-/// An add of an object that is new.
+/// An add after an edit of the spec.
+fn new_generation() -> Add {
+    Add { new_generation: true, ..strong() }
+}
+
+/// An add of a new object.
 fn new() -> Add {
     Add { band: Band::New, ..strong() }
 }
@@ -69,27 +76,27 @@ fn background() -> Add {
     Add::strong(Cause::bare(Trigger::Initial)).in_background()
 }
 
-/// Takes a key that must be there now.
+/// Takes a key that must be ready now.
 fn take(queue: &WorkQueue<Id>) -> Running<Id> {
     queue.try_get().expect("a key is ready")
 }
 
-/// Waits under paused time, so that a wake-up that was lost fails a test instead of hanging it.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_hours(1), what).await.expect("woken within an hour")
+/// Awaits a future under paused time, so that a lost wake-up fails a test instead of hanging it.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_hours(1), future).await.expect("woken within an hour")
 }
 
 async fn get(queue: &WorkQueue<Id>) -> Option<Running<Id>> {
     soon(queue.get()).await
 }
 
-/// Takes and ends everything that is ready, and returns it in order.
+/// Runs all ready keys, and returns them in the order in which they were handed out.
 fn drain(queue: &WorkQueue<Id>) -> Vec<u32> {
     let next = || queue.try_get().map(|running| (running.key().0, running.done()).0);
     std::iter::from_fn(next).collect()
 }
 
-/// Puts a key into the retry lane: it fails, and its backoff runs out.
+/// Puts a key into the retry lane: it fails, and its backoff ends.
 async fn make_retry(queue: &WorkQueue<Id>, id: u32) {
     assert_eq!(queue.add(Id(id), strong()), Added::Queued);
     let running = take(queue);
@@ -97,6 +104,13 @@ async fn make_retry(queue: &WorkQueue<Id>, id: u32) {
     let _: Retried = running.retry("no");
     tokio::time::advance(ms(5)).await;
     assert_eq!(queue.find(&Id(id)).and_then(|key| key.lane), Some(Lane::Retry));
+}
+
+/// Returns the snapshots of all keys.
+fn snapshots(queue: &WorkQueue<Id>) -> Vec<KeySnapshot<Id>> {
+    let mut keys = Vec::new();
+    queue.visit(|key| keys.push(key));
+    keys
 }
 
 fn state(queue: &WorkQueue<Id>, id: u32) -> Option<State> {

@@ -1,8 +1,9 @@
-//! Whom to wake, and when.
+//! Which sleeping callers to wake, and when.
 //!
-//! Callers of `get` that find nothing sleep, and are counted. One of them at most holds the queue's timer. After each
-//! operation [`Inner::signals`] says who is concerned: one sleeper if a key may be handed out, who wakes the next one
-//! if there is more; the holder of the timer if an earlier moment has come up; everybody at the end.
+//! A caller of `get` that finds no key sleeps, and is counted. At most one of them holds the queue's timer.
+//! After each operation [`Inner::signals`] returns the wake-ups to send: one to a sleeping caller if a key
+//! may be handed out, and this caller wakes the next one if there are more keys; one to the holder of the
+//! timer if an earlier moment has come up; one to every caller at the end.
 
 use super::clock::Moment;
 use super::machine::{Inner, Job, Phase};
@@ -12,21 +13,22 @@ use crate::key::Key;
 #[derive(Debug)]
 pub(super) enum Take<Q> {
     Job(Job<Q>),
-    /// Nothing to do now. With a moment, the caller has the queue's timer and looks again then.
+    /// No key may be handed out now. With a moment, the caller holds the queue's timer and calls again then.
     Wait(Option<Moment>),
+    /// No key will be handed out any more.
     Closed,
 }
 
-/// Whom to wake, once the lock is released.
+/// The wake-ups to send once the lock is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signals {
-    /// Callers of `get`.
+    /// To callers of `get`.
     pub(super) callers: Callers,
-    /// The one who has set the timer: an earlier moment has come up.
+    /// To the caller that holds the timer: an earlier moment has come up.
     pub(super) timer: bool,
-    /// Those who wait for room.
+    /// To all that wait for room.
     pub(super) room: bool,
-    /// Those who wait for the end of a drain.
+    /// To all that wait for the end of a drain.
     pub(super) ended: bool,
 }
 
@@ -34,8 +36,8 @@ pub(super) struct Signals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Callers {
     #[default]
-    Nobody,
-    /// Whoever has slept longest.
+    None,
+    /// The caller that has slept longest.
     One,
     All,
 }
@@ -43,7 +45,7 @@ pub(super) enum Callers {
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
-    /// Hands out the next key, or registers the caller as waiting.
+    /// Hands out the next key, or registers the caller as asleep.
     pub(super) fn take(&mut self) -> Take<Q> {
         if self.is_exhausted() {
             return Take::Closed;
@@ -57,46 +59,43 @@ impl<Q: Key> Inner<Q> {
         Take::Wait(timer)
     }
 
-    /// Unregisters a caller that waited. `timer` says whether it had the queue's timer.
+    /// Unregisters a caller that slept, and with `timer` also held the queue's timer.
     pub(super) fn leave(&mut self, timer: bool) {
         self.idle -= 1;
-        self.called = 0;
+        self.notified = 0;
         if timer {
             self.timer = None;
         }
     }
 
-    /// Returns whether a source that was refused may come again: half of the depth is free, or nobody cares.
-    pub(super) fn has_drained(&mut self) -> bool {
+    /// Returns whether a refused source may add again: half of the depth is free, or there is no limit any
+    /// more.
+    pub(super) fn has_room(&mut self) -> bool {
         let most = self.settings.max_depth;
-        let drained = self.phase != Phase::Open || most == 0 || self.lanes.len() <= most / 2;
-        self.owes_room |= !drained;
-        drained
+        let room = self.phase != Phase::Open || most == 0 || self.lanes.len() <= most / 2;
+        self.room_wanted |= !room;
+        room
     }
 
-    /// Returns whether a drain is over, or nobody drains.
+    /// Returns whether a drain has ended, which a stop ends too.
     pub(super) fn is_drained(&self) -> bool {
-        match self.phase {
-            Phase::Open => false,
-            Phase::Draining => self.running.is_empty() && self.is_exhausted(),
-            Phase::Stopped => true,
-        }
+        self.phase == Phase::Stopped || (self.running.is_empty() && self.is_exhausted())
     }
 
-    /// Returns whom to wake after what has happened.
+    /// Returns the wake-ups to send after an operation.
     #[inline]
     pub(super) fn signals(&mut self) -> Signals {
-        // What a busy queue has to say.
-        if self.idle == 0 && !self.owes_room && self.phase == Phase::Open {
+        // The usual case of a busy queue.
+        if self.idle == 0 && !self.room_wanted && self.phase == Phase::Open {
             return Signals::default();
         }
-        self.whom_to_wake()
+        self.find_signals()
     }
 
-    fn whom_to_wake(&mut self) -> Signals {
+    fn find_signals(&mut self) -> Signals {
         let mut signals = Signals { ended: self.is_drained(), ..Signals::default() };
-        if self.owes_room && self.has_drained() {
-            self.owes_room = false;
+        if self.room_wanted && self.has_room() {
+            self.room_wanted = false;
             signals.room = true;
         }
         if self.idle == 0 {
@@ -104,35 +103,35 @@ impl<Q: Key> Inner<Q> {
         }
         if self.is_exhausted() {
             signals.callers = Callers::All;
-        } else if self.called < self.idle.min(self.lanes.len().max(1)) && self.has_work_for_sleeper() {
-            // One is enough: whoever takes a key wakes the next one if there is more.
+        } else if self.notified < self.idle.min(self.lanes.len().max(1)) && self.has_work_for_sleeper() {
+            // One is enough: a caller that takes a key wakes the next one if there are more.
             signals.callers = Callers::One;
-            self.called += 1;
+            self.notified += 1;
         }
         if self.timer.is_some_and(|timer| self.next_wake().is_some_and(|next| next < timer)) {
-            // Once: it looks at everything when it wakes, whatever comes up until then.
+            // Once: the caller sees the whole queue when it wakes, with all that has happened until then.
             signals.timer = true;
             self.timer = Some(Moment::START);
         }
         signals
     }
 
-    /// Returns whether a sleeping caller could take a key, or hold the timer that nobody holds.
+    /// Returns whether a sleeping caller could take a key, or hold the timer that no caller holds.
     fn has_work_for_sleeper(&self) -> bool {
         self.choose().is_some() || (self.timer.is_none() && self.next_wake().is_some())
     }
 
-    /// Returns whether there is nothing to hand out now or later.
+    /// Returns whether no key may be handed out, now or later.
     fn is_exhausted(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            // A dirty key becomes ready when its run ends, and somebody must be there to take it.
+            // A dirty key becomes ready when its run ends, and then needs a caller.
             Phase::Draining => !self.leading || (self.lanes.len() == 0 && self.dirty == 0),
             Phase::Stopped => true,
         }
     }
 
-    /// Returns the next moment at which time alone gives a caller of `get` something to do.
+    /// Returns the next moment at which time alone gives work to a caller of `get`.
     fn next_wake(&self) -> Option<Moment> {
         if !self.leading || self.phase == Phase::Stopped {
             return None;

@@ -1,7 +1,7 @@
 //! Runs handlers that may block on blocking threads, a bounded number at once.
 //!
-//! The server runs on the control thread: a handler that blocked it would also block the elector. Handlers may block
-//! because they run users' code, such as checks, collectors and the `Display` of keys.
+//! The server runs on the control thread: a handler that blocked it would also block the elector. Handlers
+//! may block because they run users' code, such as checks, collectors and the `Display` of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use tokio::time::timeout;
 /// Time limit of an answer, including its wait for a slot: longer than any prober waits.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A slot in use, which is freed when this is dropped. The semaphore is never closed, so it is never an error.
+/// A slot in use, which is freed when this is dropped. The semaphore is never closed, so it is never an
+/// error.
 pub(crate) type Permit = Result<OwnedSemaphorePermit, AcquireError>;
 
 /// Slots for handlers that may block. Clones share them.
@@ -45,13 +46,14 @@ impl BlockingSlots {
         Self { slots: Arc::new(Semaphore::new(slots)), until_sent: false }
     }
 
-    /// Makes slots that also bound the bodies in memory: a slot stays in use until the peer has read the body.
+    /// Makes slots that also bound the bodies in memory: a slot stays in use until the peer has read the
+    /// body.
     pub(crate) fn until_sent(slots: usize) -> Self {
         Self { until_sent: true, ..Self::new(slots) }
     }
 
-    /// Runs a handler on a blocking thread and returns its answer: 503 after [`TIMEOUT`], 500 after a panic. A handler
-    /// that exceeds the timeout keeps its slot until it ends.
+    /// Runs a handler on a blocking thread and returns its answer: 503 after [`TIMEOUT`], 500 after a panic.
+    /// A handler that exceeds the timeout keeps its slot until it ends.
     pub(crate) async fn answer(self, answer: impl FnOnce() -> Response + Send + 'static) -> Response {
         let answered = timeout(TIMEOUT, async {
             let permit = self.slots.acquire_owned().await;
@@ -64,7 +66,8 @@ impl BlockingSlots {
         }
     }
 
-    /// Middleware that runs the next handler as [`answer`](Self::answer) does. The handler may block but must not await.
+    /// Middleware that runs the next handler as [`answer`](Self::answer) does. The handler may block but must
+    /// not await.
     pub(crate) async fn run(self, request: Request, next: Next) -> Response {
         self.answer(move || next.run(request).now_or_never().unwrap_or_else(unfinished)).await
     }

@@ -1,7 +1,8 @@
 //! The client side: one request to the server of another replica, over a new connection.
 //!
-//! The certificate of a replica need not be signed by an authority: the client compares its digest with the expected one,
-//! known from its own certificate directory or from the Lease. Names and dates of the certificate are ignored.
+//! The certificate of a replica need not be signed by an authority: the client compares its digest with the
+//! expected one, known from its own certificate directory or from the Lease. Names and dates of the
+//! certificate are ignored.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};

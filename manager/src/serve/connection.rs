@@ -61,8 +61,8 @@ impl Connection {
             .half_close(true)
             .serve_connection(TokioIo::new(WriteTimeout::new(limits.answer_timeout, stream)), service);
         let mut connection = pin!(connection);
-        // Biased: a connection that has ended needs no graceful shutdown. Broken connections and peers that do not speak
-        // HTTP are not logged, so that a port scanner cannot fill the log.
+        // Biased: a connection that has ended needs no graceful shutdown. Broken connections and peers that
+        // do not speak HTTP are not logged, so that a port scanner cannot fill the log.
         tokio::select! {
             biased;
             _ended = connection.as_mut() => return,

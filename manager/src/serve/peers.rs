@@ -1,8 +1,8 @@
 //! Chooses the connection to evict for a new one.
 //!
-//! A hundred peers that send no request, or do not read their answers, must not keep a prober out: the kubelet restarts a
-//! healthy process if its liveness probe waits in the backlog. So the connection that has waited longest for its peer
-//! is evicted.
+//! A hundred peers that send no request, or do not read their answers, must not keep a prober out: the
+//! kubelet restarts a healthy process if its liveness probe waits in the backlog. So the connection that has
+//! waited longest for its peer is evicted.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Time for which a connection may wait for its peer before it can be evicted; a normal peer sends its request faster.
-/// With a hundred connections a thousand peers per second can be served, and the kernel's backlog (128) within two of
-/// these times.
+/// Time for which a connection may wait for its peer before it can be evicted; a normal peer sends its
+/// request faster. With a hundred connections a thousand peers per second can be served, and the kernel's
+/// backlog (128) within two of these times.
 const MIN_WAIT: Duration = Duration::from_millis(100);
 
 /// The open connections.
@@ -42,7 +42,8 @@ impl Peers {
         peer
     }
 
-    /// Evicts the connection that has waited longest, if for at least [`MIN_WAIT`]; returns the time for the next try.
+    /// Evicts the connection that has waited longest, if for at least [`MIN_WAIT`]; returns the time for the
+    /// next try.
     pub(super) fn evict(&self, now: Instant) -> Instant {
         let open = self.0.iter().filter(|peer| Arc::strong_count(peer) > 1);
         let waiting = open.filter_map(|peer| Some(((*peer.waiting.lock())?, peer)));

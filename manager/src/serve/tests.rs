@@ -102,7 +102,8 @@ async fn a_body_is_read_whole_or_refused_with_a_reason() {
     let limits = Limits { body_bytes: 4, body_timeout: Duration::from_millis(20), ..Limits::default() };
     let server = Running::start(limits, echo());
     let whole = "content-length: 4\r\nconnection: close\r\n\r\nbody";
-    // The refused requests do not set `connection: close`: the server closes, as the rest of the body is unread.
+    // The refused requests do not set `connection: close`: the server closes, as the rest of the body is
+    // unread.
     let cases = [
         (whole, "200 OK", "\r\n\r\nbody"),
         ("connection: close\r\n\r\n", "200 OK", "\r\n\r\n"),

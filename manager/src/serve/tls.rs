@@ -1,8 +1,8 @@
 //! The certificate of a server, reloaded while it runs.
 //!
-//! The directory has the layout of a mounted Secret of type `kubernetes.io/tls`. Its two files are followed together, and
-//! the served pair changes once both are present and match, so an incomplete rotation has no effect. Open connections
-//! keep the certificate of their handshake.
+//! The directory has the layout of a mounted Secret of type `kubernetes.io/tls`. Its two files are followed
+//! together, and the served pair changes once both are present and match, so an incomplete rotation has no
+//! effect. Open connections keep the certificate of their handshake.
 
 use std::io;
 use std::path::{Path, PathBuf};

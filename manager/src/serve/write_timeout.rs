@@ -1,6 +1,7 @@
 //! A stream with a time limit for the peer to read.
 //!
-//! Without the limit, a peer that requests a long answer and does not read it would keep the answer in memory forever.
+//! Without the limit, a peer that requests a long answer and does not read it would keep the answer in memory
+//! forever.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails writes with `TimedOut` if the written bytes are not flushed within `limit`, counted from the first write that
-/// had to wait. A slow read does not extend the limit: a byte per second is not worth a connection.
+/// Fails writes with `TimedOut` if the written bytes are not flushed within `limit`, counted from the first
+/// write that had to wait. A slow read does not extend the limit: a byte per second is not worth a
+/// connection.
 pub(super) struct WriteTimeout<IO> {
     io: IO,
     limit: Duration,

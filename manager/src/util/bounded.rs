@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A map of at most `capacity` entries. A new key evicts the least recently used one; entries may also expire.
+/// A map of at most `capacity` entries. A new key evicts the least recently used one; entries may also
+/// expire.
 ///
-/// Each call costs one look-up by hash and one by age. Each key is stored twice, so use an `Arc` for long keys.
+/// Each call costs one look-up by hash and one by age. Each key is stored twice, so use an `Arc` for long
+/// keys.
 ///
 /// ```
 /// # use {mainstay::util::BoundedMap, std::time::Duration, tokio::time::Instant};

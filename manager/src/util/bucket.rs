@@ -19,7 +19,8 @@ pub struct Limit {
 
 /// A token bucket: up to `burst` tokens at once, then one per interval.
 ///
-/// `T` is the type of a time: an [`Instant`], or a [`Duration`] since some start. The limit may change at any time.
+/// `T` is the type of a time: an [`Instant`], or a [`Duration`] since some start. The limit may change at any
+/// time.
 ///
 /// ```
 /// # use {mainstay::util::{Limit, TokenBucket}, std::time::Duration};
@@ -31,14 +32,16 @@ pub struct Limit {
 #[derive(Clone, Debug)]
 pub struct TokenBucket<T = Instant> {
     limit: Limit,
-    /// Time at which the bucket will be full if no token is taken before; `None`, or a time in the past, if it is full.
+    /// Time at which the bucket will be full if no token is taken before; `None`, or a time in the past, if
+    /// it is full.
     full_at: Option<T>,
 }
 
 // === impl Limit ===
 
 impl Limit {
-    /// Makes a limit of `rate` tokens per second. A rate that is not a number above zero allows one token a year.
+    /// Makes a limit of `rate` tokens per second. A rate that is not a number above zero allows one token a
+    /// year.
     pub fn per_second(rate: f64, burst: u32) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(LONGEST_INTERVAL);
         Self { interval: interval.clamp(Duration::from_nanos(1), LONGEST_INTERVAL), burst }

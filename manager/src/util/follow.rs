@@ -1,13 +1,13 @@
 //! Follows files by polling.
 //!
-//! Once a second the attributes of the files are read, through symbolic links. They change when a file is saved in
-//! place, replaced by a rename, or when the directory of a mounted `ConfigMap` or `Secret` is swapped. Files with
-//! changed attributes are read, and read again 100 ms later; their contents are returned once two reads agree. So an
-//! incomplete file is not returned, nor a new certificate with the previous key.
+//! Once a second the attributes of the files are read, through symbolic links. They change when a file is
+//! saved in place, replaced by a rename, or when the directory of a mounted `ConfigMap` or `Secret` is
+//! swapped. Files with changed attributes are read, and read again 100 ms later; their contents are returned
+//! once two reads agree. So an incomplete file is not returned, nor a new certificate with the previous key.
 //!
 //! # Invariants
-//! 1. Files are accessed on a blocking thread, one at a time per follower: a volume that hangs delays this follower and
-//!    holds one thread.
+//! 1. Files are accessed on a blocking thread, one at a time per follower: a volume that hangs delays this
+//!    follower and holds one thread.
 //! 2. Contents are returned only if they differ from those returned last. An error is contents too.
 
 use std::fs::metadata;
@@ -26,9 +26,9 @@ use super::os::open_without_waiting;
 /// Time between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between two reads that have to agree. A program that writes a file of at most 1 MiB does not pause for so long
-/// between two writes, and a longer wait would only delay the contents. Programs that write over a network rename a
-/// complete file.
+/// Time between two reads that have to agree. A program that writes a file of at most 1 MiB does not pause
+/// for so long between two writes, and a longer wait would only delay the contents. Programs that write over
+/// a network rename a complete file.
 const CONFIRMATION: Duration = Duration::from_millis(100);
 
 /// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
@@ -84,11 +84,12 @@ impl<const N: usize> Follower<N> {
         }
     }
 
-    /// Returns the contents of each file or the error of reading it: on the first call as they are, later once they
-    /// have changed.
+    /// Returns the contents of each file or the error of reading it: on the first call as they are, later
+    /// once they have changed.
     ///
     /// # Cancel safety
-    /// No change is lost, but a started read continues on its thread; so callers should not drop the future often.
+    /// No change is lost, but a started read continues on its thread; so callers should not drop the future
+    /// often.
     pub(crate) async fn next(&mut self) -> [io::Result<Vec<u8>>; N] {
         loop {
             self.ticks.tick().await;

@@ -1,7 +1,7 @@
 //! Calls of the operating system that std and tokio lack. No other room makes such calls.
 //!
-//! `os/linux.rs` has the calls that only Linux has, `os/portable.rs` their fallbacks for other systems. The fallbacks
-//! are built and tested on Linux with `RUSTFLAGS=--cfg mainstay_portable`.
+//! `os/linux.rs` has the calls that only Linux has, `os/portable.rs` their fallbacks for other systems. The
+//! fallbacks are built and tested on Linux with `RUSTFLAGS=--cfg mainstay_portable`.
 
 use std::fs::File;
 use std::io;
@@ -59,8 +59,8 @@ impl ProcessUsage {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Sets keep-alive on a connection. Where the system permits, sent bytes that stay unacknowledged for the same total
-    /// time end the connection too.
+    /// Sets keep-alive on a connection. Where the system permits, sent bytes that stay unacknowledged for the
+    /// same total time end the connection too.
     pub(crate) fn set(self, stream: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(stream, self.idle)?;
         sockopt::set_tcp_keepintvl(stream, self.interval)?;

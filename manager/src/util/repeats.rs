@@ -1,4 +1,5 @@
-//! Filters for repeated log lines. A failure usually repeats, and many failures must not make as many log lines.
+//! Filters for repeated log lines. A failure usually repeats, and many failures must not make as many log
+//! lines.
 
 use std::hash::Hash;
 use std::time::Duration;

@@ -261,7 +261,7 @@ impl<Q: Key> Sweeper<Q> {
     }
 
     async fn wait_for_room(&self) {
-        self.shared.sink.queue().drained().await;
+        self.shared.sink.queue().wait_for_room().await;
     }
 
     fn offer(&self, key: Q, add: Add) {
@@ -383,7 +383,8 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
             Some(_) => old.generation != new.generation,
             None => old.content_hash != new.content_hash,
         };
-    let alone = || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
+    let alone =
+        || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
     old.deleting != new.deleting || (edited && !alone())
 }
 

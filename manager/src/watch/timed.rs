@@ -81,7 +81,7 @@ impl<F> Interval<F> {
             while sink.offer(key.clone(), add.clone()) == Added::Refused {
                 // Offered again later. Synced first, because the controller drains its queue only after the sync.
                 sink.synced();
-                sink.queue().drained().await;
+                sink.queue().wait_for_room().await;
             }
         }
     }

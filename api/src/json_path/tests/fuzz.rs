@@ -1,5 +1,5 @@
-//! A fuzz target, and the oracle of tests: a path is read back equal and selects what the plainest search does, in
-//! linear time.
+//! A fuzz target: a path parses again to an equal path, and selects the same values as a naive search, in
+//! linear time. Tests use the naive search too.
 
 #![expect(clippy::missing_panics_doc, reason = "a finding is a panic")]
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{JsonPath, MAX_STEPS, NotOneValue, Step};
 
-/// Reads the first line as a path and searches the rest for it.
+/// Parses the first line as a path and searches the rest, an object, for it.
 pub fn json_path(data: &[u8]) {
     let mut lines = data.splitn(2, |byte| *byte == b'\n');
     let (text, object) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
@@ -28,13 +28,13 @@ pub fn json_path(data: &[u8]) {
         [Value::Object(_)] => assert_eq!(found, Err(NotOneValue::Object)),
         [Value::Array(_)] => assert_eq!(found, Err(NotOneValue::List)),
         [Value::String(text)] => assert_eq!(found.as_ref(), Ok(&Some(text.clone()))),
-        // A number may be written in several ways.
+        // A number may have several forms in JSON.
         [_] => assert!(matches!(found, Ok(Some(_)))),
         _ => assert_eq!(found, Err(NotOneValue::Several)),
     }
 }
 
-/// What a path selects, found in the plainest way.
+/// Returns the values that a path selects, by a naive search.
 pub(super) fn select<'a>(value: &'a Value, steps: &[Step]) -> Vec<&'a Value> {
     let Some((step, rest)) = steps.split_first() else {
         return if value.is_null() { Vec::new() } else { vec![value] };

@@ -7,7 +7,7 @@ use super::*;
 use crate::address::Host;
 use crate::crd::patterns;
 
-/// What the definition admits below the length it bounds, and what is checked here.
+/// Name, maximum length, function here and pattern of the CRD for one form.
 type Pair = (&'static str, usize, fn(&str) -> bool, &'static str);
 
 const PAIRS: [Pair; 13] = [
@@ -21,7 +21,7 @@ const PAIRS: [Pair; 13] = [
         |text| text == "." || text == ".." || is_path_segment(text),
         patterns::PATH_SEGMENT,
     ),
-    // Two dots at the beginning are another rule of the definition.
+    // A separate rule of the CRD refuses two dots at the start.
     (
         "key of a ConfigMap",
         253,
@@ -33,13 +33,17 @@ const PAIRS: [Pair; 13] = [
     ("header value", 1024, is_header_value, patterns::HEADER_VALUE),
     ("graphic", 253, |text| text.bytes().all(|b| b.is_ascii_graphic()), patterns::GRAPHIC),
     ("condition", 330, |text| super::super::checks::condition(text).is_some(), patterns::CONDITION),
-    // Those of labels are too costly for the definition: here they are apimachinery's, below the shortest of bounds.
+    // Patterns for labels would cost too much in the CRD; these are apimachinery's, with the shortest length
+    // bound.
     ("key of a label", 63, is_label_key, LABEL_KEY),
     ("value of a label", 63, is_label_value, LABEL_VALUE),
 ];
 
 /// <https://github.com/kubernetes/apimachinery/blob/v0.34.0/pkg/util/validation/validation.go>
-const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const LABEL_KEY: &str = concat!(
+    "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
+    "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+);
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
 static COMPILED: LazyLock<Vec<Regex>> =
@@ -49,7 +53,7 @@ static HOSTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
         .map(|pattern| Regex::new(pattern).unwrap())
 });
 
-/// Near misses matter: everything is made of what the forms are made of.
+/// Strings of the characters that the forms use, so that many are almost valid.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c0-2A-C._/=%?# \t:-]{0,12}",
@@ -65,7 +69,7 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5000))]
     #[test]
-    fn the_definition_and_the_plan_take_the_same_strings(text in texts()) {
+    fn the_crd_and_the_plan_accept_the_same_strings(text in texts()) {
         for ((name, max, is_form, _), pattern) in PAIRS.iter().zip(&*COMPILED) {
             let admitted = text.len() <= *max && pattern.is_match(&text);
             prop_assert_eq!(is_form(&text) && text.len() <= *max, admitted, "{} {:?}", name, text);
@@ -73,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn the_definition_and_the_plan_take_the_same_hosts(
+    fn the_crd_and_the_plan_accept_the_same_hosts(
         text in prop_oneof![
             "[a-c0-9x._:-]{0,14}",
             "[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,3}[.]?",
@@ -83,7 +87,7 @@ proptest! {
     ) {
         let [name, numeric, ipv4, ipv6] = HOSTS.each_ref().map(|pattern| pattern.is_match(&text));
         prop_assert_eq!(Host::parse(&text).is_ok(), ipv4 || name && !numeric, "{:?}", text);
-        // The definition takes more for an IPv6 address than there are, and never less.
+        // The pattern of the CRD matches every IPv6 address, and other strings too.
         if text.parse::<std::net::Ipv6Addr>().is_ok() {
             prop_assert!(ipv6, "{:?}", text);
         }
@@ -91,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn names_that_a_pattern_alone_cannot_refuse() {
+fn forms_with_more_than_one_rule_are_checked() {
     for (text, expected) in [(".", false), ("..", false), ("..data", false), (".x", true), ("ca.crt", true)] {
         assert_eq!(is_config_map_key(text), expected, "{text}");
     }

@@ -40,7 +40,7 @@ fn a_check_without_endpoints_has_a_reason() {
 fn an_external_name_needs_a_probe_with_a_port_number() {
     let text = r#"Tcp(Address { host: Name("db"), port: 5432 })"#;
     assert_eq!(check(None, 1, Endpoints::External(Some(5432))), text);
-    let text = "NotReady PortNotFound: Service shop/db is an ExternalName; name the port to connect to by its number";
+    let text = "NotReady PortNotFound: Service shop/db is an ExternalName; give the port as a number";
     assert_eq!(check(None, 1, Endpoints::External(None)), text);
     assert_eq!(check(None, 1, Endpoints::External(Some(0))), text);
     let text = "NotReady TooFewEndpoints: Service shop/db is an ExternalName, which counts as one endpoint; \

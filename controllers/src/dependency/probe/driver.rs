@@ -160,8 +160,8 @@ impl Shared {
         self.publish(changed);
         match outage {
             Some(true) => warn!(
-                "most targets that answered fell silent together; a fault of the manager's own network or machine \
-                 is assumed"
+                "most targets that answered fell silent together; a fault of the manager's own network or \
+                 machine is assumed"
             ),
             Some(false) => info!("targets that had fallen silent together answer again"),
             None => {}

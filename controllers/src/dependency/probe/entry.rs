@@ -208,7 +208,7 @@ impl Entry {
         is_new
     }
 
-    /// Updates the verdict of every object. Returns the objects whose verdict has changed, each once.
+    /// Updates the verdict of every object. Returns the objects with a changed verdict, each once.
     pub(super) fn judge(&mut self, is_new: bool) -> Vec<NamespacedName> {
         let mut changed: Vec<NamespacedName> = Vec::new();
         for ((request, _), wait) in &mut self.waits {

@@ -77,7 +77,7 @@ impl ProbeMetrics {
             ),
             outage: registry.family(
                 "mainstay_waitdeployment_probe_shaken",
-                "1 while most targets that answered are silent, and a fault of the manager's own network is assumed",
+                "1 while most targets that answered are silent, so that a fault of the manager is assumed",
                 Gauge::default(),
             ),
             panics: registry.family(

@@ -112,8 +112,8 @@ impl Authorizer<'_> {
                 Some((_, namespace)) if self.policy.mode == ProbeMode::ServicesOnly => denied(
                     denial::CROSS_NAMESPACE,
                     format!(
-                        "{}{SERVICES_ONLY}; {namespace} in probePolicy.crossNamespace admits Services of that namespace, \
-                         {MORE}",
+                        "{}{SERVICES_ONLY}; {namespace} in probePolicy.crossNamespace admits Services of that \
+                         namespace, {MORE}",
                         self.names_no_service()
                     ),
                 ),
@@ -130,7 +130,8 @@ impl Authorizer<'_> {
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
         if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
             let message = "the name resolves to a Service of another namespace; this namespace in \
-                           probePolicy.crossNamespace admits it, as does an entry of probePolicy.allow for the address";
+                           probePolicy.crossNamespace admits it, as does an entry of probePolicy.allow for \
+                           the address";
             return Err(ProbeResult::Denied { rule: denial::CROSS_NAMESPACE, message: message.to_owned() });
         }
         Ok(addresses)
@@ -221,8 +222,9 @@ impl Authorizer<'_> {
             (_, true, Some(true)) => denied(
                 denial::POD_SECURITY,
                 format!(
-                    "{what}namespace {} enforces the Pod Security level baseline or restricted, where an entry of \
-                     probePolicy.allow admits only if it names the namespace, as {{to: ..., namespaces: [{}]}}",
+                    "{what}namespace {} enforces the Pod Security level baseline or restricted, where an entry \
+                     of probePolicy.allow admits only if it names the namespace, as {{to: ..., namespaces: \
+                     [{}]}}",
                     self.namespace, self.namespace
                 ),
             ),
@@ -264,8 +266,8 @@ impl Authorizer<'_> {
     fn dial(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
         if NODE_PORTS.contains(&port) {
             let message = format!(
-                "nodes use port {port} for Kubernetes itself, and no setting admits it; a Service with a cluster \
-                 address may use it"
+                "nodes use port {port} for Kubernetes itself, and no setting admits it; a Service with a \
+                 cluster address may use it"
             );
             return Err(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
@@ -311,7 +313,8 @@ impl Authorizer<'_> {
             // definite answer.
             Err(_) if detail == Detail::Full => {}
             Err(cause) => {
-                let what = "the addresses of the API server and of the manager are unknown, so only Services can be probed";
+                let what = "the addresses of the API server and of the manager are unknown, so only Services \
+                            can be probed";
                 return Some(unknown(probe::OWNERS_UNKNOWN, what, &cause, detail));
             }
         }

@@ -83,7 +83,7 @@ impl Targets {
         }
     }
 
-    /// Makes `request` wait for these targets and no others. Returns the objects whose verdict has changed
+    /// Makes `request` wait for these targets and no others. Returns the objects with a changed verdict
     /// with it; `None` if `request` already waits for exactly these.
     pub(super) fn watch(
         &mut self,
@@ -125,8 +125,8 @@ impl Targets {
         Some(changed)
     }
 
-    /// Applies another policy, and makes probes due that the old one denied. Returns the objects whose
-    /// verdict has changed.
+    /// Applies another policy, and makes probes due that the old one denied. Returns the objects with a changed
+    /// verdict.
     pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<NamespacedName> {
         self.policy = policy;
         let limit = self.max_targets();
@@ -191,8 +191,8 @@ impl Targets {
         Some(Start { target: entry.target.clone(), timeout, policy: Arc::clone(&self.policy) })
     }
 
-    /// Records the end of a probe, with a random number in [0, 1). Returns the objects whose verdict has
-    /// changed.
+    /// Records the end of a probe, with a random number in [0, 1). Returns the objects with a changed
+    /// verdict.
     pub(super) fn finish(
         &mut self,
         id: u64,
@@ -335,7 +335,7 @@ impl Targets {
         id
     }
 
-    /// Removes an entry if no object waits for it. Returns the objects whose verdict has changed, because
+    /// Removes an entry if no object waits for it. Returns the objects with a changed verdict, because
     /// another target was admitted instead.
     fn leave(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         if self.entries.get(&id).is_none_or(|entry| !entry.waits.is_empty()) {
@@ -358,8 +358,8 @@ impl Targets {
         next.map(|next| self.admit(next, now)).unwrap_or_default()
     }
 
-    /// Admits a target that was over the limit of its namespace. Returns the objects whose verdict has
-    /// changed.
+    /// Admits a target that was over the limit of its namespace. Returns the objects with a changed
+    /// verdict.
     fn admit(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = true;
@@ -376,8 +376,8 @@ impl Targets {
         delayed.map(|((request, _), _)| request.clone()).collect()
     }
 
-    /// Defers a target that is over the limit of its namespace. Returns the objects whose verdict has
-    /// changed.
+    /// Defers a target that is over the limit of its namespace. Returns the objects with a changed
+    /// verdict.
     fn defer(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let limit = self.policy.max_targets_per_namespace;
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
@@ -386,8 +386,8 @@ impl Targets {
         self.metrics.deny(denial::MAX_TARGETS);
         let namespace = entry.target.namespace();
         let message = format!(
-            "namespace {namespace} waits for more targets than the {limit} of probePolicy.maxTargetsPerNamespace; \
-             this one is probed once fewer are waited for"
+            "namespace {namespace} waits for more targets than the {limit} of \
+             probePolicy.maxTargetsPerNamespace; this one is probed once fewer are waited for"
         );
         let is_new = entry.record(ProbeResult::Denied { rule: denial::MAX_TARGETS, message }, now);
         entry.judge(is_new)

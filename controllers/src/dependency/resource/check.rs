@@ -1,7 +1,7 @@
 //! Properties of a resource check that follow from the check alone.
 
 use kube::core::GroupVersionKind;
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 
 /// Conditions of finished work, which is often deleted later: once one was True, a deletion does not undo it.
 const FINAL_CONDITIONS: [&str; 4] = ["Complete", "Completed", "Succeeded", "SuccessCriteriaMet"];
@@ -16,13 +16,13 @@ pub(super) fn kind_name(kind: &GroupVersionKind) -> String {
 }
 
 pub(super) fn verb(check: &ResourceCheck) -> &'static str {
-    if matches!(check.which, Which::Name(_)) { "get" } else { "list" }
+    if matches!(check.objects, Objects::Name(_)) { "get" } else { "list" }
 }
 
 /// Returns whether the state, once reached, still counts after the object was deleted.
 pub(super) fn is_final(check: &ResourceCheck) -> bool {
-    match (&check.which, &check.state) {
-        (Which::Name(_), ResourceState::Condition { type_, status }) => {
+    match (&check.objects, &check.state) {
+        (Objects::Name(_), ResourceState::Condition { type_, status }) => {
             let is_final = |name: &&str| name.eq_ignore_ascii_case(type_);
             status.eq_ignore_ascii_case("True") && FINAL_CONDITIONS.iter().any(is_final)
         }

@@ -37,7 +37,7 @@ const MAX_REQUESTS: usize = 8;
 /// Declares a kind to the cache.
 type Declare = Box<dyn Fn(KindId) -> Store<DynamicObject> + Send + Sync>;
 
-/// The half of [`Resources`] that sends requests. Checks stay unknown unless it runs.
+/// The half of [`Resources`] that sends requests. Without it all checks stay unknown.
 pub struct ResourceWatch {
     resources: Resources,
     declare: Declare,
@@ -165,7 +165,7 @@ impl Shared {
 
 // === private ===
 
-/// Works for as long as it is polled.
+/// Sends requests, and opens and closes kinds, for as long as it is polled.
 async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
     let mut requests: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut watches: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -188,13 +188,13 @@ async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
                     shared.discovered(group, served);
                 })),
                 Ok(Work::Kind(Step::Close(open))) => {
-                    info!(kind = %open.kind, "no check waits for objects of this kind any more; its watch ends");
+                    info!(kind = %open.kind, "no check needs this kind any more; its watch ends");
                 }
                 Ok(Work::Kind(Step::Open(kind, id))) => {
                     let (store, stop) = (declare(id.clone()), CancellationToken::new());
                     let follow = follow(shared, kind.clone(), store.untyped().clone(), stop.clone());
                     watches.push(Box::pin(follow));
-                    info!(kind = %id, "a check waits for objects of this kind; its watch begins");
+                    info!(kind = %id, "a check needs this kind; its watch begins");
                     shared.opened(kind, Open { kind: id, store, _stop: stop.drop_guard() });
                 }
             }

@@ -6,7 +6,7 @@ use std::fmt;
 use kube::core::DynamicObject;
 use mainstay::cache::{ReadError, Store};
 use mainstay_api::json_path::NotOneValue;
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 
 use super::check::gvk;
 use super::kinds::Trouble;
@@ -18,7 +18,7 @@ use crate::reasons::resource;
 struct Wanted<'a>(&'a ResourceState);
 
 /// Displays the objects of a check, such as `Job shop/migrate`.
-pub(super) struct Objects<'a> {
+pub(super) struct ObjectsText<'a> {
     pub(super) namespace: &'a str,
     pub(super) check: &'a ResourceCheck,
 }
@@ -32,33 +32,33 @@ impl fmt::Display for Wanted<'_> {
     }
 }
 
-impl fmt::Display for Objects<'_> {
+impl fmt::Display for ObjectsText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { namespace, check } = self;
-        match &check.which {
-            Which::Name(name) => write!(f, "{} {namespace}/{name}", check.kind),
-            Which::Selector(_) => {
+        match &check.objects {
+            Objects::Name(name) => write!(f, "{} {namespace}/{name}", check.kind),
+            Objects::Selector(_) => {
                 write!(f, "the selected objects of kind {} in namespace {namespace}", check.kind)
             }
         }
     }
 }
 
-// === impl Objects ===
+// === impl ObjectsText ===
 
-impl Objects<'_> {
-    /// Returns the message of a check whose objects are in its state; a status is matched with a check by it.
+impl ObjectsText<'_> {
+    /// Returns the message of a check with its objects in the state. The reader also finds the check in a status by it.
     pub(super) fn in_state(&self) -> String {
         let verb = if self.is_one() { "has" } else { "have" };
         format!("{self} {verb} {}", Wanted(&self.check.state))
     }
 
     fn is_one(&self) -> bool {
-        matches!(self.check.which, Which::Name(_))
+        matches!(self.check.objects, Objects::Name(_))
     }
 }
 
-pub(super) fn of_found(objects: &Objects<'_>, found: Found) -> Observation {
+pub(super) fn of_found(objects: &ObjectsText<'_>, found: Found) -> Observation {
     let (wanted, is_one) = (Wanted(&objects.check.state), objects.is_one());
     let one_of = if is_one { "" } else { "one of " };
     match found {
@@ -82,7 +82,7 @@ pub(super) fn of_found(objects: &Objects<'_>, found: Found) -> Observation {
 }
 
 /// The observation of a path that selects something other than one value.
-pub(super) fn of_refusal(objects: &Objects<'_>, refused: NotOneValue) -> Observation {
+pub(super) fn of_refusal(objects: &ObjectsText<'_>, refused: NotOneValue) -> Observation {
     let ResourceState::JsonPath { path, .. } = &objects.check.state else { return Observation::unknown() };
     let one_of = if objects.is_one() { "" } else { "one of " };
     invalid(resource::NOT_ONE_VALUE, format!("{path} of {one_of}{objects} is {refused}"))
@@ -97,11 +97,11 @@ pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observatio
             blind(resource::KIND_NOT_SERVED, format!("the API server does not serve kind {name}"))
         }
         Trouble::NotNamespaced => {
-            let message = format!("kind {name} is in no namespace; expected one whose objects are");
+            let message = format!("kind {name} is cluster-scoped; expected a namespaced kind");
             invalid(resource::KIND_NOT_NAMESPACED, message)
         }
         Trouble::Unknown(cause) => {
-            blind(resource::KIND_UNKNOWN, format!("the API server cannot be asked for kind {name}: {cause}"))
+            blind(resource::KIND_UNKNOWN, format!("discovery of kind {name} failed: {cause}"))
         }
     }
 }

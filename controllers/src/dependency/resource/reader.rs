@@ -6,11 +6,11 @@ use kube::core::DynamicObject;
 use mainstay::cache::{Entry, LabelSelector, Select, Store};
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay_api::PlannedDependency;
-use mainstay_api::plan::{ResourceCheck, ResourceState, Which};
+use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use tokio::time::Instant;
 
 use super::check::{gvk, is_final, kind_name, verb};
-use super::messages::{self, Objects, blind, not_ready, of_found, of_trouble, unreadable};
+use super::messages::{self, ObjectsText, blind, not_ready, of_found, of_trouble, unreadable};
 use super::rights::Answer;
 use super::state::{Found, compare};
 use super::{Resources, questions};
@@ -55,9 +55,9 @@ impl<'a> ResourceReader<'a> {
     ) -> Result<Observation, NotRead> {
         let namespace = self.request.namespace().unwrap_or_default();
         let store = self.readable(namespace, check)?;
-        let objects = Objects { namespace, check };
-        let entries = match &check.which {
-            Which::Name(name) => {
+        let objects = ObjectsText { namespace, check };
+        let entries = match &check.objects {
+            Objects::Name(name) => {
                 let entry = store.entry(&NamespacedName::namespaced(namespace, name.as_str()));
                 match entry.map_err(|error| unreadable(&store, &error))? {
                     Some(entry) => vec![entry],
@@ -71,7 +71,7 @@ impl<'a> ResourceReader<'a> {
                     None => return Err(not_ready(resource::NOT_FOUND, format!("{objects} does not exist"))),
                 }
             }
-            Which::Selector(selector) => {
+            Objects::Selector(selector) => {
                 let selector = selector::text_of(selector).parse::<LabelSelector>();
                 let selector =
                     selector.map_err(|error| messages::invalid(reasons::probe::FAILED, error.to_string()))?;
@@ -97,7 +97,7 @@ impl<'a> ResourceReader<'a> {
         &mut self,
         store: &Store<DynamicObject>,
         entry: &Entry<DynamicObject>,
-        objects: &Objects<'_>,
+        objects: &ObjectsText<'_>,
     ) -> Result<Found, NotRead> {
         let json = entry.view().bytes().map_err(|error| unreadable(store, &error))?;
         let times = match &objects.check.state {
@@ -107,8 +107,8 @@ impl<'a> ResourceReader<'a> {
         let bytes_left = self.bytes_left.checked_sub(json.len().saturating_mul(times));
         self.bytes_left = bytes_left.ok_or_else(|| {
             let message = format!(
-                "the objects of all checks of this WaitDeployment are too large to be read together, and {objects} come \
-                 last; narrow the selectors or shorten the paths"
+                "the objects of all checks of this WaitDeployment are too large to be read together, and \
+                 {objects} come last; narrow the selectors or shorten the paths"
             );
             blind(resource::TOO_MANY_OBJECTS, message)
         })?;
@@ -145,9 +145,10 @@ impl<'a> ResourceReader<'a> {
         match answer {
             Some(Answer::Yes) => Ok(store),
             Some(Answer::No) => {
-                let (verb, objects) = (verb(check), Objects { namespace, check });
+                let (verb, objects) = (verb(check), ObjectsText { namespace, check });
                 let message = format!(
-                    "ServiceAccount {namespace}/{account} of the template may not {verb} {objects}; allow it by a Role"
+                    "ServiceAccount {namespace}/{account} of the template may not {verb} {objects}; allow it \
+                     by a Role"
                 );
                 Err(blind(resource::ACCESS_DENIED, message))
             }
@@ -169,7 +170,8 @@ impl<'a> ResourceReader<'a> {
         let Some(status) = object.status.as_ref().filter(|_| is_final(check)) else { return false };
         let ready = status.dependencies.iter().find(|entry| entry.name == dependency.name && entry.ready);
         // An edit may have put another object under the name of the dependency; the message names the object.
-        let message = Objects { namespace: self.request.namespace().unwrap_or_default(), check }.in_state();
+        let message =
+            ObjectsText { namespace: self.request.namespace().unwrap_or_default(), check }.in_state();
         ready.is_some_and(|entry| entry.message.as_ref() == Some(&message))
     }
 }

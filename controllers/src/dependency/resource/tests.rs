@@ -143,7 +143,11 @@ async fn an_object_is_read_only_if_the_service_account_may_read_it() {
     assert_eq!(bench.enqueued(), 1);
     assert_eq!(bench.observation(), NOT_YET, "no access review yet");
     bench.answer("get", None, Answer::No);
-    assert_eq!((bench.enqueued(), bench.observation().as_str()), (1, NOT_YET), "the one may be allowed");
+    assert_eq!(
+        (bench.enqueued(), bench.observation().as_str()),
+        (1, NOT_YET),
+        "the one object may be allowed"
+    );
     bench.answer("get", Some("migrate"), Answer::No);
     assert_eq!(bench.enqueued(), 1);
     let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; \
@@ -155,7 +159,7 @@ async fn an_object_is_read_only_if_the_service_account_may_read_it() {
     bench.answer("get", Some("migrate"), Answer::Yes);
     assert_eq!(bench.observation(), "Ready InState: Job shop/migrate has condition Complete=True");
     bench.answer("get", Some("migrate"), Answer::Failed);
-    assert!(bench.observation().starts_with("Ready"), "a question that fails takes no right away");
+    assert!(bench.observation().starts_with("Ready"), "a failed review takes no right away");
     bench.answer("get", Some("migrate"), Answer::No);
     assert!(
         bench.observation().starts_with("Blind AccessDenied"),
@@ -170,11 +174,11 @@ async fn a_kind_that_cannot_be_listed_has_a_reason() {
         (Trouble::NotServed, "Blind KindNotServed: the API server does not serve kind Job of batch/v1"),
         (
             Trouble::NotNamespaced,
-            "Invalid KindNotNamespaced: kind Job of batch/v1 is in no namespace; expected one whose objects are",
+            "Invalid KindNotNamespaced: kind Job of batch/v1 is cluster-scoped; expected a namespaced kind",
         ),
         (
             Trouble::Unknown("there is no connection".to_owned()),
-            "Blind KindUnknown: the API server cannot be asked for kind Job of batch/v1: there is no connection",
+            "Blind KindUnknown: discovery of kind Job of batch/v1 failed: there is no connection",
         ),
     ] {
         bench.observe();
@@ -184,7 +188,7 @@ async fn a_kind_that_cannot_be_listed_has_a_reason() {
 }
 
 #[tokio::test]
-async fn one_object_holds_once_it_has_the_condition() {
+async fn a_check_is_ready_once_the_object_has_the_condition() {
     let text = |job: Value| Bench::with_jobs(waits_for(&migrate("Complete")), [job]).observation();
     let text_of = |condition| text(job("migrate", condition));
     assert_eq!(text_of("Complete"), "Ready InState: Job shop/migrate has condition Complete=True");
@@ -202,13 +206,13 @@ async fn one_object_holds_once_it_has_the_condition() {
     let mut early = job("migrate", "Complete");
     early["metadata"]["generation"] = 2.into();
     early["status"]["observedGeneration"] = 1.into();
-    let outdated = "NotReady NotObserved: the status of Job shop/migrate is of an earlier generation: condition Complete=True \
-         does not count yet";
+    let outdated = "NotReady NotObserved: the status of Job shop/migrate is of an earlier generation: condition \
+                    Complete=True does not count yet";
     assert_eq!(text(early), outdated);
 }
 
 #[tokio::test]
-async fn one_object_holds_once_the_path_finds_the_value() {
+async fn a_check_is_ready_once_the_path_has_the_value() {
     let text = |path: &str, value: &str| {
         let resource = json!({
             "apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "jsonPath": path, "value": value,
@@ -235,12 +239,13 @@ async fn one_object_holds_once_the_path_finds_the_value() {
     );
     assert_eq!(
         text("{.status.conditions}", "x"),
-        "Invalid NotOneValue: {.status.conditions} of Job shop/migrate is a list; expected a string, a number or a boolean"
+        "Invalid NotOneValue: {.status.conditions} of Job shop/migrate is a list; expected a string, a number \
+         or a boolean"
     );
     assert_eq!(
         text("{.status.conditions[0]}", "x"),
-        "Invalid NotOneValue: {.status.conditions[0]} of Job shop/migrate is an object; expected a string, a number or a \
-         boolean"
+        "Invalid NotOneValue: {.status.conditions[0]} of Job shop/migrate is an object; expected a string, a \
+         number or a boolean"
     );
 }
 
@@ -257,13 +262,13 @@ async fn a_path_with_several_values_is_refused() {
     twice["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Other", "status": "True"}));
     assert_eq!(
         text(json!({"name": "migrate"}), vec![twice.clone()]),
-        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of Job shop/migrate is several values; \
-         expected one"
+        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of Job shop/migrate is several \
+         values; expected one"
     );
     assert_eq!(
         text(json!({"selector": {"matchLabels": {"app": "db"}}}), vec![job("a", "Complete"), twice]),
-        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of one of the selected objects of kind Job \
-         in namespace shop is several values; expected one"
+        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of one of the selected \
+         objects of kind Job in namespace shop is several values; expected one"
     );
 }
 
@@ -294,8 +299,7 @@ async fn the_objects_of_all_checks_are_read_within_one_bound() {
         });
         observations.map(|observation| observation.reason).collect::<Vec<_>>()
     };
-    // Seven MiB each. The path has four steps and counts four times; what it leaves is too little for the
-    // last check.
+    // Seven MiB each. The path has four steps and counts four times; the rest is too little for the last check.
     for _ in 0..2 {
         let expected = ["InState", "TooManyObjects", "TooManyObjects"];
         assert_eq!(observe(), expected, "the same in each reconcile");
@@ -303,10 +307,13 @@ async fn the_objects_of_all_checks_are_read_within_one_bound() {
 }
 
 #[tokio::test]
-async fn a_selector_holds_once_all_selected_objects_do() {
+async fn a_selector_is_ready_once_all_selected_objects_are_in_the_state() {
     let resource = json!({
         "apiVersion": "batch/v1", "kind": "Job", "condition": "Complete",
-        "selector": {"matchLabels": {"app": "db"}, "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}]},
+        "selector": {
+            "matchLabels": {"app": "db"},
+            "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}],
+        },
     });
     let text = |jobs: Vec<Value>| Bench::with_jobs(waits_for(&resource), jobs).observation();
     let (good, bad) = (job("a", "Complete"), job("b", "Suspended"));
@@ -321,7 +328,11 @@ async fn a_selector_holds_once_all_selected_objects_do() {
         text(vec![good, bad]),
         format!("NotReady NotInState: {objects} do not all have condition Complete=True yet")
     );
-    assert_eq!(text(vec![old]), format!("NotReady NotFound: {objects} do not exist"), "none is not all");
+    assert_eq!(
+        text(vec![old]),
+        format!("NotReady NotFound: {objects} do not exist"),
+        "no object is not all objects"
+    );
     let many = (0..=MAX_SELECTED).map(|number| job(&number.to_string(), "Complete")).collect();
     let text = text(many);
     assert_eq!(text, format!("Blind TooManyObjects: {objects} are more than 500; narrow the selector"));
@@ -335,27 +346,27 @@ async fn an_object_in_a_final_state_may_be_deleted() {
         object["status"] = json!({"observedGeneration": generation, "dependencies": [entry]});
         Bench::with_jobs(object, []).observation()
     };
-    let told = "Job shop/migrate has condition Complete=True";
-    let text = format!("Ready GoneAfterSuccess: {told}");
-    assert_eq!(gone("Complete", 1, told), text, "the message is of this very check");
+    let message = "Job shop/migrate has condition Complete=True";
+    let text = format!("Ready GoneAfterSuccess: {message}");
+    assert_eq!(gone("Complete", 1, message), text, "the message is of this very check");
     let missing = "NotReady NotFound: Job shop/migrate does not exist";
     let other = "Job shop/migrate-1 has condition Complete=True";
-    assert_eq!(gone("Complete", 2, other), missing, "an edit put this Job in its place meanwhile");
+    assert_eq!(gone("Complete", 2, other), missing, "the spec was edited since");
     assert_eq!(gone("Complete", 1, "Job shop/other has condition Complete=True"), missing, "another check");
     let suspended = "Job shop/migrate has condition Suspended=True";
     assert_eq!(gone("Suspended", 1, suspended), missing, "its work is not finished");
 
     let mut object = waits_for(&migrate("Complete"));
     object["status"] = json!({"observedGeneration": 2, "dependencies": [{"name": "schema", "ready": false}]});
-    assert_eq!(Bench::with_jobs(object, []).observation(), missing, "it never held");
+    assert_eq!(Bench::with_jobs(object, []).observation(), missing, "it was never ready");
 }
 
 #[test]
 fn only_conditions_of_finished_work_are_final() {
     let check = |kind: &str, condition: &str| {
-        let resource = json!({"apiVersion": kind, "kind": kind.rsplit_once('/').unwrap().1, "name": "x", "condition": condition});
-        let mut resource = resource;
-        resource["apiVersion"] = format!("{}/v1", kind.split_once('/').unwrap().0).into();
+        let (group, kind) = kind.split_once('/').unwrap();
+        let version = format!("{group}/v1");
+        let resource = json!({"apiVersion": version, "kind": kind, "name": "x", "condition": condition});
         let object: WaitDeployment = serde_json::from_value(waits_for(&resource)).unwrap();
         let plan = object.plan().unwrap();
         let Check::Resource(check) = &plan.dependencies[0].check else { panic!("another check") };

@@ -8,12 +8,14 @@ fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
 }
 
 fn of_creator() -> Value {
-    let annotations = json!({"f:theirs": {}, "f:passed": {}, ".": {}});
+    let annotations = json!({"f:foreign": {}, "f:passed": {}, ".": {}});
     json!({
         "f:metadata": {"f:labels": {"f:app": {}, "f:team": {}}, "f:annotations": annotations},
         "f:spec": {
             "f:replicas": {}, "f:selector": {}, "f:minReadySeconds": {},
-            "f:template": {"f:metadata": {"f:annotations": {"f:restarted": {}, "f:ours": {}}}, "f:spec": {}},
+            "f:template": {
+                "f:metadata": {"f:annotations": {"f:restarted": {}, "f:written": {}}}, "f:spec": {},
+            },
         },
     })
 }
@@ -21,7 +23,7 @@ fn of_creator() -> Value {
 fn desired(replicas: Option<i32>) -> Value {
     let mut desired = json!({
         "metadata": {"labels": {"app": "web"}, "annotations": {"passed": "on"}},
-        "spec": {"template": {"metadata": {"annotations": {"ours": "x"}}}},
+        "spec": {"template": {"metadata": {"annotations": {"written": "x"}}}},
     });
     if let Some(replicas) = replicas {
         desired["spec"]["replicas"] = replicas.into();
@@ -35,7 +37,7 @@ fn written_fields_move_from_the_creator_to_the_gate_and_the_rest_stays() {
     let managed = vec![entry("old", "Update", &of_creator()), other.clone()];
     let moved = with_creators_fields(managed, &desired(None)).unwrap();
     let left = json!({
-        "f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:theirs": {}, ".": {}}},
+        "f:metadata": {"f:labels": {"f:team": {}}, "f:annotations": {"f:foreign": {}, ".": {}}},
         "f:spec": {
             "f:replicas": {},
             "f:template": {"f:metadata": {"f:annotations": {"f:restarted": {}}}},
@@ -44,14 +46,14 @@ fn written_fields_move_from_the_creator_to_the_gate_and_the_rest_stays() {
     assert_eq!(moved[0], entry("old", "Update", &left));
     assert_eq!(moved[1], other, "the manager of the restart annotation keeps it");
     assert_eq!((&moved[2]["manager"], &moved[2]["operation"]), (&json!(FIELD_MANAGER), &json!("Apply")));
-    let ours = json!({
+    let gate = json!({
         "f:metadata": {"f:labels": {"f:app": {}}, "f:annotations": {"f:passed": {}}},
         "f:spec": {
             "f:selector": {}, "f:minReadySeconds": {},
-            "f:template": {"f:metadata": {"f:annotations": {"f:ours": {}}}, "f:spec": {}},
+            "f:template": {"f:metadata": {"f:annotations": {"f:written": {}}}, "f:spec": {}},
         },
     });
-    assert_eq!(moved[2]["fieldsV1"], ours);
+    assert_eq!(moved[2]["fieldsV1"], gate);
 }
 
 #[test]
@@ -65,10 +67,10 @@ fn replicas_are_moved_only_where_they_are_written() {
 #[test]
 fn only_fields_of_the_creator_are_moved_and_only_once() {
     let spec = json!({"f:spec": {"f:selector": {}}});
-    let ours = entry(FIELD_MANAGER, "Apply", &spec);
-    assert_eq!(with_creators_fields(vec![ours.clone()], &desired(None)), None, "orphaned by a deletion");
-    let both = vec![ours.clone(), entry("old", "Apply", &spec)];
-    assert_eq!(with_creators_fields(both, &desired(None)).unwrap(), [ours]);
+    let gate = entry(FIELD_MANAGER, "Apply", &spec);
+    assert_eq!(with_creators_fields(vec![gate.clone()], &desired(None)), None, "orphaned by a deletion");
+    let both = vec![gate.clone(), entry("old", "Apply", &spec)];
+    assert_eq!(with_creators_fields(both, &desired(None)).unwrap(), [gate]);
     let mut status = entry("old", "Update", &spec);
     status["subresource"] = json!("status");
     assert_eq!(with_creators_fields(vec![status], &desired(None)), None);

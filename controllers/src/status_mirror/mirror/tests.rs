@@ -73,9 +73,9 @@ fn every_known_field_is_shown_and_no_other() {
 
 #[test]
 fn a_missing_deployment_shows_zeros_and_an_unknown_availability() {
-    let mut ours = object();
+    let mut web = object();
     assert_eq!(
-        json!(mirror(&ours, None, &at(5))),
+        json!(mirror(&web, None, &at(5))),
         json!({
             "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0, "availableReplicas": 0,
             "unavailableReplicas": 0,
@@ -87,9 +87,9 @@ fn a_missing_deployment_shows_zeros_and_an_unknown_availability() {
             }],
         })
     );
-    let first = mirror(&ours, None, &at(5));
-    show(&mut ours, &first);
-    assert_eq!(mirror(&ours, None, &at(9)), first, "the time of the transition stays");
+    let first = mirror(&web, None, &at(5));
+    show(&mut web, &first);
+    assert_eq!(mirror(&web, None, &at(9)), first, "the time of the transition stays");
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn a_deployment_of_another_owner_counts_as_missing() {
 
 #[test]
 fn a_generation_is_shown_once_the_deployment_controller_has_seen_it() {
-    let mut ours = object();
+    let mut web = object();
     let status =
         |observed: i64| json!({"observedGeneration": observed, "conditions": [condition("Available")]});
     let mut step = |generation, written_for, observed| {
-        let shown = mirror(&ours, Some(&live(generation, written_for, &status(observed))), &at(1));
-        show(&mut ours, &shown);
+        let shown = mirror(&web, Some(&live(generation, written_for, &status(observed))), &at(1));
+        show(&mut web, &shown);
         available(&shown).observed_generation.unwrap()
     };
     assert_eq!(step(1, 2, 0), 0, "a new Deployment has no observed generation");
@@ -117,7 +117,7 @@ fn a_generation_is_shown_once_the_deployment_controller_has_seen_it() {
 
     let mut recreated = live(1, 3, &status(0));
     recreated.metadata.uid = "d2".to_owned();
-    let shown = mirror(&ours, Some(&recreated), &at(1));
+    let shown = mirror(&web, Some(&recreated), &at(1));
     assert_eq!(
         available(&shown).observed_generation,
         Some(0),
@@ -127,29 +127,29 @@ fn a_generation_is_shown_once_the_deployment_controller_has_seen_it() {
 
 #[test]
 fn a_condition_that_the_deployment_drops_is_removed() {
-    let mut ours = object();
+    let mut web = object();
     let both = json!({"conditions": [condition("Available"), condition("ReplicaFailure")]});
     let one = json!({"conditions": [condition("Available")]});
-    let failing = mirror(&ours, Some(&live(1, 3, &both)), &at(1));
-    show(&mut ours, &failing);
-    let healthy = mirror(&ours, Some(&live(1, 3, &one)), &at(1));
-    assert!(!healthy.is_shown_by(&ours), "ReplicaFailure has to go");
-    show(&mut ours, &healthy);
-    assert!(healthy.is_shown_by(&ours));
-    assert!(!failing.is_shown_by(&ours), "and can come back");
+    let failing = mirror(&web, Some(&live(1, 3, &both)), &at(1));
+    show(&mut web, &failing);
+    let healthy = mirror(&web, Some(&live(1, 3, &one)), &at(1));
+    assert!(!healthy.is_shown_by(&web), "ReplicaFailure has to go");
+    show(&mut web, &healthy);
+    assert!(healthy.is_shown_by(&web));
+    assert!(!failing.is_shown_by(&web), "and can come back");
 }
 
 #[test]
 fn fields_of_the_gate_do_not_matter() {
-    let mut ours = object();
-    let shown = mirror(&ours, Some(&live(1, 3, &json!({"conditions": [condition("Available")]}))), &at(1));
-    show(&mut ours, &shown);
-    let status = ours.status.as_mut().unwrap();
+    let mut web = object();
+    let shown = mirror(&web, Some(&live(1, 3, &json!({"conditions": [condition("Available")]}))), &at(1));
+    show(&mut web, &shown);
+    let status = web.status.as_mut().unwrap();
     status.observed_generation = Some(3);
     status.waiting_for = Some("postgres:5432".to_owned());
     let ready = Condition { type_: "Ready".to_owned(), ..status.conditions[0].clone() };
     status.conditions.insert(0, ready);
-    assert!(shown.is_shown_by(&ours));
+    assert!(shown.is_shown_by(&web));
 }
 
 #[test]
@@ -184,24 +184,24 @@ fn any_live() -> impl Strategy<Value = Option<LiveDeployment>> {
 proptest! {
     #[test]
     fn an_unchanged_deployment_is_written_once(history in prop::collection::vec(any_live(), 1..10)) {
-        let mut ours = object();
+        let mut web = object();
         for live in &history {
-            let first = mirror(&ours, live.as_ref(), &at(1));
-            show(&mut ours, &first);
-            prop_assert!(first.is_shown_by(&ours));
-            let second = mirror(&ours, live.as_ref(), &at(2));
-            prop_assert!(second.is_shown_by(&ours), "{:?}\n{:?}", first, second);
+            let first = mirror(&web, live.as_ref(), &at(1));
+            show(&mut web, &first);
+            prop_assert!(first.is_shown_by(&web));
+            let second = mirror(&web, live.as_ref(), &at(2));
+            prop_assert!(second.is_shown_by(&web), "{:?}\n{:?}", first, second);
         }
     }
 
     #[test]
     fn the_status_does_not_depend_on_earlier_statuses(history in prop::collection::vec(any_live(), 0..10)) {
         let last = live(2, 3, &json!({"observedGeneration": 2, "conditions": [condition("Available")]}));
-        let mut ours = object();
+        let mut web = object();
         for live in &history {
-            let shown = mirror(&ours, live.as_ref(), &at(1));
-            show(&mut ours, &shown);
+            let shown = mirror(&web, live.as_ref(), &at(1));
+            show(&mut web, &shown);
         }
-        prop_assert_eq!(mirror(&ours, Some(&last), &at(1)), mirror(&object(), Some(&last), &at(1)));
+        prop_assert_eq!(mirror(&web, Some(&last), &at(1)), mirror(&object(), Some(&last), &at(1)));
     }
 }

@@ -8,7 +8,7 @@ fn the_end_of_a_log_is_quoted() {
 }
 
 #[test]
-fn only_a_true_condition_agrees() {
+fn only_a_condition_with_status_true_succeeds() {
     let object = json!({"status": {"conditions": [
         {"type": "Ready", "status": "True"}, {"type": "Busy", "status": "False"},
     ]}})

@@ -14,13 +14,13 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_
 const LEVEL: i32 = 1;
 /// Length of a trained dictionary in bytes. Twice as many save no more on Pods, and their tables no longer
 /// fit into the cache of a core.
-const DICTIONARY: usize = 16 * 1024;
+const DICTIONARY_BYTES: usize = 16 * 1024;
 /// Fewer samples than this give an empty dictionary.
 const FEWEST_SAMPLES: usize = 8;
 /// One sample in this many is not trained on; it measures the dictionary.
 const HELD_OUT: usize = 4;
 /// Capacity in bytes of the buffers that are kept between calls; larger ones are freed.
-const KEPT: usize = 1024 * 1024;
+const MAX_KEPT_CAPACITY: usize = 1024 * 1024;
 /// Bytes behind each frame that hold the length of the plain text.
 const TRAILER: usize = size_of::<u32>();
 
@@ -87,7 +87,7 @@ impl Dictionary {
         let packed = compressor.pack(&self.packing, plain)?;
         packed.extend_from_slice(&length.to_le_bytes());
         let frame = Arc::from(packed.as_slice());
-        compressor.tidy();
+        compressor.free_large_buffer();
         Some(Packed { dictionary: self.clone(), frame })
     }
 
@@ -106,7 +106,7 @@ impl Packed {
         let mut reader = kept.map_or_else(Reader::new, Ok)?;
         self.unpack(&mut reader)?;
         let seen = look(&reader.plain);
-        if reader.plain.capacity() <= KEPT {
+        if reader.plain.capacity() <= MAX_KEPT_CAPACITY {
             // During thread shutdown the thread-local storage may be gone already.
             READER.try_with(|kept| kept.set(Some(reader))).unwrap_or_default();
         }
@@ -172,8 +172,8 @@ impl Compressor {
         Some(&mut self.out)
     }
 
-    fn tidy(&mut self) {
-        if self.out.capacity() > KEPT {
+    fn free_large_buffer(&mut self) {
+        if self.out.capacity() > MAX_KEPT_CAPACITY {
             self.out = Vec::new();
         }
     }
@@ -221,14 +221,14 @@ impl Samples {
             return None;
         }
         let all = self.lengths.len() < FEWEST_SAMPLES * 2;
-        let mut taught = Self::default();
+        let mut training = Self::default();
         for (_, plain) in self.iter().enumerate().filter(|(at, _)| all || at % HELD_OUT != 0) {
-            taught.lengths.push(plain.len());
-            taught.text.extend_from_slice(plain);
+            training.lengths.push(plain.len());
+            training.text.extend_from_slice(plain);
         }
         // A dictionary as long as its samples would contain all of them.
-        let mut text = Vec::with_capacity(DICTIONARY.min(taught.text.len() / 4));
-        train_from_buffer(&mut text, &taught.text, &taught.lengths).ok()?;
+        let mut text = Vec::with_capacity(DICTIONARY_BYTES.min(training.text.len() / 4));
+        train_from_buffer(&mut text, &training.text, &training.lengths).ok()?;
         Some(text)
     }
 }

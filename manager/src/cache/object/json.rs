@@ -140,9 +140,9 @@ impl<'a> Cursor<'a> {
                     }
                 }
                 Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.word("true")?,
-                Some(b'f') => self.word("false")?,
-                Some(b'n') => self.word("null")?,
+                Some(b't') => self.literal("true")?,
+                Some(b'f') => self.literal("false")?,
+                Some(b'n') => self.literal("null")?,
                 _ => return self.fail("a value"),
             }
             // A value is complete; it may also complete the values around it.
@@ -227,9 +227,9 @@ impl<'a> Cursor<'a> {
                 self.at += 2;
                 Ok(())
             }
-            Some(b'u') => match self.unit()? {
+            Some(b'u') => match self.unicode_escape()? {
                 0xD800..0xDC00 => match self.text.as_bytes().get(self.at) {
-                    Some(b'\\') if matches!(self.unit()?, 0xDC00..0xE000) => Ok(()),
+                    Some(b'\\') if matches!(self.unicode_escape()?, 0xDC00..0xE000) => Ok(()),
                     _ => self.fail("the second half of a surrogate pair"),
                 },
                 0xDC00..0xE000 => self.fail("the first half of a surrogate pair"),
@@ -240,7 +240,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over one `\uXXXX` escape and returns its UTF-16 code unit.
-    fn unit(&mut self) -> Result<u16, Malformed> {
+    fn unicode_escape(&mut self) -> Result<u16, Malformed> {
         let escape = self.text.get(self.at..self.at + 6).and_then(|escape| escape.strip_prefix("\\u"));
         let digits = escape.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
@@ -279,7 +279,7 @@ impl<'a> Cursor<'a> {
         if count == 0 { self.fail("a digit") } else { Ok(()) }
     }
 
-    fn word(&mut self, word: &'static str) -> Result<(), Malformed> {
+    fn literal(&mut self, word: &'static str) -> Result<(), Malformed> {
         let there = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word));
         self.at += if there { word.len() } else { 0 };
         if there { Ok(()) } else { self.fail("a value") }

@@ -43,7 +43,7 @@ struct Known {
     version: Weak<Version>,
     /// The type of the object. Only a matching object is upgraded, because the last strong reference must not
     /// be dropped under the lock.
-    form: TypeId,
+    type_id: TypeId,
     object: Weak<Decoded>,
 }
 
@@ -68,7 +68,7 @@ impl Recent {
             return known;
         }
         let erased: Arc<Decoded> = object.clone();
-        let forgotten = lists.know::<T>(version, &erased);
+        let forgotten = lists.add_weak::<T>(version, &erased);
         let surplus = lists.hold(erased, bytes);
         drop(lists);
         // Dropping a large object takes time and may run user code, so it happens outside the lock.
@@ -82,17 +82,17 @@ impl Recent {
 impl Lists {
     fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
         let wanted = |known: &&Known| {
-            known.version.as_ptr() == Arc::as_ptr(version) && known.form == TypeId::of::<T>()
+            known.version.as_ptr() == Arc::as_ptr(version) && known.type_id == TypeId::of::<T>()
         };
         // Newest first: an older entry of the same version may have lost its object.
         self.known.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
     }
 
     /// Adds a weak reference; returns the oldest one, if it had to make room.
-    fn know<T: 'static>(&mut self, version: &Arc<Version>, object: &Arc<Decoded>) -> Option<Known> {
+    fn add_weak<T: 'static>(&mut self, version: &Arc<Version>, object: &Arc<Decoded>) -> Option<Known> {
         let forgotten = if self.known.len() == KNOWN { self.known.pop_front() } else { None };
         let (version, object) = (Arc::downgrade(version), Arc::downgrade(object));
-        self.known.push_back(Known { version, form: TypeId::of::<T>(), object });
+        self.known.push_back(Known { version, type_id: TypeId::of::<T>(), object });
         forgotten
     }
 

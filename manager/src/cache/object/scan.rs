@@ -50,7 +50,7 @@ pub(in crate::cache) enum ScanError {
     Type(&'static str),
     /// JSON parsers differ in the one of two equal keys that they use.
     #[error("it has two members named {0}")]
-    Twice(String),
+    Duplicate(String),
     /// A field is missing that every stored object has.
     #[error("metadata.{0} is missing")]
     Missing(&'static str),
@@ -209,8 +209,8 @@ impl<'a> Scan<'a> {
             finalizers: Option<Vec<String>>,
         }
         let member = |name| self.members.iter().find(|member| member.name == name).map(|member| member.value);
-        let says = |name, text| member(name).and_then(|value| value.string()).as_deref() == Some(text);
-        if !says("kind", "Namespace") || !says("apiVersion", "v1") {
+        let is = |name, text| member(name).and_then(|value| value.string()).as_deref() == Some(text);
+        if !is("kind", "Namespace") || !is("apiVersion", "v1") {
             return Ok(false);
         }
         let spec: Option<Spec> = read(member("spec").map(|value| value.text))?;
@@ -311,7 +311,7 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
             members.cursor.value()?
         };
         if found.len() < FEW && found.iter().any(|earlier| earlier.name == name) {
-            return Err(ScanError::Twice(name.into_owned()));
+            return Err(ScanError::Duplicate(name.into_owned()));
         }
         found.push(Member { name, key, value });
     }
@@ -319,7 +319,7 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
         let mut names: Vec<&str> = found.iter().map(|member| &*member.name).collect();
         names.sort_unstable();
         if let Some([name, _]) = names.array_windows().find(|[one, next]| one == next) {
-            return Err(ScanError::Twice((*name).to_owned()));
+            return Err(ScanError::Duplicate((*name).to_owned()));
         }
     }
     Ok(found)

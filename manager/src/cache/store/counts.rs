@@ -20,13 +20,13 @@ pub(in crate::cache) struct Counts {
     health: Mutex<Health>,
     /// Never decreases. Written under the lock of `health`.
     progress: watch::Sender<Progress>,
-    handlers: Mutex<BTreeMap<String, Trouble>>,
+    handlers: Mutex<BTreeMap<String, HandlerCounts>>,
     unindexed: Mutex<BTreeMap<String, LogEvery>>,
 }
 
 /// The counters of a [`HandlerTrouble`] and the rate limits of its log lines.
 #[derive(Clone, Copy, Default)]
-struct Trouble {
+struct HandlerCounts {
     panics: LogEvery,
     slow: LogEvery,
 }
@@ -36,9 +36,9 @@ struct Trouble {
 enum Progress {
     /// The store has not started.
     Declared,
-    /// Requests were sent; none was answered yet.
+    /// The store has started; at least one part has no answer yet.
     Started,
-    /// At least one attempt has failed; the attempts continue.
+    /// Every part has got an answer; at least one attempt has failed, and the attempts continue.
     Tried,
     /// Every part has been listed, or its kind was found not to be served or readable.
     Settled,
@@ -79,8 +79,8 @@ struct Down {
 
 impl Counts {
     pub(in crate::cache) fn new(parts: &[Option<Arc<str>>]) -> Self {
-        let nothing = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
-        let error = parts.is_empty().then(|| nothing.to_owned());
+        let outside = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
+        let error = parts.is_empty().then(|| outside.to_owned());
         let down = Down { error, absent: parts.is_empty(), ..Down::now() };
         let part = Part { up: down.since, down: Some(down), lists: 0, watches: 0 };
         let progress = if parts.is_empty() { Progress::Settled } else { Progress::Declared };
@@ -175,9 +175,9 @@ impl Counts {
         let mut health = self.health.lock();
         let Some(part) = health.parts.get_mut(part) else { return false };
         let down = part.down.get_or_insert_with(Down::now);
-        let gone = absent && !down.absent;
-        let news =
-            down.logged.as_ref() != Some(&error) && (down.log_rate.add(1, Instant::now()).is_some() || gone);
+        let newly_absent = absent && !down.absent;
+        let news = down.logged.as_ref() != Some(&error)
+            && (down.log_rate.add(1, Instant::now()).is_some() || newly_absent);
         if news {
             down.logged = Some(error.clone());
         }
@@ -202,7 +202,7 @@ impl Counts {
     }
 
     /// Waits until every part has been listed or has failed to list, or until `patience` has passed since the
-    /// first request.
+    /// start of the store.
     pub(in crate::cache) async fn tried(&self, patience: Duration) {
         self.reached(Progress::Started).await;
         if let Some(since) = self.unanswered_since() {
@@ -211,13 +211,13 @@ impl Counts {
         }
     }
 
-    /// Returns the time of the first unanswered request; `None` if all parts have got an answer.
+    /// Returns the start of the store while some part has no answer yet; otherwise `None`.
     pub(in crate::cache) fn unanswered_since(&self) -> Option<Instant> {
         let health = self.health.lock();
         // Locked before `progress` is read, because `progress` is written under this lock.
-        let asking = *self.progress.borrow() == Progress::Started;
+        let waiting = *self.progress.borrow() == Progress::Started;
         let unanswered = health.down().filter(|down| down.error.is_none());
-        unanswered.map(|down| down.since).min().filter(|_| asking)
+        unanswered.map(|down| down.since).min().filter(|_| waiting)
     }
 
     async fn reached(&self, progress: Progress) {
@@ -249,7 +249,7 @@ impl Counts {
             decode_errors: health.decode_errors,
             pack_stalls: health.pack_stalls,
             left_out: self.left_out.named(),
-            handlers: by_name(&self.handlers.lock(), Trouble::counts),
+            handlers: by_name(&self.handlers.lock(), HandlerCounts::counts),
             unindexed: by_name(&self.unindexed.lock(), LogEvery::count),
             parts: store.parts.iter().zip(&health.parts).map(|(of, part)| part.status(of.as_ref())).collect(),
         }
@@ -312,9 +312,9 @@ impl Down {
     }
 }
 
-// === impl Trouble ===
+// === impl HandlerCounts ===
 
-impl Trouble {
+impl HandlerCounts {
     fn counts(self) -> HandlerTrouble {
         HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
     }

@@ -26,7 +26,7 @@ use crate::key::panic_text;
 pub const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
 /// The dispatcher yields to the runtime after this many handler calls.
-const CALLS_PER_TURN: usize = 256;
+const CALLS_PER_YIELD: usize = 256;
 
 /// Receives every change of one store, one at a time and in order.
 ///
@@ -132,7 +132,7 @@ impl Drop for Subscription {
         // Pairs with the load in `Subscriber::handler`. The dispatcher is woken, so that it drops the
         // handler soon.
         self.unsubscribed.store(true, Ordering::Release);
-        self.store.source().wake();
+        self.store.source().deliveries_queued.notify_one();
     }
 }
 
@@ -170,9 +170,8 @@ impl Dispatcher {
     }
 
     fn drop_unsubscribed(&mut self) {
-        for gone in
-            self.subscribers.extract_if(.., |subscriber| subscriber.handler().is_none()).collect::<Vec<_>>()
-        {
+        let gone = self.subscribers.extract_if(.., |subscriber| subscriber.handler().is_none());
+        for gone in gone.collect::<Vec<_>>() {
             // The handlers of one controller may share a name.
             if !self.subscribers.iter().any(|subscriber| subscriber.name() == gone.name()) {
                 self.store.counts.forget_handler(gone.name());
@@ -221,7 +220,7 @@ impl Dispatcher {
     /// Yields now and then, so that a long list does not block the thread for other tasks.
     async fn count_calls(&mut self, calls: usize) {
         self.calls += calls;
-        if self.calls >= CALLS_PER_TURN {
+        if self.calls >= CALLS_PER_YIELD {
             self.calls = 0;
             tokio::task::yield_now().await;
         }
@@ -255,10 +254,6 @@ impl Subscriber {
 
 /// The delivery queue, as the dispatcher uses it.
 impl ObjectStore {
-    pub(in crate::cache) fn wake(&self) {
-        self.deliveries_queued.notify_one();
-    }
-
     pub(in crate::cache) fn take_jobs(&self) -> VecDeque<Job> {
         let mut table = self.table.write();
         let jobs = std::mem::take(&mut table.jobs);

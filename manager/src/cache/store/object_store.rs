@@ -76,7 +76,7 @@ pub(in crate::cache) struct ObjectStore {
     /// Written at most once, before the start.
     transform: OnceLock<Arc<Transform>>,
     /// Wakes the packer.
-    packer_wake: Notify,
+    pub(super) packer_wake: Notify,
     pub(in crate::cache) dictionaries: Dictionaries,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
@@ -302,7 +302,7 @@ impl ObjectStore {
         let queued = !table.jobs.is_empty();
         drop(table);
         if queued {
-            self.wake();
+            self.deliveries_queued.notify_one();
         }
     }
 }

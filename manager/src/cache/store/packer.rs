@@ -10,8 +10,8 @@
 //! 2. No lock is held while bodies are packed or unpacked or a dictionary is trained; the table's lock is
 //!    taken to swap in the results of a batch.
 //! 3. The plain bytes in the queue are bounded: the reflector stops reading until there is room again. It
-//!    waits for at most [`PATIENCE`]: if other code has filled the blocking pool, that costs memory, but no
-//!    watch.
+//!    waits for at most [`STALL_TIMEOUT`]: if other code has filled the blocking pool, that costs memory, but
+//!    no watch.
 //! 4. A dictionary exists as long as a body uses it.
 
 mod batch;
@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 pub(in crate::cache) use self::dictionaries::Dictionaries;
 pub(in crate::cache) use self::pack_queue::{PackQueue, QueuedBody};
 
-use self::batch::{Batch, Sizes, Trained, WORTH, percent};
+use self::batch::{Batch, MAX_PACKED_PERCENT, Sizes, Trained, percent};
 use crate::cache::object::dictionary::{Compressor, Dictionary, Samples};
 use crate::cache::object::view::View;
 use crate::cache::store::object_store::ObjectStore;
@@ -53,7 +53,7 @@ pub enum Pack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cache) struct Rules {
     /// Bytes of a store at which [`Pack::Auto`] checks whether packing pays.
-    pub(in crate::cache) worth_a_look: usize,
+    pub(in crate::cache) auto_threshold: usize,
     /// A new body stays plain for at least this long, and for at most twice as long.
     pub(in crate::cache) delay: Duration,
     /// Plain bytes in the queue at which bodies are packed without delay.
@@ -76,17 +76,17 @@ pub(in crate::cache) struct Packer {
     rules: Rules,
     compressor: SharedCompressor,
     /// Dictionaries trained so far.
-    made: u32,
+    dictionaries_trained: u32,
     /// The time of the next rotation of the queue.
     rotation: Instant,
     /// New bodies whose delay has passed.
     due: VecDeque<QueuedBody>,
     /// Stored bodies to pack with a newer dictionary, at low priority.
-    again: VecDeque<QueuedBody>,
+    repack: VecDeque<QueuedBody>,
 }
 
 /// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
-pub(in crate::cache) const PATIENCE: Duration = Duration::from_secs(5);
+pub(in crate::cache) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a batch of low priority.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -95,7 +95,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 impl Default for Rules {
     fn default() -> Self {
         Self {
-            worth_a_look: 1024 * 1024,
+            auto_threshold: 1024 * 1024,
             delay: Duration::from_millis(250),
             eager: 1024 * 1024,
             full: 4 * 1024 * 1024,
@@ -119,10 +119,10 @@ impl Packer {
             pack,
             rules,
             compressor,
-            made: 0,
+            dictionaries_trained: 0,
             rotation: Instant::now(),
             due: VecDeque::new(),
-            again: VecDeque::new(),
+            repack: VecDeque::new(),
         }
     }
 
@@ -134,9 +134,9 @@ impl Packer {
         if self.pack == Pack::Never {
             return;
         }
-        let mut at = self.rules.worth_a_look;
+        let mut at = self.rules.auto_threshold;
         loop {
-            self.enough(at).await;
+            self.wait_for_bodies(at).await;
             let outcome = match self.train(None).await {
                 Ok(Some(trained)) if self.pays(trained.new) => self.work(trained).await,
                 Ok(_) => Ok(()),
@@ -147,17 +147,17 @@ impl Packer {
                 tracing::error!(%kind, %error, "packing failed; objects stay uncompressed from now on");
                 return;
             }
-            at = self.bytes().saturating_mul(2).max(self.rules.worth_a_look);
+            at = self.bytes().saturating_mul(2).max(self.rules.auto_threshold);
             let kind = &self.store.kind;
             tracing::debug!(%kind, "packing does not pay; will check again at twice the size");
         }
     }
 
     /// Waits until there are enough bodies to train a dictionary.
-    async fn enough(&self, at: usize) {
+    async fn wait_for_bodies(&self, at: usize) {
         loop {
             // Created before the check, so that a wake-up in between is not missed.
-            let woken = self.store.packer_woken();
+            let woken = self.store.packer_wake.notified();
             let first = if self.pack == Pack::Always { 1 } else { at };
             let bytes = self.store.with_pack_queue(|queue, bytes| {
                 queue.close_until(if bytes == 0 { first } else { at });
@@ -175,13 +175,13 @@ impl Packer {
     }
 
     fn pays(&self, samples: Sizes) -> bool {
-        self.pack == Pack::Always || samples.kept <= percent(samples.plain, WORTH)
+        self.pack == Pack::Always || samples.kept <= percent(samples.plain, MAX_PACKED_PERCENT)
     }
 
     /// Packs stored and new bodies.
     async fn work(&mut self, first: Trained) -> Result<(), JoinError> {
         // With `Pack::Always` the first training may have had too few objects.
-        let mut immature = self.bytes() < self.rules.worth_a_look;
+        let mut undertrained = self.bytes() < self.rules.auto_threshold;
         let mut baseline = first.new;
         let mut window = Sizes::default();
         let mut dictionary = self.adopt(first);
@@ -190,10 +190,10 @@ impl Packer {
                 tracing::info!(kind = %self.store.kind, "packing continues");
                 self.pack_again();
             }
-            let mature = immature && self.bytes() >= self.rules.worth_a_look;
+            let enough = undertrained && self.bytes() >= self.rules.auto_threshold;
             let measured = window.plain >= self.rules.window;
-            if mature || (measured && window.has_half_the_ratio_of(baseline)) {
-                immature = immature && !mature;
+            if enough || (measured && window.has_half_the_ratio_of(baseline)) {
+                undertrained = undertrained && !enough;
                 let trained = self.train(Some(dictionary.clone())).await?;
                 if let Some(trained) = trained.filter(Trained::is_better) {
                     baseline = trained.new;
@@ -207,14 +207,14 @@ impl Packer {
             }
             self.rotate();
             let fresh = !self.due.is_empty();
-            let batch = take_batch(if fresh { &mut self.due } else { &mut self.again }, self.rules.batch);
+            let batch = take_batch(if fresh { &mut self.due } else { &mut self.repack }, self.rules.batch);
             if batch.is_empty() {
                 self.idle().await;
                 continue;
             }
-            let sum = self.pack_batch(dictionary.clone(), batch).await?;
+            let sizes = self.pack_batch(dictionary.clone(), batch).await?;
             if fresh {
-                window.add(sum.plain, sum.kept);
+                window.add(sizes.plain, sizes.kept);
             } else {
                 sleep(PAUSE).await;
             }
@@ -238,7 +238,7 @@ impl Packer {
     /// Queues all stored bodies at low priority.
     fn pack_again(&mut self) {
         let views = self.store.everything().into_iter();
-        self.again = views.map(|view| QueuedBody { view, bytes: 0 }).collect();
+        self.repack = views.map(|view| QueuedBody { view, bytes: 0 }).collect();
     }
 
     /// Takes the bodies whose delay has passed.
@@ -256,7 +256,7 @@ impl Packer {
 
     /// Waits until there may be something to pack.
     async fn idle(&self) {
-        let woken = self.store.packer_woken();
+        let woken = self.store.packer_wake.notified();
         let (empty, eager) = self.store.with_pack_queue(|queue, _| (queue.is_empty(), queue.is_eager()));
         if eager {
             return;
@@ -287,9 +287,9 @@ impl Packer {
             }
             done
         };
-        let Batch { packed, sum } = spawn_blocking(work).await?;
+        let Batch { packed, sizes } = spawn_blocking(work).await?;
         self.store.packed(packed, taken);
-        Ok(sum)
+        Ok(sizes)
     }
 
     /// Trains a dictionary on stored bodies; `None` if memory runs out.
@@ -298,8 +298,9 @@ impl Packer {
             self.store.with_pack_queue(|queue, _| queue.open(self.rules));
         }
         let views = spread(&self.store.everything(), Samples::MOST);
-        self.made += 1;
-        let (number, mut compressor) = (self.made, self.compressor.clone().lock_owned().await);
+        self.dictionaries_trained += 1;
+        let (number, mut compressor) =
+            (self.dictionaries_trained, self.compressor.clone().lock_owned().await);
         spawn_blocking(move || Trained::measure(number, &views, old.as_ref(), &mut compressor)).await
     }
 }

@@ -85,7 +85,8 @@ enum Test {
 /// The text is not a label selector. A retry does not help; correct the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "label selector {selector:?} is invalid at {part:?}; an example: app=web,tier!=cache,zone in (a, b),!legacy"
+    "label selector {selector:?} is invalid at {part:?}; \
+     an example: app=web,tier!=cache,zone in (a, b),!legacy"
 )]
 pub struct SelectorError {
     selector: String,

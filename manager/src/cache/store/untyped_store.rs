@@ -201,13 +201,13 @@ impl UntypedStore {
 
     /// Returns this store's scope as a part of `wide`; `None` if it is not one.
     pub(in crate::cache) fn sub_scope_of(&self, wide: &Self) -> Option<SubScope> {
-        let (ours, theirs) = (&self.core, &wide.core);
-        let fits = ours.kind == theirs.kind
-            && ours.scope != theirs.scope
+        let (narrow, wider) = (&self.core, &wide.core);
+        let fits = narrow.kind == wider.kind
+            && narrow.scope != wider.scope
             && self.fits_in(wide)
             // The configuration allows none of its namespaces: its own status reports that.
-            && !ours.parts.is_empty();
-        fits.then(|| SubScope::of(&theirs.scope, &ours.scope)).flatten()
+            && !narrow.parts.is_empty();
+        fits.then(|| SubScope::of(&wider.scope, &narrow.scope)).flatten()
     }
 
     /// Returns whether `wide` holds as much of each object as this store needs.

@@ -5,25 +5,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
-use crate::client::tests::server::{Answer, TestServer};
-use crate::client::{Live, Role};
+use crate::client::Live;
+use crate::client::tests::server::{Answer, TestAuthority, TestServer};
 use crate::key::Fence;
-
-struct Leader(kube::Client);
-
-impl Authority for Leader {
-    fn client(&self) -> &kube::Client {
-        &self.0
-    }
-
-    fn term(&self) -> u64 {
-        0
-    }
-}
 
 const STORED: &str = r#"{"metadata":{"name":"settings","namespace":"shop","resourceVersion":"7"}}"#;
 
-/// The object as the server has it at a version, with a value for `a`.
+/// The stored object at a version, with a value for `a`.
 fn version(version: u64, a: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -43,14 +31,14 @@ fn stored(at: u64, a: &str) -> Live {
     live(&version(at, a))
 }
 
-fn says(object: &Value) -> Answer {
+fn reply(object: &Value) -> Answer {
     Answer::ok(&object.to_string())
 }
 
-/// An applier whose last apply was answered with version 7, and its server.
-async fn applied() -> (Applier<ConfigMap>, Leader, TestServer) {
-    let mut server = TestServer::start([says(&version(7, "1"))]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+/// An applier after an apply with version 7 in its response, and the server.
+async fn applied() -> (Applier<ConfigMap>, TestAuthority, TestServer) {
+    let mut server = TestServer::start([reply(&version(7, "1"))]).await;
+    let leader = server.authority(Fence::open());
     let applier = applier();
     let effect = applier.ensure(&leader, Some(&stored(6, "0")), &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
@@ -68,14 +56,14 @@ fn settings() -> Value {
 
 async fn refusal_of(answer: Answer) -> WriteError {
     let server = TestServer::start([answer]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     applier().apply(&leader, &settings()).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn an_apply_forces_its_fields_and_gives_the_stored_object() {
+async fn an_apply_forces_its_fields_and_returns_the_stored_object() {
     let mut server = TestServer::start([Answer::ok(STORED)]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     let stored = applier().apply(&leader, &settings()).await.unwrap();
     assert_eq!(stored.metadata.resource_version.as_deref(), Some("7"));
 
@@ -95,7 +83,7 @@ async fn an_apply_forces_its_fields_and_gives_the_stored_object() {
 #[tokio::test]
 async fn status_and_dry_runs_go_to_their_own_addresses() {
     let mut server = TestServer::start([STORED; 3].map(Answer::ok)).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     let address = "/api/v1/namespaces/shop/configmaps/settings";
     applier().apply_status(&leader, &settings()).await.unwrap();
     let manager = "fieldManager=mainstay-test";
@@ -110,7 +98,7 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn refusals_are_distinguished_by_predicates() {
     let conflict = refusal_of(Answer::failure(409, "Conflict", "uid mismatch")).await;
     assert!(conflict.is_conflict() && !conflict.is_fenced());
     assert_eq!(
@@ -120,7 +108,7 @@ async fn refusals_are_told_apart() {
     assert!(refusal_of(Answer::failure(404, "NotFound", "")).await.is_not_found());
     assert!(refusal_of(Answer::failure(422, "Invalid", "")).await.is_invalid());
     assert!(refusal_of(Answer::failure(403, "Forbidden", "")).await.is_forbidden());
-    let busy = refusal_of(Answer::With(429, "retry-after", "3", "slow down".to_owned())).await;
+    let busy = refusal_of(Answer::ReplyWith(429, "retry-after", "3", "slow down".to_owned())).await;
     assert_eq!(busy.retry_after(), Some(Duration::from_secs(3)));
     assert_eq!(
         busy.to_string(),
@@ -129,7 +117,7 @@ async fn refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_says_that_the_write_happened() {
+async fn a_response_that_does_not_decode_is_an_undecodable_error() {
     let error = refusal_of(Answer::ok(r#"{"metadata":7}"#)).await;
     assert!(matches!(error, WriteError::Undecodable { .. }), "{error:?}");
 }
@@ -137,15 +125,15 @@ async fn an_answer_of_another_shape_says_that_the_write_happened() {
 #[tokio::test]
 async fn a_closed_fence_is_a_fenced_error() {
     let server = TestServer::start([]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::closed())));
+    let leader = server.authority(Fence::closed());
     let error = applier().apply(&leader, &settings()).await.unwrap_err();
     assert!(error.is_fenced(), "{error:?}");
 }
 
 #[tokio::test]
-async fn an_unreachable_server_leaves_the_outcome_open() {
+async fn an_unreachable_server_is_an_unanswered_error() {
     let server = TestServer::start([]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     drop(server);
     let error = applier().apply(&leader, &settings()).await.unwrap_err();
     assert!(matches!(error, WriteError::Unanswered { .. }), "{error:?}");
@@ -154,7 +142,7 @@ async fn an_unreachable_server_leaves_the_outcome_open() {
 #[tokio::test]
 async fn malformed_objects_are_refused_before_they_are_sent() {
     let mut server = TestServer::start([]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     for (object, expected) in [
         (json!(7), "apply of ConfigMap was not sent: it does not serialise to a JSON object"),
         (json!({"kind": "Secret"}), "its kind is \"Secret\", expected ConfigMap"),
@@ -170,32 +158,32 @@ async fn malformed_objects_are_refused_before_they_are_sent() {
 
 #[tokio::test]
 async fn the_first_ensure_after_a_start_is_always_sent() {
-    let created = Answer::Say(201, version(6, "1").to_string());
-    let mut server = TestServer::start([created, says(&version(6, "1"))]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let created = Answer::Reply(201, version(6, "1").to_string());
+    let mut server = TestServer::start([created, reply(&version(6, "1"))]).await;
+    let leader = server.authority(Fence::open());
     let effect = applier().ensure(&leader, None::<&Live>, &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
     server.arrival().await;
 
-    // Another process, whose apply changes nothing: the answer is the version it knew.
+    // Another process makes an apply without effect: the response is the version that it read.
     let effect = applier().ensure(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
     server.arrival().await;
 }
 
 #[tokio::test]
-async fn what_was_applied_and_still_stands_is_not_sent_again() {
+async fn an_apply_that_still_holds_is_not_sent_again() {
     let (applier, leader, mut server) = applied().await;
     let again = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
     assert_eq!(again, Effect::Unchanged);
 
-    // Neither a status that moved on nor managedFields make it another object.
+    // Changes of the status or of managedFields do not cause an apply.
     let mut moved = version(8, "1");
     moved["status"] = json!({"ready": true});
     let clone = applier.clone();
     assert_eq!(clone.ensure(&leader, Some(&live(&moved)), &settings()).await.unwrap(), Effect::Unchanged);
 
-    // The preconditions a body carries are no part of what it says.
+    // The preconditions in a body are not compared.
     let mut guarded = settings();
     guarded["metadata"]["uid"] = json!("u1");
     guarded["metadata"]["resourceVersion"] = json!("8");
@@ -204,26 +192,13 @@ async fn what_was_applied_and_still_stands_is_not_sent_again() {
     assert!(server.nothing_arrived());
 }
 
-/// The leader of another term.
-struct Again(Leader, u64);
-
-impl Authority for Again {
-    fn client(&self) -> &kube::Client {
-        &self.0.0
-    }
-
-    fn term(&self) -> u64 {
-        self.1
-    }
-}
-
 #[tokio::test]
-async fn what_was_applied_in_an_earlier_term_is_applied_again() {
+async fn an_apply_of_an_earlier_term_is_sent_again() {
     let (applier, leader, mut server) = applied().await;
-    let again = Again(leader, 1);
-    server.answer_next(says(&version(7, "1")));
+    let leader = TestAuthority { term: 1, ..leader };
+    server.answer_next(reply(&version(7, "1")));
     for requests in [1, 0] {
-        let effect = applier.ensure(&again, Some(&stored(7, "1")), &settings()).await.unwrap();
+        let effect = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
         assert_eq!(effect, Effect::Unchanged);
         for _ in 0..requests {
             server.arrival().await;
@@ -233,31 +208,31 @@ async fn what_was_applied_in_an_earlier_term_is_applied_again() {
 }
 
 #[tokio::test]
-async fn what_others_change_is_overwritten() {
+async fn changes_of_other_writers_are_overwritten() {
     let (applier, leader, mut server) = applied().await;
-    server.answer_next(says(&version(9, "1")));
+    server.answer_next(reply(&version(9, "1")));
     let effect = applier.ensure(&leader, Some(&stored(8, "2")), &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     server.arrival().await;
 
     let mut replaced = version(9, "1");
     replaced["metadata"]["uid"] = json!("u2");
-    server.answer_next(says(&replaced));
+    server.answer_next(reply(&replaced));
     let effect = applier.ensure(&leader, Some(&live(&replaced)), &settings()).await.unwrap();
-    assert_eq!(effect, Effect::Unchanged, "asked, and the server found nothing to do");
+    assert_eq!(effect, Effect::Unchanged, "a request was sent, and it changed no field");
     server.arrival().await;
 
-    server.answer_next(Answer::Say(201, version(10, "1").to_string()));
+    server.answer_next(Answer::Reply(201, version(10, "1").to_string()));
     let effect = applier.ensure(&leader, None::<&Live>, &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
 }
 
 #[tokio::test]
-async fn a_field_that_is_no_longer_applied_is_taken_away() {
+async fn a_field_that_is_no_longer_applied_is_removed() {
     let (applier, leader, mut server) = applied().await;
     let mut without = settings();
     without["data"] = json!({});
-    server.answer_next(says(&version(8, "")));
+    server.answer_next(reply(&version(8, "")));
     let effect = applier.ensure(&leader, Some(&stored(7, "1")), &without).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     let sent: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
@@ -265,7 +240,7 @@ async fn a_field_that_is_no_longer_applied_is_taken_away() {
 }
 
 #[tokio::test]
-async fn an_ensure_that_failed_is_made_again_though_nothing_looks_changed() {
+async fn a_failed_ensure_is_sent_again_though_the_object_looks_unchanged() {
     let (applier, leader, mut server) = applied().await;
     let mut other = settings();
     other["data"]["a"] = json!("2");
@@ -273,26 +248,26 @@ async fn an_ensure_that_failed_is_made_again_though_nothing_looks_changed() {
     applier.ensure(&leader, Some(&stored(7, "1")), &other).await.unwrap_err();
     server.arrival().await;
 
-    server.answer_next(says(&version(7, "1")));
+    server.answer_next(reply(&version(7, "1")));
     let effect = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
     server.arrival().await;
 }
 
 #[tokio::test]
-async fn a_plain_apply_makes_the_next_ensure_ask() {
+async fn an_apply_makes_the_next_ensure_send_a_request() {
     let (applier, leader, mut server) = applied().await;
-    server.answer_next(says(&version(7, "1")));
+    server.answer_next(reply(&version(7, "1")));
     applier.apply(&leader, &settings()).await.unwrap();
     server.arrival().await;
-    server.answer_next(says(&version(7, "1")));
+    server.answer_next(reply(&version(7, "1")));
     let effect = applier.ensure(&leader, Some(&stored(7, "1")), &settings()).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
     server.arrival().await;
 }
 
 #[tokio::test]
-async fn the_status_is_remembered_apart_from_the_rest() {
+async fn the_status_is_remembered_separately() {
     let (applier, leader, mut server) = applied().await;
     let at = |version_: u64, ready: bool| {
         let mut object = version(version_, "1");
@@ -300,12 +275,12 @@ async fn the_status_is_remembered_apart_from_the_rest() {
         object
     };
     let body = json!({"metadata": {"name": "settings", "namespace": "shop"}, "status": {"ready": true}});
-    server.answer_next(says(&at(8, true)));
+    server.answer_next(reply(&at(8, true)));
     let effect = applier.ensure_status(&leader, &stored(7, "1"), &body).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     assert!(server.arrival().await.uri.path().ends_with("/status"));
 
-    // Both parts stand at version 8, and the spec may move without the status.
+    // Both parts are applied at version 8, and the spec may change without the status.
     for current in [at(8, true), at(9, true)] {
         let current = live(&current);
         assert_eq!(applier.ensure_status(&leader, &current, &body).await.unwrap(), Effect::Unchanged);
@@ -313,25 +288,25 @@ async fn the_status_is_remembered_apart_from_the_rest() {
     }
     assert!(server.nothing_arrived());
 
-    server.answer_next(says(&at(11, true)));
+    server.answer_next(reply(&at(11, true)));
     let effect = applier.ensure_status(&leader, &live(&at(10, false)), &body).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_an_ensure_would_come_to_and_is_not_remembered() {
+async fn a_dry_run_returns_the_effect_of_an_ensure_and_is_not_remembered() {
     let answers = [
-        Answer::Say(201, version(0, "1").to_string()),
-        says(&version(6, "1")),
-        says(&version(6, "1")),
-        says(&version(6, "1")),
+        Answer::Reply(201, version(0, "1").to_string()),
+        reply(&version(6, "1")),
+        reply(&version(6, "1")),
+        reply(&version(6, "1")),
     ];
     let mut server = TestServer::start(answers).await;
-    let leader = Leader(server.client(Role::Writes(Fence::open())));
+    let leader = server.authority(Fence::open());
     let applier = applier();
     let effect = applier.dry_run(&leader, None::<&Live>, &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
-    // A dry run that would change the object still answers with its old version.
+    // The response to a dry run has the old version even if the dry run would change the object.
     let effect = applier.dry_run(&leader, Some(&stored(6, "0")), &settings()).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     let effect = applier.dry_run(&leader, Some(&stored(6, "1")), &settings()).await.unwrap();

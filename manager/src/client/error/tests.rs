@@ -10,7 +10,7 @@ fn refused(code: u16) -> WriteError {
 }
 
 #[test]
-fn a_refusal_is_found_under_what_wraps_it() {
+fn a_refusal_is_found_in_the_source_chain() {
     let wrapped = io::Error::other(refused(409));
     assert!(is_conflict(&wrapped));
     assert!(!is_fenced(&wrapped));
@@ -19,13 +19,13 @@ fn a_refusal_is_found_under_what_wraps_it() {
 }
 
 #[test]
-fn a_closed_fence_is_found_under_what_wraps_it() {
+fn a_closed_fence_is_found_in_the_source_chain() {
     let deep = io::Error::other(io::Error::new(io::ErrorKind::PermissionDenied, Fenced));
     assert!(is_fenced(&kube::Error::Service(Box::new(deep))));
 }
 
 #[test]
-fn a_refusal_reads_as_one_line() {
+fn a_refusal_displays_as_one_line() {
     let text = refused(409).to_string();
     assert_eq!(text, "apply of Pod shop/web was refused: 409 Conflict: it was modified");
 }

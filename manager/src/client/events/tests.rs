@@ -12,7 +12,7 @@ use crate::metrics::Format;
 
 const LONG: Duration = Duration::from_hours(1);
 
-/// A recorder whose writer runs on this runtime.
+/// A recorder with a running writer.
 struct Running {
     recorder: Recorder,
     stop: CancellationToken,
@@ -60,7 +60,7 @@ fn outcomes(registry: &Registry) -> String {
 
 #[tokio::test]
 async fn an_event_arrives_in_the_form_of_the_api() {
-    let mut server = TestServer::start([Answer::Say(201, "{}".to_owned())]).await;
+    let mut server = TestServer::start([Answer::Reply(201, "{}".to_owned())]).await;
     let running = Running::start(&server, LONG);
     record(&running.recorder, "Waiting");
     let arrived = server.arrival().await;
@@ -73,7 +73,7 @@ async fn an_event_arrives_in_the_form_of_the_api() {
     let began: Timestamp = body["eventTime"].take().as_str().unwrap().parse().unwrap();
     let since = Timestamp::now().duration_since(began);
     assert!((0..60).contains(&since.as_secs()), "{began}");
-    // Nanoseconds that the time in the Event does not have, and four random digits.
+    // The name has nanoseconds, which `eventTime` lacks, and four random digits.
     let name = name.as_str().unwrap().strip_prefix("web.").unwrap();
     let nanos = i128::from_str_radix(&name[..name.len() - 4], 16).unwrap();
     assert_eq!(nanos / 1000, began.as_nanosecond() / 1000);
@@ -98,7 +98,7 @@ async fn an_event_arrives_in_the_form_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
+async fn a_flush_writes_waiting_counts_and_closes_the_recorder() {
     let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
     let mut running = Running::start(&server, LONG);
     let recorder = running.recorder.clone();
@@ -125,10 +125,10 @@ async fn a_flush_writes_counts_that_still_wait_and_ends_the_recorder() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_asked_again_and_a_refusal_is_final() {
+async fn a_busy_server_is_retried_and_a_refusal_is_final() {
     let mut server = TestServer::start([
         Answer::failure(500, "InternalError", ""),
-        Answer::With(429, "retry-after", "0", String::new()),
+        Answer::ReplyWith(429, "retry-after", "0", String::new()),
         Answer::ok("{}"),
         Answer::failure(403, "Forbidden", "namespace is being terminated"),
     ])
@@ -158,10 +158,10 @@ async fn a_flush_ends_at_its_limit() {
 }
 
 #[tokio::test]
-async fn recording_never_waits_and_repetitions_take_no_room() {
+async fn recording_never_waits_and_repetitions_share_one_series() {
     let server = TestServer::start([]).await;
     let running = Running::start(&server, LONG);
-    // Nothing is awaited, so the writer does not run on this runtime of one thread.
+    // The test awaits no future here, so the writer does not run on this single-threaded runtime.
     for _ in 0..100_000 {
         record(&running.recorder, "Waiting");
     }
@@ -169,7 +169,7 @@ async fn recording_never_waits_and_repetitions_take_no_room() {
 }
 
 #[tokio::test]
-async fn the_writer_ends_when_every_recorder_is_gone() {
+async fn the_writer_ends_when_every_recorder_is_dropped() {
     let mut server = TestServer::start([Answer::ok("{}")]).await;
     let Running { recorder, stop: _stop, mut tasks } = Running::start(&server, LONG);
     let other = recorder.for_controller("mainstay.dev/other");
@@ -181,11 +181,11 @@ async fn the_writer_ends_when_every_recorder_is_gone() {
 }
 
 #[tokio::test]
-async fn what_is_lost_is_counted_and_told_once() {
+async fn lost_events_are_counted_and_logged_once() {
     let mut server =
         TestServer::start([Answer::failure(403, "Forbidden", "namespace is being terminated")]).await;
-    // Who reaches a line of the log first decides whether it is of interest, until the next subscriber comes:
-    // this makes it known before, so that no other test on another thread decides for this one.
+    // tracing caches whether a log line is enabled when a thread first reaches it, until the next subscriber
+    // is set. This call reaches the line here, so that no test on another thread decides for this test.
     EventCounts::register(&Registry::new()).count_lost(cause::INVALID, 1, &"");
     let lines = logged(async {
         let mut running = Running::start(&server, LONG);
@@ -210,7 +210,7 @@ async fn what_is_lost_is_counted_and_told_once() {
 }
 
 #[tokio::test]
-async fn an_empty_word_is_replaced_by_the_other_and_two_are_refused() {
+async fn an_empty_reason_or_action_is_replaced_by_the_other() {
     let mut server = TestServer::start([Answer::ok("{}"), Answer::ok("{}")]).await;
     let running = Running::start(&server, LONG);
     for (reason, action) in [("Waiting", ""), ("", "Probe")] {
@@ -218,7 +218,7 @@ async fn an_empty_word_is_replaced_by_the_other_and_two_are_refused() {
         let body: Value = serde_json::from_slice(&server.arrival().await.body).unwrap();
         assert_eq!(body["reason"], body["action"]);
     }
-    running.recorder.event(&web(), EventType::Normal, "", "", "nobody knows");
+    running.recorder.event(&web(), EventType::Normal, "", "", "no words");
     assert_eq!(outcomes(&server.registry), "{outcome=\"invalid\"} 1 {outcome=\"new\"} 2");
 }
 
@@ -254,7 +254,7 @@ async fn a_create_that_exists_already_is_an_earlier_attempt() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_asked_again() {
+async fn an_unreachable_server_is_retried() {
     let server = TestServer::start([]).await;
     let client = server.client(Role::Watches);
     drop(server);

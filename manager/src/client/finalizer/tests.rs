@@ -4,27 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use super::*;
-use crate::client::Role;
-use crate::client::tests::server::{Answer, Arrived, TestServer};
+use crate::client::tests::server::{Answer, Arrived, TestAuthority, TestServer};
 use crate::key::Fence;
 
-struct Leader(kube::Client);
-
-impl Authority for Leader {
-    fn client(&self) -> &kube::Client {
-        &self.0
-    }
-
-    fn term(&self) -> u64 {
-        0
-    }
-}
-
-const OURS: &str = "greeter.example.com/cleanup";
+const OWN: &str = "greeter.example.com/cleanup";
 const ADDRESS: &str = "/api/v1/namespaces/shop/configmaps/web";
 
 fn finalizer() -> Finalizer {
-    Finalizer::new(OURS).unwrap()
+    Finalizer::new(OWN).unwrap()
 }
 
 fn kind() -> KindId {
@@ -55,11 +42,11 @@ fn conflict() -> Answer {
     Answer::failure(409, "Conflict", "the object has been modified")
 }
 
-fn leader(server: &TestServer) -> Leader {
-    Leader(server.client(Role::Writes(Fence::open())))
+fn leader(server: &TestServer) -> TestAuthority {
+    server.authority(Fence::open())
 }
 
-/// What a patch wants the list to be, and of which version.
+/// Returns the finalizers and the resourceVersion in a patch.
 fn patched(arrived: &Arrived) -> (Value, Value) {
     assert_eq!((arrived.method.as_str(), arrived.uri.to_string().as_str()), ("PATCH", ADDRESS));
     assert_eq!(arrived.headers[CONTENT_TYPE], "application/merge-patch+json");
@@ -69,7 +56,7 @@ fn patched(arrived: &Arrived) -> (Value, Value) {
 }
 
 #[test]
-fn a_name_that_cannot_be_ours_alone_is_refused_with_its_fault() {
+fn an_invalid_name_is_refused_with_the_reason() {
     for (name, why) in [
         ("", "has no domain"),
         ("orphan", "has no domain"),
@@ -85,7 +72,7 @@ fn a_name_that_cannot_be_ours_alone_is_refused_with_its_fault() {
         (&format!("{}/cleanup", ["a"; 128].join(".")), "has a domain of more than 253"),
     ] {
         let error = Finalizer::new(name).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("finalizer {name:?} {why}")), "{error} should say: {why}");
+        assert!(error.starts_with(&format!("finalizer {name:?} {why}")), "{error} should contain: {why}");
     }
     for name in ["a/b", "apps.mainstay.dev/Clean_up.2", "kubernetes.io/pv-protection"] {
         assert_eq!(Finalizer::new(name).unwrap().name(), name);
@@ -97,7 +84,7 @@ fn adding_and_removing_in_memory_report_whether_something_changed() {
     let mut meta = at("1", &["other.example.com/a"]);
     assert!(finalizer().add_to(&mut meta));
     assert!(!finalizer().add_to(&mut meta));
-    assert_eq!(meta.finalizers, at("1", &["other.example.com/a", OURS]).finalizers);
+    assert_eq!(meta.finalizers, at("1", &["other.example.com/a", OWN]).finalizers);
     assert!(finalizer().remove_from(&mut meta));
     assert!(!finalizer().remove_from(&mut meta));
     assert_eq!(meta.finalizers, at("1", &["other.example.com/a"]).finalizers);
@@ -112,27 +99,27 @@ async fn adding_and_removing_report_whether_something_changed() {
 
     let added = finalizer().add(&leader, &kind(), &at("7", &[other])).await.unwrap();
     assert_eq!(added, Edited::Changed);
-    assert_eq!(patched(&server.arrival().await), (json!([other, OURS]), json!("7")));
-    let removed = finalizer().remove(&leader, &kind(), &deleting(at("8", &[OURS, other]))).await.unwrap();
+    assert_eq!(patched(&server.arrival().await), (json!([other, OWN]), json!("7")));
+    let removed = finalizer().remove(&leader, &kind(), &deleting(at("8", &[OWN, other]))).await.unwrap();
     assert!(removed);
     assert_eq!(patched(&server.arrival().await), (json!([other]), json!("8")));
 
-    let added = finalizer().add(&leader, &kind(), &at("7", &[other, OURS])).await.unwrap();
+    let added = finalizer().add(&leader, &kind(), &at("7", &[other, OWN])).await.unwrap();
     assert_eq!(added, Edited::Already);
     assert!(!finalizer().remove(&leader, &kind(), &at("8", &[other])).await.unwrap());
-    assert!(server.nothing_arrived(), "what is as wanted is not written");
+    assert!(server.nothing_arrived(), "a list that is as wanted is not written");
 }
 
 #[tokio::test]
-async fn a_conflict_is_met_with_one_look_and_one_more_try() {
+async fn a_conflict_causes_one_read_and_one_retry() {
     let (early, late) = ("early.example.com/a", "late.example.com/a");
-    let script = [conflict(), stored(&at("9", &[late, OURS])), stored(&at("10", &[]))];
+    let script = [conflict(), stored(&at("9", &[late, OWN])), stored(&at("10", &[]))];
     let mut server = TestServer::start(script).await;
     let leader = leader(&server);
-    assert!(finalizer().remove(&leader, &kind(), &at("7", &[early, OURS])).await.unwrap());
+    assert!(finalizer().remove(&leader, &kind(), &at("7", &[early, OWN])).await.unwrap());
     assert_eq!(patched(&server.arrival().await).1, "7");
     assert_eq!(server.arrival().await.method, Method::GET);
-    // The one that came meanwhile stays, and the one that went is not brought back.
+    // The finalizer that was added meanwhile stays, and the removed one is not restored.
     assert_eq!(patched(&server.arrival().await), (json!([late]), json!("9")));
 
     for answer in [conflict(), stored(&at("9", &[])), conflict()] {
@@ -148,10 +135,10 @@ async fn a_conflict_is_met_with_one_look_and_one_more_try() {
 }
 
 #[tokio::test]
-async fn a_look_shows_what_others_have_done_meanwhile() {
+async fn after_a_conflict_the_live_object_decides() {
     let elsewhere = ObjectMeta { uid: Some("u2".to_owned()), ..at("9", &[]) };
     for (live, expected) in [
-        (stored(&at("9", &[OURS])), Edited::Already),
+        (stored(&at("9", &[OWN])), Edited::Already),
         (stored(&deleting(at("9", &["other.example.com/a"]))), Edited::TooLate),
         (stored(&elsewhere), Edited::TooLate),
         (Answer::failure(404, "NotFound", ""), Edited::TooLate),
@@ -162,29 +149,29 @@ async fn a_look_shows_what_others_have_done_meanwhile() {
     }
     for live in [stored(&at("9", &[])), stored(&elsewhere), Answer::failure(404, "NotFound", "")] {
         let server = TestServer::start([conflict(), live]).await;
-        let object = deleting(at("7", &[OURS]));
+        let object = deleting(at("7", &[OWN]));
         assert!(!finalizer().remove(&leader(&server), &kind(), &object).await.unwrap());
     }
 }
 
 #[tokio::test]
-async fn an_object_that_has_gone_is_no_error() {
+async fn a_deleted_object_is_no_error() {
     let gone = || Answer::failure(404, "NotFound", "");
     let server = TestServer::start([gone(), gone()]).await;
     let leader = leader(&server);
     assert_eq!(finalizer().add(&leader, &kind(), &at("7", &[])).await.unwrap(), Edited::TooLate);
-    assert!(!finalizer().remove(&leader, &kind(), &at("7", &[OURS])).await.unwrap());
+    assert!(!finalizer().remove(&leader, &kind(), &at("7", &[OWN])).await.unwrap());
 }
 
 #[tokio::test]
-async fn without_the_right_to_look_a_conflict_stays_one() {
+async fn without_the_right_to_get_the_first_conflict_is_returned() {
     let server = TestServer::start([conflict(), Answer::failure(403, "Forbidden", "")]).await;
     let error = finalizer().add(&leader(&server), &kind(), &at("7", &[])).await.unwrap_err();
     assert!(error.is_conflict(), "{error}");
 }
 
 #[tokio::test]
-async fn nothing_is_added_to_an_object_being_deleted() {
+async fn no_finalizer_is_added_to_an_object_being_deleted() {
     let mut server = TestServer::start([]).await;
     let object = deleting(at("7", &["other.example.com/a"]));
     assert_eq!(finalizer().add(&leader(&server), &kind(), &object).await.unwrap(), Edited::TooLate);

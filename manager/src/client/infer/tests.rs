@@ -2,7 +2,7 @@ use std::fs;
 
 use super::*;
 
-/// A folder of kubeconfigs; its own name is part of every server's name.
+/// A folder of kubeconfigs.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         path
     }
 
-    /// Where `HOME` and `KUBECONFIG` are set as given, and the process runs in no Pod.
+    /// The environment of a process outside a Pod, with this folder as home and this `KUBECONFIG`.
     fn environment(
         &self,
         kubeconfig: Option<OsString>,
@@ -70,7 +70,7 @@ async fn flag_then_variable_then_pod_then_home() {
 }
 
 #[tokio::test]
-async fn a_context_is_looked_for_in_kubeconfigs_only() {
+async fn a_context_is_searched_in_kubeconfigs_only() {
     let folder = Folder::new();
     folder.write(".kube/config", &["first", "second"]);
     let environment = in_pod(Some(folder.0.path().to_owned()));
@@ -86,7 +86,7 @@ async fn listed_files_are_merged_and_the_first_wins() {
 }
 
 #[tokio::test]
-async fn a_place_that_was_named_must_work() {
+async fn a_source_that_the_user_named_must_work() {
     let folder = Folder::new();
     folder.write(".kube/config", &["home"]);
     let missing = folder.0.path().join("missing");
@@ -102,7 +102,7 @@ async fn a_place_that_was_named_must_work() {
 }
 
 #[tokio::test]
-async fn an_error_names_every_place_that_was_tried() {
+async fn the_error_lists_every_source_that_was_tried() {
     let folder = Folder::new();
     let error = infer_in(folder.environment(None), None, None).await.unwrap_err();
     let home = folder.0.path().join(".kube/config");
@@ -117,7 +117,7 @@ async fn an_error_names_every_place_that_was_tried() {
     );
 }
 
-/// The proxy to a server, by these variables.
+/// Returns the proxy to a server with these variables.
 fn proxy(https: &str, no: &str, server: &str) -> Option<String> {
     let variables = ProxyVariables { https: https.to_owned(), http: String::new(), no: no.to_owned() };
     variables.proxy_to(&server.parse().unwrap()).unwrap().map(|proxy| proxy.to_string())
@@ -158,11 +158,11 @@ fn no_proxy_names_hosts_suffixes_networks_ports_and_all() {
         assert!(!through("", loopback), "{loopback}");
     }
     assert_eq!(proxy("", "", named), None);
-    assert_eq!(proxy("http://proxy:3128", "", "http://api.example.com"), None, "that is HTTP_PROXY's");
+    assert_eq!(proxy("http://proxy:3128", "", "http://api.example.com"), None, "only HTTP_PROXY applies");
 }
 
 #[test]
-fn a_variable_that_is_no_address_is_an_error_without_its_text() {
+fn the_error_for_an_invalid_proxy_variable_does_not_quote_it() {
     let variables =
         ProxyVariables { https: "http://me:secret@pro xy".to_owned(), ..ProxyVariables::default() };
     let error = variables.proxy_to(&Uri::from_static("https://server")).unwrap_err();
@@ -190,7 +190,7 @@ async fn the_proxy_of_the_chosen_cluster_comes_before_the_variable() {
         let environment = Environment { proxies, ..folder.environment(None) };
         infer_in(environment, Some(&path), Some(context)).await.unwrap().proxy_url.unwrap().to_string()
     };
-    assert_eq!(found("with").await, "socks5://own:1080/", "NO_PROXY is about the variables alone");
+    assert_eq!(found("with").await, "socks5://own:1080/", "NO_PROXY does not apply to proxy-url");
     assert_eq!(found("without").await, "http://proxy:3128/");
     let in_pod = Environment {
         proxies: ProxyVariables { https: "http://proxy:3128".to_owned(), ..ProxyVariables::default() },

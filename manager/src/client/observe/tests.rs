@@ -7,7 +7,7 @@ use crate::client::Role;
 use crate::client::tests::server::{Answer, TestServer};
 use crate::key::Fence;
 
-/// Remembers what it was told, one line each.
+/// Records all reports, one line each.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -21,8 +21,8 @@ impl WriteObserver for Notes {
         vec![format!("before {}", path.plural)]
     }
 
-    fn deleted(&self, path: &ResourcePath, body: &Bytes, shown: &[String], _: Writer) {
-        assert_eq!(shown, [format!("before {}", path.plural)], "as was said when it was sent");
+    fn deleted(&self, path: &ResourcePath, body: &Bytes, cached_uids: &[String], _: Writer) {
+        assert_eq!(cached_uids, [format!("before {}", path.plural)], "read before the DELETE was sent");
         self.note(format!("deleted {} {}", path.plural, String::from_utf8_lossy(body)));
     }
 
@@ -47,19 +47,19 @@ async fn observed(request: Request<&'static str>, answer: Answer) -> (Vec<String
     connections.observe(Arc::clone(&notes) as Arc<dyn WriteObserver>);
     let response = client.send(request.map(|body| Body::from(Bytes::from(body)))).await.unwrap();
     let status = response.status();
-    let told = notes.0.lock().clone();
-    (told, status, response.into_body().collect_bytes().await.unwrap())
+    let reports = notes.0.lock().clone();
+    (reports, status, response.into_body().collect_bytes().await.unwrap())
 }
 
 async fn check(method: &str, uri: &str, body: &'static str, expected: &[&str]) {
     let request = Request::builder().method(method).uri(uri).body(body).unwrap();
-    let (told, _, answer) = observed(request, Answer::ok(r#"{"a":1}"#)).await;
-    assert_eq!(told, expected, "{method} {uri} {body}");
-    assert_eq!(answer, r#"{"a":1}"#, "the caller gets the answer whole");
+    let (reports, _, response) = observed(request, Answer::ok(r#"{"a":1}"#)).await;
+    assert_eq!(reports, expected, "{method} {uri} {body}");
+    assert_eq!(response, r#"{"a":1}"#, "the caller gets the whole response");
 }
 
 #[tokio::test]
-async fn writes_are_told_with_their_answer_before_the_caller_has_it() {
+async fn writes_are_reported_with_their_response_before_the_caller_has_it() {
     check("PATCH", &format!("{WEB}?force=true"), "{}", &[r#"written deployments - {"a":1}"#]).await;
     check("PUT", &format!("{WEB}/status"), "{}", &[r#"written deployments status {"a":1}"#]).await;
     check("POST", "/api/v1/namespaces", "{}", &[r#"written namespaces - {"a":1}"#]).await;
@@ -67,7 +67,7 @@ async fn writes_are_told_with_their_answer_before_the_caller_has_it() {
 }
 
 #[tokio::test]
-async fn reads_and_dry_runs_are_not_told() {
+async fn reads_and_dry_runs_are_not_reported() {
     check("GET", WEB, "", &[]).await;
     check("PATCH", &format!("{WEB}?dryRun=All&force=true"), "{}", &[]).await;
     check("DELETE", WEB, r#"{"dryRun":["All"]}"#, &[]).await;
@@ -75,39 +75,39 @@ async fn reads_and_dry_runs_are_not_told() {
 }
 
 #[tokio::test]
-async fn what_the_answer_does_not_describe_is_told_as_uncovered() {
+async fn a_write_that_the_response_does_not_describe_is_uncovered() {
     check("DELETE", "/api/v1/namespaces/shop/pods", "", &["uncovered pods collection"]).await;
     check("POST", "/api/v1/namespaces/shop/pods/web/eviction", "{}", &["uncovered pods subresource"]).await;
     check("PUT", &format!("{WEB}/scale"), "{}", &["uncovered deployments subresource"]).await;
     let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let request = Request::patch(WEB).header(header::ACCEPT, partial).body("{}").unwrap();
-    let (told, ..) = observed(request, Answer::ok("{}")).await;
-    assert_eq!(told, ["uncovered deployments representation"]);
+    let (reports, ..) = observed(request, Answer::ok("{}")).await;
+    assert_eq!(reports, ["uncovered deployments representation"]);
 }
 
 #[tokio::test]
-async fn refused_writes_are_not_told() {
+async fn refused_writes_are_not_reported() {
     let request = Request::put(WEB).body("{}").unwrap();
-    let (told, status, body) = observed(request, Answer::failure(409, "Conflict", "no")).await;
-    assert_eq!((told.len(), status), (0, StatusCode::CONFLICT));
+    let (reports, status, body) = observed(request, Answer::failure(409, "Conflict", "no")).await;
+    assert_eq!((reports.len(), status), (0, StatusCode::CONFLICT));
     assert!(body.starts_with(b"{"));
 }
 
 #[tokio::test]
-async fn an_answer_beyond_the_limit_passes_whole_and_is_told_as_too_large() {
+async fn a_response_beyond_the_limit_passes_whole_and_is_reported_as_too_large() {
     let long = "x".repeat(MAX_OBSERVED_BYTES + 70_000);
     let request = Request::put(WEB).body("{}").unwrap();
-    let (told, _, body) = observed(request, Answer::ok(&long)).await;
-    assert_eq!(told, ["uncovered deployments too-large"]);
+    let (reports, _, body) = observed(request, Answer::ok(&long)).await;
+    assert_eq!(reports, ["uncovered deployments too-large"]);
     assert!(body == long, "{} of {} bytes came through", body.len(), long.len());
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread() {
+async fn a_write_whose_response_breaks_off_or_is_not_awaited_is_reported_as_unread() {
     let begun = || stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]);
     let breaks = begun().chain(stream::iter([Err(BoxError::from("reset"))])).boxed();
     let hangs = begun().chain(stream::pending()).boxed();
-    for (case, body) in [("breaks off", breaks), ("is not waited for", hangs)] {
+    for (case, body) in [("breaks off", breaks), ("is not awaited", hangs)] {
         let notes = Notes::default();
         let path = ResourcePath::parse(WEB).unwrap();
         let response = Response::new(StreamBody::new(body).boxed_unsync());
@@ -119,7 +119,7 @@ async fn a_write_whose_answer_breaks_off_or_is_not_waited_for_is_told_as_unread(
 }
 
 #[test]
-fn paths_are_read_as_the_server_reads_them() {
+fn paths_are_parsed_as_the_server_parses_them() {
     let read = |path: &str| {
         ResourcePath::parse(path).map(|path| {
             let or_dash = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());

@@ -36,14 +36,14 @@ fn the_owner_becomes_the_only_controller() {
     set_controller_reference(&mut child, &owner, &owner_kind()).unwrap();
     set_controller_reference(&mut child, &owner, &owner_kind()).unwrap();
     let owners = child.owner_references.unwrap();
-    assert_eq!(owners.len(), 2, "the friend stays and the second call replaces the first: {owners:?}");
+    assert_eq!(owners.len(), 2, "the other owner stays and the second call replaces the first: {owners:?}");
     assert_eq!(owners[1], controller_reference(&owner, &owner_kind(), &child_name()).unwrap());
     assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (Some(true), Some(true)));
     assert_eq!(owners[1].api_version, "apps.mainstay.dev/v1alpha1");
 }
 
 #[test]
-fn a_second_controller_is_refused_by_name() {
+fn the_error_for_a_second_controller_names_the_first() {
     let mut child = meta(Some("shop"), "web", "c");
     set_controller_reference(&mut child, &meta(Some("shop"), "first", "1"), &owner_kind()).unwrap();
     let before = child.clone();
@@ -58,7 +58,7 @@ fn a_second_controller_is_refused_by_name() {
 }
 
 #[test]
-fn an_owner_elsewhere_is_refused() {
+fn an_owner_in_another_namespace_is_refused() {
     let owner = meta(Some("shop"), "web", "o");
     for set in [set_controller_reference, set_owner_reference] {
         let mut elsewhere = meta(Some("bank"), "web", "c");
@@ -90,10 +90,10 @@ fn another_version_of_the_group_updates_the_same_owner_in_place() {
     set_controller_reference(&mut child, &owner, &owner_kind()).unwrap();
     set_owner_reference(&mut child, &meta(Some("shop"), "friend", "f"), &owner_kind()).unwrap();
     assert!(set_controller_reference(&mut child, &owner, &newer).unwrap());
-    assert!(!set_controller_reference(&mut child, &owner, &newer).unwrap(), "nothing left to change");
+    assert!(!set_controller_reference(&mut child, &owner, &newer).unwrap(), "already set");
     let owners = child.owner_references.unwrap();
-    let told: Vec<_> = owners.iter().map(|given| (&*given.uid, &*given.api_version)).collect();
-    assert_eq!(told, [("o", "apps.mainstay.dev/v1"), ("f", "apps.mainstay.dev/v1alpha1")]);
+    let versions: Vec<_> = owners.iter().map(|given| (&*given.uid, &*given.api_version)).collect();
+    assert_eq!(versions, [("o", "apps.mainstay.dev/v1"), ("f", "apps.mainstay.dev/v1alpha1")]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn many_owners_may_share_a_child_without_control() {
     set_controller_reference(&mut child, &meta(Some("shop"), "2", "2"), &owner_kind()).unwrap();
     assert_eq!(controller_of(&child).map(|owner| &*owner.name), Some("2"));
     set_owner_reference(&mut child, &meta(Some("shop"), "2", "2"), &owner_kind()).unwrap();
-    assert_eq!(controller_of(&child), None, "it controls no more");
+    assert_eq!(controller_of(&child), None, "no longer the controller");
 }
 
 #[test]

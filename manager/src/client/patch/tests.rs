@@ -3,26 +3,14 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
-use crate::client::tests::server::{Answer, TestServer};
-use crate::client::{Live, Role, is_conflict};
+use crate::client::tests::server::{Answer, TestAuthority, TestServer};
+use crate::client::{Live, is_conflict};
 use crate::key::Fence;
-
-struct Leader(kube::Client);
-
-impl Authority for Leader {
-    fn client(&self) -> &kube::Client {
-        &self.0
-    }
-
-    fn term(&self) -> u64 {
-        0
-    }
-}
 
 const ADDRESS: &str = "/api/v1/namespaces/shop/configmaps";
 
-fn leader(server: &TestServer) -> Leader {
-    Leader(server.client(Role::Writes(Fence::open())))
+fn leader(server: &TestServer) -> TestAuthority {
+    server.authority(Fence::open())
 }
 
 fn patcher() -> Patcher<ConfigMap> {
@@ -33,7 +21,7 @@ fn name() -> NamespacedName {
     NamespacedName::namespaced("shop", "settings")
 }
 
-/// The object as the server has it at a version, with a value for `a`.
+/// The stored object at a version, with a value for `a`.
 fn version(version: u64, a: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -49,12 +37,12 @@ fn stored(at: u64, a: &str) -> Live {
     Live::read(version(at, a).to_string().into()).unwrap()
 }
 
-fn says(object: &Value) -> Answer {
+fn reply(object: &Value) -> Answer {
     Answer::ok(&object.to_string())
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_object_is_an_error_and_no_panic() {
+async fn a_response_that_is_not_an_object_is_an_error() {
     let server = TestServer::start(["[]", "7"].map(Answer::ok)).await;
     for _ in 0..2 {
         let answer = patcher().dry_run(&leader(&server), &name(), Some(&stored(7, "1")), set("2")).await;
@@ -62,7 +50,7 @@ async fn an_answer_that_is_no_object_is_an_error_and_no_panic() {
     }
 }
 
-/// The edit that sets `a`.
+/// Returns an edit that sets `a`.
 fn set(a: &str) -> impl FnOnce(&mut ConfigMap) -> EditResult {
     move |map| {
         map.data.get_or_insert_default().insert("a".to_owned(), a.to_owned());
@@ -71,9 +59,9 @@ fn set(a: &str) -> impl FnOnce(&mut ConfigMap) -> EditResult {
 }
 
 #[tokio::test]
-async fn what_is_there_is_patched_at_its_version_and_what_is_not_is_created() {
+async fn an_existing_object_is_patched_at_its_version_and_a_missing_one_created() {
     let mut server =
-        TestServer::start([says(&version(8, "2")), Answer::Say(201, version(5, "1").to_string())]).await;
+        TestServer::start([reply(&version(8, "2")), Answer::Reply(201, version(5, "1").to_string())]).await;
     let leader = leader(&server);
     let effect = patcher().ensure(&leader, &name(), Some(&stored(7, "1")), set("2")).await.unwrap();
     let Effect::Changed(map) = effect else { panic!("{effect:?}") };
@@ -99,7 +87,7 @@ async fn what_is_there_is_patched_at_its_version_and_what_is_not_is_created() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_when_nothing_changes_or_the_edit_fails_or_renames() {
+async fn no_request_is_sent_if_the_edit_changes_no_field_fails_or_renames() {
     let mut server = TestServer::start([]).await;
     let (leader, current) = (leader(&server), stored(7, "1"));
     for dry_run in [false, true] {
@@ -127,15 +115,15 @@ async fn nothing_is_sent_when_nothing_changes_or_the_edit_fails_or_renames() {
 }
 
 #[tokio::test]
-async fn a_patch_that_the_server_finds_to_change_nothing_is_no_change() {
-    let server = TestServer::start([says(&version(7, "1"))]).await;
+async fn a_patch_without_effect_at_the_server_is_unchanged() {
+    let server = TestServer::start([reply(&version(7, "1"))]).await;
     let effect =
         patcher().ensure(&leader(&server), &name(), Some(&stored(7, "1")), set("1.0")).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
 }
 
 #[tokio::test]
-async fn an_edit_of_an_older_version_and_a_create_of_what_is_there_are_conflicts() {
+async fn an_edit_of_an_older_version_and_a_create_of_an_existing_object_are_conflicts() {
     let answers = [
         Answer::failure(409, "Conflict", "the object has been modified"),
         Answer::failure(409, "AlreadyExists", "configmaps \"settings\" already exists"),
@@ -169,7 +157,7 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
     };
     let current = Live::read(ready(7, false).to_string().into()).unwrap();
     let answers =
-        [says(&ready(8, true)), says(&ready(7, true)), Answer::Say(201, version(0, "1").to_string())];
+        [reply(&ready(8, true)), reply(&ready(7, true)), Answer::Reply(201, version(0, "1").to_string())];
     let mut server = TestServer::start(answers).await;
     let leader = leader(&server);
     let patcher = Patcher::<Value>::new(KindId::of::<ConfigMap>(), "mainstay-test");
@@ -177,7 +165,7 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     let expected = format!("{ADDRESS}/settings/status?fieldManager=mainstay-test");
     assert_eq!(server.arrival().await.uri.to_string(), expected);
-    // A dry run that would change the object still answers with its old version.
+    // The response to a dry run has the old version even if the dry run would change the object.
     let effect = patcher.dry_run_status(&leader, &name(), &current, edit).await.unwrap();
     assert!(matches!(effect, Effect::Changed(_)), "{effect:?}");
     assert_eq!(server.arrival().await.uri.to_string(), format!("{expected}&dryRun=All"));
@@ -188,20 +176,20 @@ async fn status_and_dry_runs_go_to_their_own_addresses() {
 }
 
 #[tokio::test]
-async fn a_dry_run_that_would_change_nothing_says_so() {
+async fn a_dry_run_without_effect_is_unchanged() {
     let mut defaulted = version(7, "1");
     defaulted["metadata"]["managedFields"] = json!([{"manager": "mainstay-test"}]);
-    let server = TestServer::start([says(&defaulted)]).await;
+    let server = TestServer::start([reply(&defaulted)]).await;
     let effect =
         patcher().dry_run(&leader(&server), &name(), Some(&stored(7, "1")), set("1.0")).await.unwrap();
     assert_eq!(effect, Effect::Unchanged);
 }
 
 #[tokio::test]
-async fn what_no_cache_holds_is_read_at_the_server_first() {
+async fn ensure_live_reads_from_the_server_first() {
     let gone = Answer::failure(404, "NotFound", "");
-    let created = Answer::Say(201, version(5, "1").to_string());
-    let mut server = TestServer::start([gone, created, says(&version(5, "1"))]).await;
+    let created = Answer::Reply(201, version(5, "1").to_string());
+    let mut server = TestServer::start([gone, created, reply(&version(5, "1"))]).await;
     let leader = leader(&server);
     let effect = patcher().ensure_live(&leader, &name(), set("1")).await.unwrap();
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
@@ -215,9 +203,9 @@ async fn what_no_cache_holds_is_read_at_the_server_first() {
 }
 
 #[tokio::test]
-async fn a_closed_fence_stops_it() {
+async fn a_closed_fence_stops_a_patch() {
     let server = TestServer::start([]).await;
-    let leader = Leader(server.client(Role::Writes(Fence::closed())));
+    let leader = server.authority(Fence::closed());
     let error = patcher().ensure(&leader, &name(), Some(&stored(7, "1")), set("2")).await.unwrap_err();
     assert!(error.is_fenced(), "{error:?}");
 }

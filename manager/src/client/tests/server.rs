@@ -1,4 +1,4 @@
-//! A small API server of a test's own on loopback: answers by script, remembers what reached it.
+//! A small API server of one test on loopback: it responds by script and records the requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,32 +20,39 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use crate::client::{Connections, Role};
+use crate::client::{Authority, Connections, Role};
+use crate::key::Fence;
 use crate::metrics::Registry;
 use crate::util::tests::Lines;
 
-/// A request as it arrived, whole.
+/// A whole request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Which connection it came on, counted from 1.
+    /// Number of the request's connection, counted from 1.
     pub(crate) connection: usize,
 }
 
-/// What a script says about one request.
+/// The scripted response to one request.
 pub(crate) enum Answer {
     /// Status and body.
-    Say(u16, String),
-    /// As `Say`, with one header.
-    With(u16, &'static str, &'static str, String),
-    /// Nothing before the notification, then status and body.
+    Reply(u16, String),
+    /// As `Reply`, with one header.
+    ReplyWith(u16, &'static str, &'static str, String),
+    /// Status and body, after the notification.
     Hold(Arc<Notify>, u16, String),
 }
 
-/// How a connection ended, as the server saw it.
+/// An authority with the client of a test.
+pub(crate) struct TestAuthority {
+    pub(crate) client: kube::Client,
+    pub(crate) term: u64,
+}
+
+/// How the peer ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Closed,
@@ -89,6 +96,12 @@ impl TestServer {
         self.connections().client(role).unwrap()
     }
 
+    /// Returns an authority with a client of this server.
+    pub(crate) fn authority(&self, fence: Fence) -> TestAuthority {
+        TestAuthority { client: self.client(Role::Writes(fence)), term: 0 }
+    }
+
+    /// Appends a response to the script.
     pub(crate) fn answer_next(&self, answer: Answer) {
         self.shared.script.lock().push_back(answer);
     }
@@ -98,7 +111,7 @@ impl TestServer {
         self.arrivals.recv().await.unwrap()
     }
 
-    /// Returns whether no request has arrived that was not asked for yet.
+    /// Returns whether [`arrival`](Self::arrival) would have to wait.
     pub(crate) fn nothing_arrived(&mut self) -> bool {
         self.arrivals.try_recv().is_err()
     }
@@ -109,9 +122,19 @@ impl TestServer {
     }
 }
 
+impl Authority for TestAuthority {
+    fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    fn term(&self) -> u64 {
+        self.term
+    }
+}
+
 impl Answer {
     pub(crate) fn ok(body: &str) -> Self {
-        Self::Say(200, body.to_owned())
+        Self::Reply(200, body.to_owned())
     }
 
     pub(crate) fn failure(code: u16, reason: &str, message: &str) -> Self {
@@ -119,7 +142,7 @@ impl Answer {
             "kind": "Status", "apiVersion": "v1", "status": "Failure",
             "reason": reason, "message": message, "code": code,
         });
-        Self::Say(code, body.to_string())
+        Self::Reply(code, body.to_string())
     }
 }
 
@@ -133,10 +156,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let service = service_fn(|request| respond(Arc::clone(&shared), request, number));
             let reset = Arc::new(AtomicBool::new(false));
             let io = TokioIo::new(Watched { stream, reset: Arc::clone(&reset) });
-            // hyper tells no error of an idle connection, so the end is read off the socket itself.
+            // hyper returns no error of an idle connection, so the end is read off the socket itself.
             drop(hyper::server::conn::http1::Builder::new().serve_connection(io, service).await);
             let reset = reset.load(Ordering::SeqCst);
-            // Nobody may be listening any more when a test ends.
+            // The receiver is gone when the test has ended.
             ended.send(if reset { Ending::Reset } else { Ending::Closed }).ok();
         });
     }
@@ -188,8 +211,8 @@ async fn respond(
     drop(shared.arrived.send(Arrived { method: head.method, uri, headers: head.headers, body, connection }));
     let mut response = Response::builder();
     let (code, body) = match answer {
-        Some(Answer::Say(code, body)) => (code, body),
-        Some(Answer::With(code, name, value, body)) => {
+        Some(Answer::Reply(code, body)) => (code, body),
+        Some(Answer::ReplyWith(code, name, value, body)) => {
             response = response.header(name, value);
             (code, body)
         }
@@ -202,18 +225,18 @@ async fn respond(
     Ok(response.status(code).body(Full::from(body)).unwrap())
 }
 
-/// Runs `work` on this thread and returns what it logged meanwhile at warn level and above, one line each.
+/// Runs `work` on this thread and returns its log lines at warn level and above.
 pub(crate) async fn logged(work: impl Future<Output = ()>) -> Vec<String> {
     use tracing::instrument::WithSubscriber as _;
     let (lines, subscriber) = lines_from(tracing::Level::WARN);
-    // While there is but one subscriber, tracing lets the thread that first meets a line decide for all
-    // whether anybody wants it, and that may be the thread of a test without one. With two it asks them.
+    // With a single subscriber, tracing caches for all threads whether a line is enabled on the thread that
+    // first reaches it, which may be that of a test without a subscriber. With two it checks each time.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     work.with_subscriber(subscriber).await;
     lines.read().iter().map(|line| line.trim().to_owned()).collect()
 }
 
-/// As [`logged`], at this level and above, and with what every other task of this thread logged.
+/// As [`logged`], at this level and above, with the log lines of all tasks of this thread.
 pub(crate) async fn logged_by_all(level: tracing::Level, work: impl Future<Output = ()>) -> Vec<String> {
     let (lines, subscriber) = lines_from(level);
     // As above.

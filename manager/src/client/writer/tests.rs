@@ -8,11 +8,11 @@ use crate::client::tests::server::{Answer, TestServer};
 use crate::client::{ResourcePath, Role, Uncovered, WriteObserver, is_fenced};
 use crate::key::{Fence, NamespacedName};
 
-/// Remembers whose writes it was told of.
+/// Records the writers of all reported writes.
 #[derive(Default)]
-struct Names(Mutex<Vec<Writer>>);
+struct Writers(Mutex<Vec<Writer>>);
 
-impl WriteObserver for Names {
+impl WriteObserver for Writers {
     fn written(&self, _: &ResourcePath, _: &Bytes, writer: Writer) {
         self.0.lock().push(writer);
     }
@@ -34,19 +34,19 @@ fn request(method: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn writers_that_share_a_client_are_told_apart() {
+async fn writers_that_share_a_client_are_distinguished() {
     let server = TestServer::start(["{}", "{}", "{}"].map(Answer::ok)).await;
     let connections = server.connections();
-    let names = Arc::new(Names::default());
-    connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
+    let writers = Arc::new(Writers::default());
+    connections.observe(Arc::clone(&writers) as Arc<dyn WriteObserver>);
     let client = connections.client(Role::Writes(Fence::open())).unwrap();
     let (one, other) = (Writer::controller("one"), Writer::controller("other"));
     one.sign(&client).send(request("PUT")).await.unwrap();
     other.sign(&client).send(request("DELETE")).await.unwrap();
     client.send(request("PUT")).await.unwrap();
-    assert_eq!(*names.0.lock(), [one, other, Writer::default()]);
+    assert_eq!(*writers.0.lock(), [one, other, Writer::default()]);
     assert!(one.is_controller("one") && !other.is_controller("one"));
-    assert!(!Writer::default().is_controller("one"), "who has no name is no controller");
+    assert!(!Writer::default().is_controller("one"), "the default writer is no controller");
 }
 
 #[tokio::test]
@@ -60,8 +60,8 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     ];
     let server = TestServer::start(bodies.map(|_| Answer::ok("{}"))).await;
     let connections = server.connections();
-    let names = Arc::new(Names::default());
-    connections.observe(Arc::clone(&names) as Arc<dyn WriteObserver>);
+    let writers = Arc::new(Writers::default());
+    connections.observe(Arc::clone(&writers) as Arc<dyn WriteObserver>);
     let client = connections.client(Role::Writes(Fence::open())).unwrap();
     let [web, api] = ["web", "api"].map(|name| NamespacedName::namespaced("shop", name));
     let run = Writer::controller("one").in_run_of(&web);
@@ -70,19 +70,19 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
         *request.body_mut() = Body::from(body.as_bytes().to_vec());
         run.sign(&client).send(request).await.unwrap();
     }
-    let told = names.0.lock().clone();
+    let reported = writers.0.lock().clone();
     assert_eq!(
-        told.iter().map(|writer| writer.was_for_version(Some(7))).collect::<Vec<_>>(),
+        reported.iter().map(|writer| writer.was_for_version(Some(7))).collect::<Vec<_>>(),
         [true, true, false, false, false]
     );
-    for writer in told {
+    for writer in reported {
         assert!(writer.is_controller("one") && writer.is_run_of(&web) && !writer.is_run_of(&api));
     }
     assert!(!Writer::controller("one").is_run_of(&web));
 }
 
 #[tokio::test]
-async fn a_signed_client_fails_as_the_one_below_it_does() {
+async fn a_signed_client_returns_the_errors_of_the_inner_client() {
     let server = TestServer::start([]).await;
     let client = server.connections().client(Role::Writes(Fence::closed())).unwrap();
     let error = Writer::controller("one").sign(&client).send(request("PUT")).await.unwrap_err();

@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::config::tests::{Shop, shop_schema};
-use crate::config::{Change, ConfigSchema, ManagerConfiguration, Overrides};
+use crate::config::{Change, Channels, ConfigSchema, ManagerConfiguration, Overrides};
 
 fn read(settings: &str) -> ManagerConfiguration {
     let head = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";

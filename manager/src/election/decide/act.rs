@@ -64,8 +64,8 @@ impl Turn<'_> {
             Some(holder) if holder != self.rules.identity => return self.lose(Ending::Taken(holder)),
             _ if over => return self.lose(Ending::Expired),
             Some(_) => {}
-            // The Lease was deleted, or its holder cleared by hand. A replica that starts now has seen no holder and
-            // may acquire it at once, so the fence closes.
+            // The Lease was deleted, or its holder cleared by hand. A replica that starts now has seen no
+            // holder and may acquire it at once, so the fence closes.
             None => {
                 if !std::mem::replace(suspended, true) {
                     self.actions.push(Action::Suspend);
@@ -102,7 +102,8 @@ impl Turn<'_> {
         self.state.phase = Phase::Lost(ending);
     }
 
-    /// Starts to release the Lease. A renewal in flight is awaited first, as it changes the version to replace.
+    /// Starts to release the Lease. A renewal in flight is awaited first, as it changes the version to
+    /// replace.
     pub(super) fn release(&mut self) {
         let give_up = self.now.boot + self.rules.request_timeout();
         let acquired = self.state.last_sent.as_ref().and_then(|record| record.acquired);
@@ -120,8 +121,8 @@ impl Turn<'_> {
         }
         match &self.state.known {
             _ if !self.state.fresh => self.send(Call::Get),
-            // Release only this replica's own term. If this replica's name was written into the Lease by hand, another
-            // replica may be leading.
+            // Release only this replica's own term. If this replica's name was written into the Lease by
+            // hand, another replica may be leading.
             Known::Present(record, version)
                 if record.holder.as_ref() == Some(&self.rules.identity) && record.acquired == acquired =>
             {
@@ -141,8 +142,9 @@ impl Turn<'_> {
         self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
     }
 
-    /// Returns the renew time of a record that follows `last`. Candidates recognize a renewal by its time alone, so if
-    /// the wall clock stands still or was set back a little, the time is one microsecond after the last one.
+    /// Returns the renew time of a record that follows `last`. Candidates recognize a renewal by its time
+    /// alone, so if the wall clock stands still or was set back a little, the time is one microsecond after
+    /// the last one.
     fn wall_after(&self, last: Option<&Record>) -> Timestamp {
         let wall = self.now.wall;
         let ours = last.filter(|last| last.holder.as_ref() == Some(&self.rules.identity));

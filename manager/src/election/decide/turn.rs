@@ -1,4 +1,5 @@
-//! First half of a decision: applies an event to the state. The second half, in `act`, returns the phase's actions.
+//! First half of a decision: applies an event to the state. The second half, in `act`, returns the phase's
+//! actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +39,8 @@ impl Turn<'_> {
             Event::Gone(record, version) => self.seen(record, version, true),
             Event::WatchUp => {
                 self.state.watching = true;
-                // A change between the last get and the first event of the watch would go unnoticed. A leader needs
-                // no get: its next renewal would conflict.
+                // A change between the last get and the first event of the watch would go unnoticed. A leader
+                // needs no get: its next renewal would conflict.
                 if self.is_candidate() {
                     self.get_now();
                 }
@@ -70,8 +71,8 @@ impl Turn<'_> {
             && Some(&record) != self.state.last_sent.as_ref()
         {
             self.actions.push(Action::Rewrite);
-            // A replica that starts now uses the duration that it reads, so a shortened one is overwritten early. Not
-            // immediately, or a webhook that edits each write would cause a hot loop.
+            // A replica that starts now uses the duration that it reads, so a shortened one is overwritten
+            // early. Not immediately, or a webhook that edits each write would cause a hot loop.
             if record.duration(Duration::ZERO) < written.duration(Duration::ZERO) {
                 let runs_out = record.duration(self.rules.lease_duration);
                 let soon = self.now.boot + (self.rules.retry_period / 4).min(runs_out / 2);
@@ -81,8 +82,8 @@ impl Turn<'_> {
         self.state.known = Known::Present(record, version);
     }
 
-    /// Updates the claim of another holder. A record with the same holder and renew time was edited by hand; the claim
-    /// then stays as its holder wrote it.
+    /// Updates the claim of another holder. A record with the same holder and renew time was edited by hand;
+    /// the claim then stays as its holder wrote it.
     fn note_claim(&mut self, record: &Record) {
         let renewed = |claim: &Claim| claim.renewed != record.renewed;
         match &record.holder {
@@ -95,8 +96,8 @@ impl Turn<'_> {
             None if record.is_release() => self.state.claim = None,
             // This replica's own write, sent only after an earlier claim had ended.
             Some(_) if self.state.last_sent.as_ref() == Some(record) => {}
-            // The holder was cleared, or replaced by this replica's name, by hand: the previous holder still leads
-            // for its lease duration, and may have renewed since.
+            // The holder was cleared, or replaced by this replica's name, by hand: the previous holder still
+            // leads for its lease duration, and may have renewed since.
             None | Some(_) => {
                 let claim = self.state.claim.as_ref().filter(|claim| renewed(claim));
                 if let Some(holder) = claim.map(|claim| Arc::clone(&claim.holder)) {
@@ -106,10 +107,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns a claim that starts now. A holder duration one lease duration during its term, so if two records differ,
-    /// one was edited by hand: the longer duration counts, and the claim ends no sooner than before. Two successive
-    /// renewals that agree replace any longer duration seen before, but not by less than this replica's own setting, as
-    /// both may have been edited.
+    /// Returns a claim that starts now. A holder duration one lease duration during its term, so if two
+    /// records differ, one was edited by hand: the longer duration counts, and the claim ends no sooner than
+    /// before. Two successive renewals that agree replace any longer duration seen before, but not by less
+    /// than this replica's own setting, as both may have been edited.
     fn claim_of(&self, holder: Arc<str>, record: &Record) -> Claim {
         let Record { renewed, acquired, .. } = *record;
         let (duration, now) = (record.duration(self.rules.lease_duration), self.now.boot);
@@ -136,13 +137,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Records that the Lease does not exist. A candidate then waits a whole lease duration, since the holder may have
-    /// renewed after the last version that was read.
+    /// Records that the Lease does not exist. A candidate then waits a whole lease duration, since the holder
+    /// may have renewed after the last version that was read.
     fn forget_lease(&mut self) {
         let known = std::mem::replace(&mut self.state.known, Known::Nothing);
         self.state.known = Known::Absent(match known {
             Known::Present(record, _) => {
-                // The holder was cleared by hand: the previous holder may have acquired the Lease again since.
+                // The holder was cleared by hand: the previous holder may have acquired the Lease again
+                // since.
                 let before = self.state.claim.as_ref().filter(|_| !record.is_release());
                 let holder = record.holder.clone().or_else(|| before.map(|claim| Arc::clone(&claim.holder)));
                 if let Some(holder) = holder.filter(|_| !self.state.is_leading()) {
@@ -156,10 +158,11 @@ impl Turn<'_> {
         self.report(None);
     }
 
-    /// Applies a version of the Lease from the watch; with `gone`, the last one of a deleted Lease. A leader keeps its
-    /// schedule of renewals; `lead` decides whether it has to act.
+    /// Applies a version of the Lease from the watch; with `gone`, the last one of a deleted Lease. A leader
+    /// keeps its schedule of renewals; `lead` decides whether it has to act.
     fn seen(&mut self, record: Record, version: Version, gone: bool) {
-        // A version without a number cannot be ordered, and the event may be older than the last write: get the Lease.
+        // A version without a number cannot be ordered, and the event may be older than the last write: get
+        // the Lease.
         if version.number().is_none() {
             return self.get_now();
         }
@@ -185,8 +188,8 @@ impl Turn<'_> {
         self.state.next = self.now.boot;
     }
 
-    /// Marks the known Lease as stale and schedules a get after the candidate's wait, or at the end of the claim if
-    /// that is sooner.
+    /// Marks the known Lease as stale and schedules a get after the candidate's wait, or at the end of the
+    /// claim if that is sooner.
     fn get_later(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot + self.rules.candidate_wait(self.now.random);
@@ -199,7 +202,8 @@ impl Turn<'_> {
         let (call, sent) = (&request.call, request.sent);
         match (call, answer) {
             (Call::Get, Answer::Stored(record, version)) => {
-                // A number below the newest known before the get means that the server was restored from a backup.
+                // A number below the newest known before the get means that the server was restored from a
+                // backup.
                 if !request.overtaken || self.is_news(&version) {
                     self.learn(record, version);
                 }
@@ -226,7 +230,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Applies the end of a get: the known Lease is current. Without a watch, a candidate schedules the next get.
+    /// Applies the end of a get: the known Lease is current. Without a watch, a candidate schedules the next
+    /// get.
     fn get_done(&mut self) {
         self.state.fresh = true;
         self.state.next = self.now.boot;

@@ -1,5 +1,5 @@
-//! Clocks that jump under a running elector: the wall clock in both directions, the boot clock only forward, as after
-//! a suspend of the machine.
+//! Clocks that jump under a running elector: the wall clock in both directions, the boot clock only forward,
+//! as after a suspend of the machine.
 
 use super::*;
 use jiff::SignedDuration;

@@ -18,8 +18,8 @@ pub(super) struct Inner {
     pub(super) silent: bool,
     /// Verbs that are answered 403.
     pub(super) forbidden: Vec<&'static str>,
-    /// Wrong answers to the next requests other than watches, each made from the stored Lease. A request answered
-    /// wrongly is not stored.
+    /// Wrong answers to the next requests other than watches, each made from the stored Lease. A request
+    /// answered wrongly is not stored.
     pub(super) wrong: VecDeque<fn(Value) -> Reply>,
     /// Makes the wrong body of every watch, which ends after it.
     pub(super) watches: Option<fn() -> Bytes>,

@@ -132,7 +132,8 @@ async fn a_watch_with_a_wrong_answer_is_logged_once_and_replaced_by_polling() {
             Bytes::from(format!("{other}\n"))
         },
         || {
-            let gone = json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {},
+            let gone = json!({"type": "ERROR", "object": {
+                "kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": "Failure", "message": "too old", "reason": "Expired", "code": 410}});
             Bytes::from(format!("{gone}\n"))
         },

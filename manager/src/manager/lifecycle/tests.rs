@@ -138,7 +138,7 @@ impl Reconciler for Parting {
 
 #[tokio::test]
 async fn an_event_recorded_while_the_manager_stops_is_written_before_it_has_stopped() {
-    let mut server = TestServer::start([Answer::Say(201, "{}".to_owned())]).await;
+    let mut server = TestServer::start([Answer::Reply(201, "{}".to_owned())]).await;
     let manager = manager_of(&server.address.to_string(), "");
     let (begun, mut runs) = mpsc::unbounded_channel();
     let controller = Controller::new("web").source(channel().1).reconciler(Parting(begun));

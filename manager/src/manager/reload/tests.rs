@@ -355,7 +355,7 @@ async fn who_leaves_is_given_the_time_that_the_file_says_by_then() {
 
 #[tokio::test]
 async fn the_pod_is_told_of_what_was_applied_and_of_what_was_refused() {
-    let said = || Answer::Say(201, "{}".to_owned());
+    let said = || Answer::Reply(201, "{}".to_owned());
     let mut server = TestServer::start([said(), said(), said()]).await;
     let subject = Subject::with("", None, &server.address.to_string());
     let stop = CancellationToken::new();

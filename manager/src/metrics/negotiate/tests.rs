@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn weight_order_and_version_choose_the_form() {
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
-                          application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+                      application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,\
+                      */*;q=0.2";
     let cases = [
         (None, Format::Text),
         (Some(""), Format::Text),

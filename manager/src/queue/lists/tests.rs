@@ -1,4 +1,4 @@
-//! What the other tests of this room look at.
+//! A walk through a list, for the other tests of the queue.
 
 use super::*;
 
@@ -9,12 +9,12 @@ impl List {
         let mut at = self.head;
         while at != NONE {
             members.push(at);
-            let Place::Ready { in_lane, by_age, .. } = &slots.get(at).place else {
+            let SlotState::Ready { links, .. } = &slots.get(at).state else {
                 panic!("a list holds a key that is not ready")
             };
-            at = if self.thread == Thread::Lane { in_lane.next } else { by_age.next };
+            at = links[self.kind as usize].next;
         }
-        assert_eq!(members.last().copied().unwrap_or(NONE), self.tail, "a list ends elsewhere than it says");
+        assert_eq!(members.last().copied().unwrap_or(NONE), self.tail, "the tail is not the last member");
         members
     }
 }

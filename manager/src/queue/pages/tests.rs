@@ -24,7 +24,7 @@ fn a_free_place_is_used_again_before_a_new_page_is_made() {
 }
 
 #[test]
-fn empty_pages_are_given_back_but_for_some() {
+fn empty_pages_are_freed_except_the_spare_ones() {
     let mut pages = filled(64 * 1000);
     for number in 64..64 * 1000 {
         pages.remove(number);
@@ -37,35 +37,36 @@ fn empty_pages_are_given_back_but_for_some() {
 }
 
 #[test]
-fn memory_that_is_given_up_is_freed_by_whoever_takes_it() {
+fn unused_memory_is_left_to_the_caller_to_free() {
     let spare = 64 * u32::try_from(SPARE).unwrap();
     let mut pages = filled(spare + 128);
     for number in 0..spare {
         pages.remove(number);
     }
-    assert!(pages.take_emptied().is_none(), "what is empty so far is kept");
+    assert!(pages.take_unused().is_empty(), "the spare pages keep their memory");
     for number in spare..spare + 64 {
         pages.remove(number);
     }
-    assert!(matches!(pages.take_emptied(), Some(Emptied::Places { .. })));
-    assert!(pages.take_emptied().is_none());
+    let unused = pages.take_unused();
+    assert_eq!(unused.iter().map(|page| page.places.len()).collect::<Vec<_>>(), [64]);
+    assert!(pages.take_unused().is_empty());
 }
 
 #[test]
-fn things_keep_their_numbers_while_others_come_and_go() {
+fn values_keep_their_numbers_while_others_are_inserted_and_removed() {
     let mut random = fastrand::Rng::with_seed(5);
     let mut pages = Pages::new();
-    let mut there = Vec::new();
+    let mut stored = Vec::new();
     for step in 0..50_000_u32 {
         // Mostly up, then mostly down.
         if random.u32(0..100) < if step % 10_000 < 5000 { 80 } else { 20 } {
-            there.push((pages.insert(step), step));
-        } else if !there.is_empty() {
-            let (number, thing) = there.swap_remove(random.usize(0..there.len()));
-            assert_eq!(pages.get(number), Some(&thing));
+            stored.push((pages.insert(step), step));
+        } else if !stored.is_empty() {
+            let (number, value) = stored.swap_remove(random.usize(0..stored.len()));
+            assert_eq!(pages.get(number), Some(&value));
             pages.remove(number);
         }
-        assert_eq!(pages.len(), there.len());
+        assert_eq!(pages.len(), stored.len());
     }
-    assert!(there.iter().all(|(number, thing)| pages.get(*number) == Some(thing)));
+    assert!(stored.iter().all(|(number, value)| pages.get(*number) == Some(value)));
 }

@@ -11,7 +11,7 @@ fn problems_of(retry: RetryPolicy) -> Vec<String> {
 }
 
 #[test]
-fn the_defaults_and_the_ready_policies_make_sense() {
+fn the_defaults_and_the_common_policies_are_valid() {
     assert_eq!(QueueSettings::default().problems(), []);
     for retry in [
         RetryPolicy::exponential(SECOND, SECOND),
@@ -47,7 +47,7 @@ fn every_problem_is_named_at_once_with_field_value_and_remedy() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused_wherever_there_is_one() {
+fn numbers_that_are_not_finite_or_positive_are_refused() {
     for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.5] {
         let delay = Delay::Exponential { base: SECOND, factor: number, max: SECOND };
         let retry = RetryPolicy { delay, ..RetryPolicy::default() }.with_rate(number, 1);

@@ -20,10 +20,10 @@ async fn adds_during_a_run_give_exactly_one_more_after_it() {
     let running = take(&queue);
     assert_eq!(queue.add(Id(1), strong()), Added::Dirtied);
     assert_eq!(queue.add(Id(1), strong()), Added::Merged);
-    assert!(queue.try_get().is_none(), "the key was handed out twice at once");
+    assert!(queue.try_get().is_none(), "two workers have the key");
     running.done();
     assert_eq!(drain(&queue), [1]);
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn a_delayed_add_does_not_hold_back_a_ready_key() {
     queue.add(Id(1), strong());
     assert_eq!(queue.add(Id(1), strong().after(ms(200))), Added::Merged);
     assert_eq!(drain(&queue), [1]);
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,12 +136,12 @@ async fn only_one_sleeper_holds_the_timer_and_hands_it_on_when_it_is_cancelled()
     queue.add(Id(1), strong().after(ms(1000)));
     let first = tokio::time::timeout(ms(10), queue.get());
     let (first, second) = tokio::join!(first, get(&queue));
-    assert!(first.is_err(), "the first caller was to give up");
+    assert!(first.is_err(), "the first caller times out");
     assert_eq!((second.map(|running| running.key().0), start.elapsed()), (Some(1), ms(1000)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_takes_a_key_leaves_the_timer_to_the_next_sleeper() {
+async fn a_caller_that_takes_a_key_leaves_the_timer_to_the_next_sleeper() {
     let queue = queue_with(exact(), 2);
     let start = Instant::now();
     queue.add(Id(1), strong().after(ms(10)));
@@ -162,7 +162,7 @@ async fn every_sleeper_gets_one_of_many_keys_that_become_ready_at_once() {
         callers.spawn(async move { get(&queue).await.unwrap().done() });
     }
     soon(callers.join_all()).await;
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +215,7 @@ async fn a_strong_add_ends_a_backoff_at_once_and_a_weak_one_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_strong_add_for_later_shortens_a_backoff_which_no_weak_one_ends_then_either() {
+async fn a_delayed_strong_add_shortens_a_backoff_that_weak_adds_still_do_not_end() {
     let fail: [fn(Running<Id>) -> Retried; 2] =
         [|running| running.retry("no"), |running| running.retry_after("busy", ms(1000))];
     for fail in fail {
@@ -236,7 +236,7 @@ async fn a_strong_add_for_later_shortens_a_backoff_which_no_weak_one_ends_then_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_run_tells_of_the_add_it_is_for_and_not_of_one_for_later() {
+async fn the_next_run_has_the_cause_of_the_immediate_add_not_of_a_delayed_one() {
     let later = || Add::strong(Cause::bare(Trigger::Manual)).after(ms(50));
     for at_once_first in [true, false] {
         let queue = queue();
@@ -251,7 +251,7 @@ async fn the_next_run_tells_of_the_add_it_is_for_and_not_of_one_for_later() {
     }
 }
 
-/// A key whose clone panics when it is told to.
+/// A key with a `Clone` that panics while the flag is set.
 #[derive(Debug)]
 struct Brittle(Arc<AtomicBool>);
 
@@ -299,25 +299,25 @@ async fn a_key_whose_clone_panics_stays_ready() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
     assert_eq!((queue.counts().ready(), queue.counts().running), (1, 0));
     breaks.store(false, Ordering::Relaxed);
-    queue.try_get().expect("it is still there").done();
+    queue.try_get().expect("the key is still ready").done();
 }
 
 #[test]
-fn the_holder_of_the_timer_is_told_once_that_an_earlier_moment_has_come_up() {
+fn the_holder_of_the_timer_is_woken_once_for_an_earlier_moment() {
     let mut inner = Inner::new(exact(), 1, fastrand::Rng::with_seed(1));
     inner.add(Id(1), strong().after(ms(100)));
     assert!(matches!(inner.take(), Take::Wait(Some(_))));
-    assert!(!inner.signals().timer, "it waits for the first already");
+    assert!(!inner.signals().timer, "its timer is set for the first key");
     for (id, wait) in [(2, 50), (3, 20)] {
         inner.add(Id(id), strong().after(ms(wait)));
         assert_eq!(inner.signals().timer, id == 2, "add {id}");
-        assert!(!inner.signals().timer, "nothing has happened");
+        assert!(!inner.signals().timer, "a second wake-up without an event");
     }
     inner.leave(true);
-    let Take::Wait(Some(timer)) = inner.take() else { panic!("nothing is due yet") };
-    assert_eq!(timer, Moment::new(ms(20)), "it looks at everything");
+    let Take::Wait(Some(timer)) = inner.take() else { panic!("no key is due yet") };
+    assert_eq!(timer, Moment::START.after(ms(20)), "the timer is set for the earliest of all keys");
     inner.add(Id(4), strong().after(ms(10)));
-    assert!(inner.signals().timer, "and is told again");
+    assert!(inner.signals().timer, "a later earlier moment wakes it again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,10 +334,10 @@ async fn a_new_generation_resets_the_attempts_also_of_a_running_key() {
     let queue = queue();
     queue.add(Id(1), strong());
     let _: Retried = take(&queue).retry("no");
-    queue.add(Id(1), strong().with_new_generation());
+    queue.add(Id(1), new_generation());
     let running = take(&queue);
     assert_eq!(running.attempt(), 1);
-    queue.add(Id(1), strong().with_new_generation());
+    queue.add(Id(1), new_generation());
     assert_eq!(running.retry("no"), Retried::After(Duration::ZERO));
     assert_eq!(take(&queue).attempt(), 1);
 }
@@ -384,7 +384,7 @@ async fn a_terminal_failure_parks_the_key_at_its_first_attempt() {
     assert_eq!(queue.counts().parked, 1);
     queue.add(Id(1), strong());
     assert_eq!(drain(&queue), [1]);
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ async fn a_run_dropped_after_leadership_was_lost_leaves_the_key_unchanged() {
     drop(running);
     let key = queue.find(&Id(1)).unwrap();
     assert_eq!((key.state, key.attempts, key.lane), (State::Ready, 0, Some(Lane::Live)));
-    assert!(queue.try_get().is_none(), "a standby works");
+    assert!(queue.try_get().is_none(), "a standby hands out a key");
     queue.set_leading(true);
     assert_eq!(drain(&queue), [1]);
 }
@@ -424,7 +424,7 @@ async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_no_wait_or_for_ever_gets_the_backoff_and_its_longest() {
+async fn a_wait_that_a_server_asks_for_is_at_least_the_backoff_and_at_most_the_longest_delay() {
     let queue = queue();
     for (id, asked, wait) in
         [(1, 0, ms(5)), (2, 3, Duration::from_secs(3)), (3, u64::MAX, Duration::from_secs(1000))]
@@ -433,7 +433,7 @@ async fn a_server_that_asks_for_no_wait_or_for_ever_gets_the_backoff_and_its_lon
         let retried = take(&queue).retry_not_before("busy", Duration::from_secs(asked));
         assert_eq!(retried, Retried::After(wait), "asked for {asked} s");
     }
-    // What fails again and again waits longer than a server asks for.
+    // The backoff of a key with many failures is longer than the wait that a server asks for.
     for attempt in 2..=5 {
         tokio::time::advance(ms(5 << (attempt - 2))).await;
         let running = take(&queue);
@@ -444,7 +444,7 @@ async fn a_server_that_asks_for_no_wait_or_for_ever_gets_the_backoff_and_its_lon
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_a_server_refuses_together_with_one_wait_come_back_apart_and_none_too_soon() {
+async fn keys_with_the_same_wait_from_a_server_come_back_spread_out_and_none_too_soon() {
     let queue = queue_with(QueueSettings::default(), 1);
     let asked = Duration::from_secs(10);
     let mut waits = Vec::new();
@@ -457,20 +457,6 @@ async fn keys_that_a_server_refuses_together_with_one_wait_come_back_apart_and_n
     waits.dedup();
     assert!(waits.len() > 90, "{waits:?}");
     assert!(waits[0] >= asked && waits[waits.len() - 1] <= asked.mul_f64(1.1), "{waits:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn forgetting_resets_the_attempts_and_removes_a_parked_key() {
-    let queue = queue();
-    queue.add(Id(1), strong());
-    let _: Retried = take(&queue).retry("no");
-    queue.forget(&Id(1));
-    let key = queue.find(&Id(1)).unwrap();
-    assert_eq!((key.state, key.attempts, key.next_run), (State::Backoff, 0, Some(ms(5))));
-    queue.add(Id(2), strong());
-    let _: Retried = take(&queue).terminal("no");
-    queue.forget(&Id(2));
-    assert_eq!((queue.find(&Id(2)).is_none(), queue.counts().parked), (true, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,11 +473,11 @@ async fn ten_thousand_keys_that_fail_together_are_retried_within_a_second() {
         get(&queue).await.unwrap().done();
     }
     assert!(start.elapsed() <= Duration::from_secs(1), "{:?}", start.elapsed());
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_snapshot_tells_everything_about_every_key() {
+async fn every_key_is_listed_with_its_state_and_history() {
     let queue = queue();
     for id in 0..1000 {
         queue.add(Id(id), strong());
@@ -500,10 +486,10 @@ async fn the_snapshot_tells_everything_about_every_key() {
     tokio::time::advance(ms(30)).await;
     let _: Retried = running.retry("connection refused");
     tokio::time::advance(ms(2)).await;
-    let snapshot = queue.snapshot();
-    assert_eq!((&*snapshot.name, snapshot.keys.len(), snapshot.counts.ready_live), ("test", 1000, 999));
-    assert_eq!(snapshot.counts.oldest_ready, Some(ms(32)));
-    let key = snapshot.keys.iter().find(|key| key.key == Id(0)).unwrap();
+    let (keys, counts) = (snapshots(&queue), queue.counts());
+    assert_eq!((queue.name(), keys.len(), counts.ready_live), ("test", 1000, 999));
+    assert_eq!(counts.oldest_ready, Some(ms(32)));
+    let key = keys.iter().find(|key| key.key == Id(0)).unwrap();
     assert_eq!((key.state, key.lane, key.attempts, key.since), (State::Backoff, None, 1, ms(2)));
     assert_eq!((key.next_run, key.last_duration), (Some(ms(3)), Some(ms(30))));
     assert_eq!(key.last_error.as_deref().map(String::as_str), Some("connection refused"));
@@ -576,8 +562,5 @@ mainstay_queue_warm_keys{name="two",controller="two"} 1"#;
     assert!(text.contains(bucket), "{text}");
     running.done();
     drop(two);
-    assert!(
-        !registry.encode(Format::Text).unwrap().contains("two"),
-        "a queue that has gone is still printed"
-    );
+    assert!(!registry.encode(Format::Text).unwrap().contains("two"), "a dropped queue is still printed");
 }

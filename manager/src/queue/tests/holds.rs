@@ -1,4 +1,4 @@
-//! What one hold of the lock may cost: a slice of the keys, however many there are.
+//! The work of one hold of the lock: a slice of the keys, even with many keys.
 
 use super::*;
 use crate::queue::machine::{Next, Outcome, SLICE};
@@ -11,10 +11,10 @@ fn machine() -> Inner<Id> {
 }
 
 fn at(millis: u64) -> Moment {
-    Moment::new(ms(millis))
+    Moment::START.after(ms(millis))
 }
 
-/// Has every key fail once, and wait for five milliseconds.
+/// Adds `count` keys that fail once and then wait for five milliseconds.
 fn failed(inner: &mut Inner<Id>, count: u32) {
     for id in 0..count {
         inner.add(Id(id), strong());
@@ -24,7 +24,7 @@ fn failed(inner: &mut Inner<Id>, count: u32) {
 }
 
 #[test]
-fn of_many_keys_due_at_once_a_slice_becomes_ready_per_hold() {
+fn a_slice_of_the_due_keys_becomes_ready_per_hold() {
     let mut inner = machine();
     for id in 0..MANY {
         inner.add(Id(id), strong().after(ms(5)));
@@ -43,9 +43,9 @@ fn a_new_policy_reaches_a_slice_of_the_slots_per_hold_and_counts_from_the_change
     failed(&mut inner, MANY);
     let retry = RetryPolicy { jitter_percent: 0, ..RetryPolicy::fixed(ms(2)) };
     inner.reconfigure(QueueSettings { retry, ..exact() }, 1);
-    for told in 1..=MANY.div_ceil(SLICE) {
+    for swept in 1..=MANY.div_ceil(SLICE) {
         let shortened = (0..MANY).filter(|id| due(&inner, *id) == ms(2)).count();
-        assert_eq!(shortened, (told * SLICE).min(MANY) as usize);
+        assert_eq!(shortened, (swept * SLICE).min(MANY) as usize);
         inner.advance(at(0));
     }
     inner.check();
@@ -55,7 +55,7 @@ fn a_new_policy_reaches_a_slice_of_the_slots_per_hold_and_counts_from_the_change
 
 /// Returns how long a delayed key still waits.
 fn due(inner: &Inner<Id>, id: u32) -> Duration {
-    let slot = inner.slots.find(&Id(id)).and_then(|slot| inner.slots.peek(slot));
+    let slot = inner.slots.find(&Id(id)).and_then(|slot| inner.slots.pages.get(slot));
     slot.and_then(|slot| inner.describe(slot).next_run).expect("the key is delayed")
 }
 
@@ -73,14 +73,15 @@ fn a_snapshot_reads_a_chunk_of_the_slots_per_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_caller_goes_on_with_what_one_hold_has_left_over() {
+async fn a_sleeping_caller_moves_the_due_keys_that_one_hold_left_over() {
     let queue = queue_with(limited(0.001, 1), 1);
     queue.add(Id(MANY), strong().after(ms(5)));
     for id in 0..MANY {
         queue.add(Id(id), strong());
         let _: Retried = take(&queue).retry("no");
     }
-    // All come due at the same moment, the fresh one behind thousands of retries that have one token between them.
+    // All come due at the same moment, the fresh one behind thousands of retries that have one token between
+    // them.
     queue.add(Id(MANY + 1), strong().after(ms(5)));
     let start = Instant::now();
     let mut taken = Vec::new();
@@ -109,12 +110,12 @@ async fn a_sleeping_caller_carries_a_new_policy_to_the_last_waiting_key() {
         queue.reconfigure(QueueSettings { retry: quick, ..exact() }, 1);
     });
     assert_eq!((running.map(Running::done), start.elapsed()), (Some(()), ms(30)));
-    let waiting = queue.snapshot().keys.iter().filter(|key| key.next_run > Some(ms(20))).count();
-    assert_eq!(waiting, 0, "keys that have not heard of the new policy");
+    let waiting = snapshots(&queue).iter().filter(|key| key.next_run > Some(ms(20))).count();
+    assert_eq!(waiting, 0, "keys still have the delay of the old policy");
 }
 
 #[test]
-fn a_queue_that_was_large_and_is_empty_keeps_next_to_nothing() {
+fn a_large_queue_that_has_become_empty_frees_its_slots() {
     let mut inner = machine();
     for id in 0..MANY {
         inner.add(Id(id), strong());
@@ -123,5 +124,5 @@ fn a_queue_that_was_large_and_is_empty_keeps_next_to_nothing() {
         let _: Retried = inner.finish(job.slot, &job.cause, Outcome::Done);
     }
     inner.check();
-    assert_eq!(inner.slots.end(), 0);
+    assert_eq!(inner.slots.pages.end(), 0);
 }

@@ -14,7 +14,7 @@ async fn live_events_come_before_new_objects_and_initial_lists_and_first_come_fi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_live_event_raises_a_background_key_behind_the_live_ones_and_nothing_lowers_it() {
+async fn a_live_event_raises_a_background_key_behind_the_live_ones_and_no_add_lowers_it() {
     let queue = queue();
     for id in [1, 2, 4, 5] {
         queue.add(Id(id), background());
@@ -51,7 +51,7 @@ async fn a_requeue_comes_back_as_live_work() {
     assert_eq!(drain(&queue), [1, 2]);
 }
 
-/// Keys 1..=4 in the retry lane, and nothing else.
+/// Only keys 1..=4, in the retry lane.
 async fn four_retries(retry_share: u8, workers: usize) -> WorkQueue<Id> {
     let queue = queue_with(QueueSettings { retry_share, ..exact() }, workers);
     for id in 1..=4 {
@@ -88,7 +88,7 @@ async fn retries_hold_at_most_their_share_of_the_workers_while_fresh_work_waits(
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_leave_one_worker_free_even_while_nothing_fresh_waits() {
+async fn retries_leave_one_worker_free_even_while_no_fresh_work_waits() {
     // A single worker cannot be left free, and a share of 100 means all of them.
     for (share, workers, most) in
         [(1, 4, 3), (50, 4, 3), (99, 4, 3), (100, 4, 4), (50, 2, 1), (99, 2, 1), (100, 2, 4), (1, 1, 4)]
@@ -107,7 +107,7 @@ async fn a_retry_that_is_held_back_sleeps_until_a_run_ends_or_it_has_waited_long
     let queue = four_retries(50, 2).await;
     let start = Instant::now();
     let first = take(&queue);
-    // The clock only moves on because nobody spins.
+    // The paused clock advances only while no task spins.
     assert!(timeout(ms(1000), queue.get()).await.is_err(), "the second worker is kept free");
     let (second, ()) = tokio::join!(get(&queue), async {
         tokio::time::advance(ms(1000)).await;
@@ -193,7 +193,7 @@ async fn retries_without_a_token_wait_in_their_lane_and_fresh_work_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_key_goes_first_once_it_has_waited_long_enough_whatever_its_lane() {
+async fn the_oldest_key_of_any_lane_goes_first_once_it_has_waited_for_max_wait() {
     for late in [background(), new(), strong()] {
         let queue = queue_with(QueueSettings { retry_share: 1, ..exact() }, 1);
         if late.band == Band::Live {

@@ -1,8 +1,9 @@
-//! The machine beside a map.
+//! Comparison of the state machine with a model that is a plain map.
 //!
-//! Random events happen to both; after each, every key must be in the same state in both, the machine's own lists
-//! must fit together, and whatever is handed out must be what the map says is next. Callers, a source and a drain
-//! sleep meanwhile until the machine's signals wake them, so that a lost wake-up fails here and does not hang.
+//! Random events are applied to both; after each event every key must be in the same state in both, the
+//! machine's own lists must agree with its slots, and the machine must hand out the key that is next in the
+//! model. Callers, a source and a drain sleep meanwhile until the machine's signals wake them, so that a lost
+//! wake-up fails the test.
 //!
 //! `MAINSTAY_QUEUE_SEED=n` runs that one seed.
 
@@ -18,14 +19,14 @@ const KEYS: u32 = 16;
 const RUNS: u64 = 100;
 /// Steps per run: 150,000 in all.
 const STEPS: u32 = 1500;
-/// How many of them come after the queue has begun to drain, and after it has stopped.
+/// How many of the steps come after the queue has begun to drain, and after it has stopped.
 const DRAINED_STEPS: u32 = 200;
 const STOPPED_STEPS: u32 = 40;
 
-/// The machine, the map, and those who wait for the machine.
+/// The machine, the model, and the callers that wait for the machine.
 struct World {
     random: fastrand::Rng,
-    /// Milliseconds. The machine hears of it when the next thing happens.
+    /// Milliseconds. Passed to the machine with the next event.
     clock: u64,
     inner: Inner<Id>,
     model: Model,
@@ -33,7 +34,7 @@ struct World {
     jobs: Vec<Job<Id>>,
     /// A source waits for room.
     source_waits: bool,
-    /// Somebody waits for the end of the drain.
+    /// A task waits for the end of the drain.
     drain_waits: bool,
 }
 
@@ -54,19 +55,19 @@ impl World {
         }
     }
 
-    /// Does one thing to both at the present time, and wakes whom the machine says.
+    /// Applies an event to both at the present time, and wakes the callers that the machine signals.
     fn with<R>(&mut self, act: impl FnOnce(&mut Inner<Id>, &mut Model) -> R) -> R {
         self.inner.advance(at(self.clock));
         self.model.advance(self.clock);
         let answer = act(&mut self.inner, &mut self.model);
         let signals = self.inner.signals();
-        self.sleepers.heed(signals);
+        self.sleepers.wake(signals);
         self.source_waits &= !signals.room;
         self.drain_waits &= !signals.ended;
         answer
     }
 
-    /// Has one event happen. Returns what it was.
+    /// Applies one random event. Returns a description of it.
     fn step(&mut self) -> String {
         match self.random.u8(0..100) {
             0..=34 => self.add(),
@@ -74,8 +75,7 @@ impl World {
             48..=71 => self.call(),
             72..=76 => self.try_get(),
             77..=94 if !self.jobs.is_empty() => self.finish(),
-            95 => self.forget(),
-            96 => self.lead(),
+            95 | 96 => self.lead(),
             97 => self.reconfigure(),
             98 => self.wait_for_room(),
             _ => "nothing".to_owned(),
@@ -95,7 +95,7 @@ impl World {
         text
     }
 
-    /// Lets time pass. The machine is not told: sleepers must have set their alarm.
+    /// Moves the clock without an event for the machine: sleepers must have set their timer.
     fn pass_time(&mut self) -> String {
         self.clock += match self.random.u8(0..40) {
             0 => self.random.u64(1_000..100_000),
@@ -105,18 +105,18 @@ impl World {
         format!("it is {}", self.clock)
     }
 
-    /// Has a caller of `get` do its next thing.
+    /// Runs the next step of a caller of `get`.
     fn call(&mut self) -> String {
-        let who = self.random.usize(0..self.sleepers.list.len());
+        let caller = self.random.usize(0..self.sleepers.list.len());
         let now = at(self.clock);
         let cancelled = self.random.u8(0..10) == 0;
-        let slept = match &self.sleepers.list[who] {
-            Some(sleep) if !cancelled && !sleep.is_woken(now) => return format!("caller {who} sleeps on"),
+        let slept = match &self.sleepers.list[caller] {
+            Some(sleep) if !cancelled && !sleep.is_woken(now) => return format!("caller {caller} sleeps on"),
             Some(sleep) => {
-                // Woken by its timer too, it may leave the call to another.
-                let by_call =
-                    !cancelled && sleep.is_called() && (sleep.timer.is_none() || self.random.bool());
-                self.sleepers.end(who, by_call)
+                // A caller whose timer is over too may leave the wake-up to another caller.
+                let by_wake =
+                    !cancelled && sleep.is_notified() && (sleep.timer.is_none() || self.random.bool());
+                self.sleepers.end(caller, by_wake)
             }
             None => None,
         };
@@ -125,7 +125,7 @@ impl World {
             if let Some(timer) = timer {
                 self.with(|inner, _| inner.leave(timer));
             }
-            return format!("caller {who} gives up");
+            return format!("caller {caller} gives up");
         }
         let (take, expected, exhausted) = self.with(|inner, model| {
             if let Some(timer) = timer {
@@ -135,17 +135,17 @@ impl World {
             let expected = if exhausted { None } else { model.take() };
             (inner.take(), expected, exhausted)
         });
-        let text = format!("caller {who} gets {take:?}");
+        let text = format!("caller {caller} gets {take:?}");
         match take {
             Take::Job(job) => {
-                assert_eq!(Some(job.key.0), expected, "what is handed out");
+                assert_eq!(Some(job.key.0), expected, "another key was handed out");
                 self.jobs.push(job);
             }
-            Take::Closed => assert!(exhausted, "told that nothing is left"),
+            Take::Closed => assert!(exhausted, "the machine is exhausted, and the model is not"),
             Take::Wait(timer) => {
-                assert_eq!((expected, exhausted), (None, false), "told to wait");
-                assert!(timer.is_none_or(|timer| timer > now), "a timer that is over makes a caller spin");
-                self.sleepers.fall_asleep(who, timer);
+                assert_eq!((expected, exhausted), (None, false), "the model has a key, or is exhausted");
+                assert!(timer.is_none_or(|timer| timer > now), "a timer in the past makes a caller spin");
+                self.sleepers.fall_asleep(caller, timer);
             }
         }
         text
@@ -154,7 +154,7 @@ impl World {
     fn try_get(&mut self) -> String {
         let (job, expected) = self.with(|inner, model| (inner.try_take(), model.take()));
         let taken = job.as_ref().map(|job| job.key.0);
-        assert_eq!(taken, expected, "what is handed out");
+        assert_eq!(taken, expected, "another key was handed out");
         self.jobs.extend(job);
         format!("take {taken:?}")
     }
@@ -167,15 +167,6 @@ impl World {
             inner.finish(job.slot, &job.cause, outcome)
         });
         format!("finish {} {outcome:?}", job.key.0)
-    }
-
-    fn forget(&mut self) -> String {
-        let id = self.random.u32(0..KEYS);
-        self.with(|inner, model| {
-            inner.forget(&Id(id));
-            model.forget(id);
-        });
-        format!("forget {id}")
     }
 
     fn lead(&mut self) -> String {
@@ -199,10 +190,10 @@ impl World {
     }
 
     fn wait_for_room(&mut self) -> String {
-        let (room, expected) = self.with(|inner, model| (inner.has_drained(), model.has_room()));
-        assert_eq!(room, expected, "whether there is room");
+        let (room, expected) = self.with(|inner, model| (inner.has_room(), model.has_room()));
+        assert_eq!(room, expected, "machine and model differ in whether there is room");
         self.source_waits |= !room;
-        format!("a source finds room: {room}")
+        format!("a source waits for room, which there is: {room}")
     }
 
     fn shut_down(&mut self, phase: Phase) {
@@ -211,11 +202,11 @@ impl World {
             model.phase = phase;
             (inner.is_drained(), model.has_ended())
         });
-        assert_eq!(ended.0, ended.1, "whether the drain is over");
+        assert_eq!(ended.0, ended.1, "machine and model differ in whether the drain has ended");
         self.drain_waits = !ended.0;
     }
 
-    /// Fails if machine and map differ, or if somebody sleeps who should not.
+    /// Fails if machine and model differ, or if a caller sleeps that should be awake.
     fn check(&self) {
         self.inner.check();
         for id in 0..KEYS {
@@ -226,12 +217,15 @@ impl World {
         }
         let (now, model) = (at(self.clock), &self.model);
         assert!(!self.source_waits || !model.has_room(), "a source sleeps while there is room");
-        assert!(!self.drain_waits || !model.has_ended(), "the drain is over and nobody says so");
+        assert!(!self.drain_waits || !model.has_ended(), "the drain has ended without a signal");
         let asleep: Vec<_> = self.sleepers.list.iter().flatten().collect();
         let timers: Vec<Moment> = asleep.iter().filter_map(|sleep| sleep.timer).collect();
         assert!(timers.len() <= 1, "several callers hold the timer");
         if model.is_exhausted() {
-            assert!(asleep.iter().all(|sleep| sleep.is_woken(now)), "a caller sleeps through the end");
+            assert!(
+                asleep.iter().all(|sleep| sleep.is_woken(now)),
+                "a caller sleeps although the queue is exhausted"
+            );
         }
         if asleep.is_empty() || asleep.iter().any(|sleep| sleep.is_woken(now)) {
             return;
@@ -244,7 +238,7 @@ impl World {
     }
 }
 
-/// Prints what led to a failure.
+/// Prints the last events before a failure.
 struct History(u64, Vec<String>);
 
 impl Drop for History {
@@ -273,7 +267,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn the_queue_does_what_a_map_would_and_nobody_sleeps_too_long() {
+fn the_queue_behaves_like_a_plain_map_and_no_caller_sleeps_too_long() {
     let one = std::env::var("MAINSTAY_QUEUE_SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in one.map_or(0..RUNS, |seed: u64| seed..seed + 1) {
         run(seed);
@@ -285,12 +279,12 @@ fn millis(duration: Duration) -> u64 {
 }
 
 fn at(millis: u64) -> Moment {
-    Moment::new(ms(millis))
+    Moment::START.after(ms(millis))
 }
 
 fn any_settings(random: &mut fastrand::Rng) -> QueueSettings {
-    // Every policy there is; a rate is switched on and off, because what a change of rate grants is the bucket's own
-    // test.
+    // Every kind of policy. The rate is only switched on and off: the bucket has its own tests of a changed
+    // limit.
     let delay = match random.u8(0..4) {
         0 => RetryPolicy::fixed(ms(random.u64(1..30))),
         1 => RetryPolicy::fast_slow(ms(3), ms(random.u64(3..60)), 2),

@@ -1,4 +1,5 @@
-//! Behaviours of client-go's queues and of controller-runtime's priority queue that no other file here has.
+//! Behaviours of client-go's queues and of controller-runtime's priority queue that the other files do not
+//! test.
 
 use tokio_util::task::TaskTracker;
 
@@ -58,7 +59,7 @@ async fn metrics_move_step_by_step_through_add_get_adds_during_the_run_done_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_of_runs_that_outlast_a_shutdown_until_they_end() {
+async fn metrics_count_runs_that_outlast_a_shutdown_until_they_end() {
     let (registry, queue) = measured();
     queue.add(Id(1), strong());
     let running = take(&queue);
@@ -71,7 +72,7 @@ async fn metrics_tell_of_runs_that_outlast_a_shutdown_until_they_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_counts_in_depth_and_adds_exactly_once_when_it_is_ready_and_so_the_next_time() {
+async fn a_delayed_key_counts_in_depth_and_adds_once_each_time_it_becomes_ready() {
     let (registry, queue) = measured();
     for time in [1.0, 2.0] {
         queue.add(Id(1), strong().after(ms(1000)));
@@ -183,7 +184,7 @@ async fn ten_thousand_failures_leave_the_bucket_no_debt() {
     tokio::time::advance(ms(5)).await;
     assert_eq!(drain(&queue).len(), 100, "the burst");
     queue.add(Id(10_000), strong());
-    assert_eq!(drain(&queue), [10_000], "fresh work waits for no token");
+    assert_eq!(drain(&queue), [10_000], "fresh work needs no token");
     // client-go's bucket would take sixteen minutes.
     tokio::time::advance(DEFAULT_MAX_WAIT).await;
     assert_eq!(drain(&queue).len(), 9_900);
@@ -191,7 +192,7 @@ async fn ten_thousand_failures_leave_the_bucket_no_debt() {
 
 #[tokio::test(start_paused = true)]
 async fn delayed_adds_never_wait_however_many_there_are() {
-    // client-go hands them to a task through a channel of a thousand.
+    // client-go sends them to a task through a channel of a thousand.
     let queue = queue();
     for id in 0..10_000 {
         assert_eq!(queue.add(Id(id), strong().after(ms(1000))), Added::Delayed);
@@ -202,12 +203,12 @@ async fn delayed_adds_never_wait_however_many_there_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_leaves_delayed_keys_to_be_looked_at() {
+async fn delayed_keys_can_be_listed_after_a_shutdown() {
     let queue = queue();
     queue.add(Id(1), strong().after(ms(1000)));
     queue.shut_down();
     assert_eq!(state(&queue, 1), Some(State::Requeued));
-    assert!(get(&queue).await.is_none(), "nothing is handed out any more");
+    assert!(get(&queue).await.is_none(), "a key is handed out after the shutdown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +224,8 @@ async fn a_worker_that_panics_leaves_its_key_to_the_backoff() {
     assert_eq!(state(&queue, 1), Some(State::Backoff));
 }
 
-/// With fifty failing keys the bound is their delay, `max_wait`, and a run of each key that reached `max_wait` before.
+/// With fifty failing keys the bound is their delay, `max_wait`, and a run of each key that reached
+/// `max_wait` before.
 #[tokio::test(start_paused = true)]
 async fn every_failing_key_runs_again_in_time_under_a_flood_of_fresh_work_with_the_least_share() {
     const FAILING: u32 = 50;

@@ -15,7 +15,7 @@ async fn a_full_queue_refuses_new_keys_in_the_background_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sources_that_were_refused_are_told_when_half_of_the_queue_is_free() {
+async fn refused_sources_wake_when_half_of_the_queue_is_free() {
     let queue = queue_with(QueueSettings { max_depth: 4, ..exact() }, 1);
     for id in 1..=5 {
         queue.add(Id(id), background());
@@ -23,7 +23,7 @@ async fn sources_that_were_refused_are_told_when_half_of_the_queue_is_free() {
     let sources = TaskTracker::new();
     for _ in 0..3 {
         let queue = queue.clone();
-        sources.spawn(async move { queue.drained().await });
+        sources.spawn(async move { queue.wait_for_room().await });
     }
     sources.close();
     tokio::task::yield_now().await;
@@ -36,20 +36,20 @@ async fn sources_that_were_refused_are_told_when_half_of_the_queue_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_room_in_a_queue_without_limit_or_one_that_shuts_down() {
-    queue().drained().await;
+async fn waiting_for_room_ends_at_once_without_a_limit_and_at_a_shutdown() {
+    queue().wait_for_room().await;
     let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
     queue.add(Id(1), strong());
     let source = queue.clone();
-    tokio::join!(soon(source.drained()), async { queue.shut_down() });
+    tokio::join!(soon(source.wait_for_room()), async { queue.shut_down() });
 }
 
 #[tokio::test(start_paused = true)]
-async fn lifting_the_limit_tells_the_sources() {
+async fn lifting_the_limit_wakes_the_sources() {
     let queue = queue_with(QueueSettings { max_depth: 1, ..exact() }, 1);
     queue.add(Id(1), strong());
     let source = queue.clone();
-    tokio::join!(soon(source.drained()), async { queue.reconfigure(exact(), 1) });
+    tokio::join!(soon(source.wait_for_room()), async { queue.reconfigure(exact(), 1) });
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_the_error_named_is_kept_whatever_the_policy_becomes() {
+async fn a_new_policy_does_not_shorten_a_wait_that_the_error_named() {
     let queue = queue();
     queue.add(Id(1), strong());
     let _: Retried = take(&queue).retry_after("busy", Duration::from_mins(15));
@@ -76,7 +76,7 @@ async fn a_wait_that_the_error_named_is_kept_whatever_the_policy_becomes() {
     tokio::time::advance(Duration::from_mins(14)).await;
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
     queue.add(Id(1), weak());
-    assert_eq!(state(&queue, 1), Some(State::Backoff), "otherwise it is a backoff like any other");
+    assert_eq!(state(&queue, 1), Some(State::Backoff), "a weak add does not end it, as with any backoff");
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(queue.find(&Id(1)).and_then(|key| key.lane), Some(Lane::Retry));
     queue.add(Id(1), strong());
@@ -84,7 +84,7 @@ async fn a_wait_that_the_error_named_is_kept_whatever_the_policy_becomes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backoff_longer_than_a_server_asked_for_is_one_that_a_new_policy_shortens() {
+async fn a_new_policy_shortens_a_backoff_that_is_longer_than_the_server_asked_for() {
     let queue = queue_with(with_retry(RetryPolicy::fixed(Duration::from_secs(20))), 1);
     for (id, asked) in [(1, 10), (2, 30)] {
         queue.add(Id(id), strong());
@@ -92,11 +92,15 @@ async fn a_backoff_longer_than_a_server_asked_for_is_one_that_a_new_policy_short
     }
     queue.reconfigure(with_retry(RetryPolicy::fixed(ms(3))), 1);
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(ms(3)));
-    assert_eq!(queue.find(&Id(2)).unwrap().next_run, Some(Duration::from_secs(30)), "the server's own word");
+    assert_eq!(
+        queue.find(&Id(2)).unwrap().next_run,
+        Some(Duration::from_secs(30)),
+        "the wait that the server asked for"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_attempts_free_the_keys_that_were_out_of_them_and_no_other() {
+async fn more_attempts_free_the_keys_that_were_out_of_attempts_and_no_other() {
     let queue = queue_with(with_retry(RetryPolicy::fixed(ms(5)).with_max_attempts(1)), 1);
     for id in 1..=3 {
         queue.add(Id(id), strong());
@@ -149,24 +153,24 @@ async fn a_standby_keeps_its_keys_warm_and_their_age_starts_at_the_election() {
         queue.set_leading(true);
     });
     let running = running.unwrap();
-    // Had its hour on the standby counted, the background key would have gone first.
+    // If its hour on the standby counted, the background key would go first.
     assert_eq!((running.key().0, running.queued_for()), (2, Duration::ZERO));
     tokio::time::advance(ms(7)).await;
     assert_eq!(queue.counts().oldest_ready, Some(ms(7)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_without_sense_are_bent_to_the_nearest_that_has_some() {
+async fn invalid_settings_count_as_the_nearest_valid_ones() {
     let settings = QueueSettings { retry_share: 0, max_wait: Duration::ZERO, ..exact() };
     let queue = queue_with(settings, 0);
     make_retry(&queue, 1).await;
     queue.add(Id(2), strong());
-    // A wait of nothing is over at once: everything goes by age.
+    // With a `max_wait` of zero all keys go by age.
     assert_eq!(drain(&queue), [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_without_end_neither_overflows_nor_wakes_anybody() {
+async fn an_endless_wait_neither_overflows_nor_wakes_a_caller() {
     let queue = queue();
     queue.add(Id(1), strong());
     take(&queue).requeue_after(Duration::MAX);

@@ -20,7 +20,7 @@ async fn shutting_down_wakes_every_caller_and_later_adds_are_ignored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_at_once_hands_out_nothing_more() {
+async fn shutting_down_at_once_hands_out_no_more_keys() {
     let queue = queue();
     queue.add(Id(1), strong());
     queue.add(Id(2), strong());
@@ -42,7 +42,7 @@ async fn a_run_dropped_during_shutdown_leaves_the_key_unchanged() {
     assert_eq!((key.state, key.attempts), (State::Ready, 0));
 }
 
-/// Starts `count` drains and returns how to wait for all of them.
+/// Starts `count` drains. Returns a tracker that waits for all of them.
 async fn start_drains(queue: &WorkQueue<Id>, count: usize) -> TaskTracker {
     let drains = TaskTracker::new();
     for _ in 0..count {
@@ -55,13 +55,13 @@ async fn start_drains(queue: &WorkQueue<Id>, count: usize) -> TaskTracker {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_running_keys_and_wakes_all_who_wait_for_it() {
+async fn a_drain_waits_for_running_keys_and_wakes_all_its_waiters() {
     let queue = queue_with(exact(), 2);
     queue.add(Id(1), strong());
     queue.add(Id(2), strong());
     let (one, two) = (take(&queue), take(&queue));
     let drains = start_drains(&queue, 3).await;
-    assert!(get(&queue).await.is_none(), "nothing is left to hand out");
+    assert!(get(&queue).await.is_none(), "no key is left to hand out");
     one.done();
     tokio::task::yield_now().await;
     assert_eq!(drains.len(), 3);
@@ -70,7 +70,7 @@ async fn a_drain_waits_for_running_keys_and_wakes_all_who_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_hands_out_what_is_ready_or_dirty_and_does_not_wait_for_what_is_delayed() {
+async fn a_drain_hands_out_ready_and_dirty_keys_and_does_not_wait_for_delayed_ones() {
     let queue = queue();
     queue.add(Id(3), strong().after(ms(10)));
     queue.add(Id(1), strong());

@@ -1,12 +1,12 @@
-//! The table of states and events, as the queue really behaves.
+//! The table of states and events, printed from the real state machine.
 //!
-//! Each state is built anew, one event happens to it, and what became of the key is written down. Whoever changes a
-//! rule sees the cells that move.
+//! Each cell builds its state anew, applies one event, and prints the resulting state of the key. A changed
+//! rule shows as changed cells.
 
 use super::*;
 use crate::queue::machine::{Job, Next, Outcome};
 
-/// Two failures lie behind every key that can have some.
+/// Every key in a state that allows failures has failed twice.
 const STATES: [&str; 12] = [
     "absent",
     "delayed",
@@ -22,7 +22,7 @@ const STATES: [&str; 12] = [
     "paused",
 ];
 
-const EVENTS: [&str; 17] = [
+const EVENTS: [&str; 16] = [
     "weak add",
     "weak background add",
     "strong add",
@@ -39,7 +39,6 @@ const EVENTS: [&str; 17] = [
     "failed for good",
     "put back",
     "paused",
-    "forgotten",
 ];
 
 struct Bench {
@@ -54,13 +53,13 @@ impl Bench {
         match state {
             "absent" => {}
             "delayed" => {
-                bench.happen("strong add");
-                bench.happen("taken");
-                bench.happen("requeue after 60 s");
+                bench.apply("strong add");
+                bench.apply("taken");
+                bench.apply("requeue after 60 s");
             }
-            "ready live" => bench.happen("strong add"),
-            "ready new" => bench.happen("new object"),
-            "ready background" => bench.happen("strong background add"),
+            "ready live" => bench.apply("strong add"),
+            "ready new" => bench.apply("new object"),
+            "ready background" => bench.apply("strong background add"),
             _ => bench.fail_twice(state),
         }
         bench
@@ -68,33 +67,33 @@ impl Bench {
 
     fn fail_twice(&mut self, state: &str) {
         for event in ["strong add", "taken", "failed", "strong add", "taken", "failed"] {
-            self.happen(event);
+            self.apply(event);
         }
         if state == "backoff" {
             return;
         }
-        self.happen("wait over");
+        self.apply("wait over");
         if state == "ready retry" {
             return;
         }
-        self.happen("taken");
+        self.apply("taken");
         match state {
-            "running, weak dirt" => self.happen("weak add"),
-            "running, strong dirt" => self.happen("strong add"),
-            "parked" => self.happen("failed for good"),
-            "paused" => self.happen("paused"),
+            "running, weak dirt" => self.apply("weak add"),
+            "running, strong dirt" => self.apply("strong add"),
+            "parked" => self.apply("failed for good"),
+            "paused" => self.apply("paused"),
             _ => {}
         }
     }
 
-    fn happen(&mut self, event: &str) {
+    fn apply(&mut self, event: &str) {
         match event {
             "weak add" => self.add(weak()),
             "weak background add" => self.add(weak().in_background()),
             "strong add" => self.add(strong()),
             "new object" => self.add(new()),
             "strong background add" => self.add(background()),
-            "new generation" => self.add(strong().with_new_generation()),
+            "new generation" => self.add(new_generation()),
             "weak add in 1 s" => self.add(weak().after(ms(1000))),
             "strong add in 1 s" => self.add(strong().after(ms(1000))),
             "wait over" => {
@@ -110,7 +109,6 @@ impl Bench {
             "failed for good" => self.finish(Outcome::Failed("no", Next::Never)),
             "put back" => self.finish(Outcome::PutBack),
             "paused" => self.finish(Outcome::Park("paused")),
-            "forgotten" => self.inner.forget(&Id(1)),
             _ => panic!("no such event: {event}"),
         }
     }
@@ -124,7 +122,7 @@ impl Bench {
         let _: Retried = self.inner.finish(job.slot, &job.cause, outcome);
     }
 
-    /// Returns whether an event can happen in the present state at all.
+    /// Returns whether an event is possible in the present state.
     fn admits(&self, event: &str) -> bool {
         match event {
             "wait over" => self.inner.delays.first().is_some(),
@@ -132,7 +130,6 @@ impl Bench {
             "done" | "requeue after 60 s" | "failed" | "failed for good" | "put back" | "paused" => {
                 self.job.is_some()
             }
-            "forgotten" => self.inner.slots.len() > 0,
             _ => true,
         }
     }
@@ -163,7 +160,7 @@ fn the_table_of_states_and_events() {
             let mut bench = Bench::in_state(state);
             if bench.admits(event) {
                 let before = bench.describe();
-                bench.happen(event);
+                bench.apply(event);
                 bench.inner.check();
                 let after = bench.describe();
                 let after = if after == before { "-".to_owned() } else { after };
@@ -171,5 +168,5 @@ fn the_table_of_states_and_events() {
             }
         }
     }
-    assert_eq!(table, include_str!("table.txt"), "what really happens:\n{table}");
+    assert_eq!(table, include_str!("table.txt"), "the actual table:\n{table}");
 }

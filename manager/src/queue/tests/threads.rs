@@ -2,18 +2,18 @@ use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::task::JoinSet;
 
-/// Keys that are added again and again, and how many each of four producers adds once only: an add of theirs that is
-/// lost is made up for by no other.
+/// Keys that are added again and again.
 const HOT: u32 = 100;
+/// Keys that each of four producers adds only once: no other add hides the loss of such an add.
 const OWN: u32 = 2500;
-/// Nothing here takes seconds; a lost wake-up would take for ever.
+/// Every step here takes less than seconds; a lost wake-up would take for ever.
 const FOR_EVER: Duration = Duration::from_mins(2);
 
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(FOR_EVER, what).await.expect("somebody sleeps for ever")
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(FOR_EVER, future).await.expect("a task sleeps for ever")
 }
 
-/// What the test knows about a key beside the queue. `Relaxed` throughout: the queue's lock orders the accesses.
+/// The test's own record of a key. `Relaxed` throughout: the queue's lock orders the accesses.
 #[derive(Default)]
 struct Watched {
     in_flight: AtomicBool,
@@ -29,7 +29,7 @@ fn watched(count: u32) -> Arc<[Watched]> {
 }
 
 impl Watched {
-    /// Begins a run, and tells what it sees.
+    /// Begins a run. Returns the number of changes that it sees.
     fn begin(&self, running: &Running<Id>) -> u64 {
         assert!(!self.in_flight.swap(true, Ordering::Relaxed), "{} is with two workers", running.key());
         self.wanted.load(Ordering::Relaxed)
@@ -56,17 +56,17 @@ async fn many_threads_lose_no_key_and_never_run_one_twice_at_once() {
     all_seen(&keys);
     soon(queue.shut_down_with_drain()).await;
     close(workers).await;
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
-/// Waits for the end of all of them. One that failed fails the test.
+/// Waits for the end of all tasks. A task that failed fails the test.
 async fn close(mut tasks: JoinSet<()>) {
     while let Some(ended) = soon(tasks.join_next()).await {
         ended.expect("a task failed");
     }
 }
 
-/// Waits until the workers have done all there is. Nothing is added meanwhile: an add that was lost stays so.
+/// Waits until the queue is empty. No key is added meanwhile, so a lost add stays lost.
 async fn settle(queue: &WorkQueue<Id>, workers: &mut JoinSet<()>) {
     soon(async {
         loop {
@@ -90,7 +90,8 @@ fn all_seen(keys: &[Watched]) {
     }
 }
 
-/// Adds hot keys at random and its own in turn. When the queue is full it does what a source does: waits for room and comes again.
+/// Adds hot keys at random and its own keys in turn. When the queue is full it waits for room and adds again,
+/// as a source does.
 async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, number: u32) {
     let mut random = fastrand::Rng::with_seed(number.into());
     for turn in 0..2 * OWN {
@@ -99,7 +100,7 @@ async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, number: u32) {
         let add = if random.bool() { strong() } else { background() };
         let add = if random.u8(0..8) == 0 { add.after(ms(1)) } else { add };
         while queue.add(Id(id), add.clone()) == Added::Refused {
-            queue.drained().await;
+            queue.wait_for_room().await;
         }
         if turn % 64 == 0 {
             tokio::task::yield_now().await;
@@ -107,7 +108,7 @@ async fn produce(queue: WorkQueue<Id>, keys: Arc<[Watched]>, number: u32) {
     }
 }
 
-/// Changes settings, workers and leadership under everybody, and leaves a queue that leads.
+/// Changes settings, workers and leadership during the test, and leaves a queue that leads.
 async fn operate(queue: WorkQueue<Id>, settling: Arc<AtomicBool>) {
     let mut random = fastrand::Rng::with_seed(99);
     while !settling.load(Ordering::Relaxed) {
@@ -148,7 +149,7 @@ async fn work(queue: WorkQueue<Id>, keys: Arc<[Watched]>, settling: Arc<AtomicBo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_shutdown_is_delivered() {
+async fn fifty_producers_and_ten_consumers_end_empty_and_no_add_after_a_shutdown_is_delivered() {
     for drained in [true, false] {
         let queue = queue_with(exact(), 10);
         let runs: Arc<Vec<AtomicU64>> = Arc::new((0..2501).map(|_| AtomicU64::new(0)).collect());
@@ -180,7 +181,7 @@ async fn fifty_producers_and_ten_consumers_end_empty_and_nothing_added_after_a_s
         }
         assert_eq!(queue.add(Id(2500), strong()), Added::ShuttingDown);
         close(consumers).await;
-        let left = queue.snapshot().keys.len();
+        let left = snapshots(&queue).len();
         let runs: Vec<u64> = runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
         assert_eq!(runs[2500], 0, "an add after the shutdown was delivered");
         assert!(runs.iter().all(|runs| *runs <= 1), "a key ran twice for one add");
@@ -226,7 +227,7 @@ async fn a_hundred_workers_drain_twenty_thousand_random_adds() {
     all_seen(&keys);
     soon(queue.shut_down_with_drain()).await;
     close(workers).await;
-    assert_eq!(queue.snapshot().keys.len(), 0);
+    assert_eq!(snapshots(&queue).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

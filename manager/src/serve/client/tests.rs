@@ -21,8 +21,8 @@ impl ResolvesServerCert for Shows {
     }
 }
 
-/// Sends a request to a server with this certificate and this key; returns the result of the handshake and the bytes that
-/// the server received.
+/// Sends a request to a server with this certificate and this key; returns the result of the handshake and
+/// the bytes that the server received.
 async fn request(
     shown: &Made<KeyPair>,
     key: &Made<KeyPair>,

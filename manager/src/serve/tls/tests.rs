@@ -83,7 +83,8 @@ fn an_incomplete_rotation_keeps_the_old_pair_and_counts_as_a_failed_read() {
     assert_eq!((reads.total.get(), reads.errors.get()), (5, 1));
 }
 
-/// Writes a pair as the kubelet does: into a new directory, to which the link `..data` is then moved atomically.
+/// Writes a pair as the kubelet does: into a new directory, to which the link `..data` is then moved
+/// atomically.
 fn swap(volume: &TempDir, version: &str, made: &Made<rcgen::KeyPair>) {
     let [versioned, data, next] = [version, "..data", "..data_tmp"].map(|name| volume.path().join(name));
     std::fs::create_dir(&versioned).unwrap();

@@ -165,9 +165,7 @@ impl Bench {
 
     /// Counts the dials to `10.NETWORK.x.y`.
     pub(super) fn dials_to(&self, network: u8) -> usize {
-        let is_there =
-            |address: &SocketAddr| matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[1] == network);
-        self.net.dialled.lock().iter().filter(|(_, address)| is_there(address)).count()
+        self.net.dialled.lock().iter().filter(|(_, address)| is_in(network, address)).count()
     }
 
     /// Makes these addresses in `10.NETWORK.x.y` silent.
@@ -184,6 +182,11 @@ impl Bench {
         notified.sort();
         notified
     }
+}
+
+/// Returns whether an address is in `10.NETWORK.x.y`.
+pub(super) fn is_in(network: u8, address: &SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[1] == network)
 }
 
 pub(super) fn seams(net: &Arc<FakeNet>) -> Seams {

@@ -20,9 +20,10 @@ enum Step {
 const SLOTS: usize = 3;
 
 fn any_step() -> impl Strategy<Value = Step> {
+    let want = (0..10u8, 1..4u64, 1..4u64, 0..3u64);
     let net = prop_oneof![Just(Net::Accept), Just(Net::Silent), Just(Net::Panic)];
     prop_oneof![
-        4 => (0..6u8, prop::collection::vec((0..10u8, 1..4u64, 1..4u64, 0..3u64), 0..4)).prop_map(|(a, b)| Step::Watch(a, b)),
+        4 => (0..6u8, prop::collection::vec(want, 0..4)).prop_map(|(a, b)| Step::Watch(a, b)),
         2 => (0..5u8, prop::option::of(net)).prop_map(|(a, b)| Step::Network(a, b)),
         8 => (0..5000u64).prop_map(Step::Pass),
         1 => Just(Step::ProbeNow),

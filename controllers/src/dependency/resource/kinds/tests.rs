@@ -71,7 +71,7 @@ async fn versions_cost_no_discovery_of_their_own() {
     let mut kinds = Kinds::<u8>::default();
     let (mut requests, began) = (0, Instant::now());
     for number in 0..1_000 {
-        // Two hours in which somebody names a new version every now and then.
+        // Two hours, with a check of a new version every seven seconds.
         advance(Duration::from_millis(7_200)).await;
         let _unknown = kinds.open(&jobs(&format!("v{}", number + 2)), Instant::now()).is_err();
         if let Ok(Step::Discover(_)) = next(&mut kinds) {
@@ -98,11 +98,7 @@ async fn versions_that_are_not_served_take_no_room() {
         let version = jobs(&format!("v1x{number}"));
         assert_eq!(undiscovered.open(&version, Instant::now()), Err(None));
     }
-    assert_eq!(
-        (undiscovered.slots.len(), undiscovered.groups.len()),
-        (0, 1),
-        "nor do they before the answer"
-    );
+    assert_eq!((undiscovered.slots.len(), undiscovered.groups.len()), (0, 1), "also before the answer");
 }
 
 #[tokio::test(start_paused = true)]

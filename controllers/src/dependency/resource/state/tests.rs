@@ -1,4 +1,4 @@
-use mainstay_api::plan::Which;
+use mainstay_api::plan::Objects;
 use serde_json::{Value, json};
 
 use super::*;
@@ -9,7 +9,7 @@ fn check(kind: &str, state: ResourceState) -> ResourceCheck {
         group: group.to_owned(),
         version: "v1".to_owned(),
         kind: kind.to_owned(),
-        which: Which::Name("web".to_owned()),
+        objects: Objects::Name("web".to_owned()),
         state,
     }
 }

@@ -38,7 +38,7 @@ fn a_loss_is_reported_after_its_grace_and_changes_no_replicas() {
 }
 
 #[test]
-fn a_loss_that_passes_within_its_grace_is_never_told_and_begins_anew_next_time() {
+fn a_loss_shorter_than_its_grace_is_not_reported_and_the_next_grace_starts_anew() {
     let mut scenario = scenario(&json!({"lossGraceSeconds": 30}));
     scenario.step(1_200, &[ready(), refused()]);
     scenario.step(1_229, &[ready(), ready()]);

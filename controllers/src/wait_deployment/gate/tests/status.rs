@@ -13,12 +13,12 @@ fn conditions_follow_the_decision() {
     let mut scenario = Scenario::new(probe(), &[]);
     scenario.step(10, &[ready()]);
     let scenario = scenario.running();
-    let ours = &scenario.object;
+    let object = &scenario.object;
     let running = scenario.decide();
     let waits = |seen: Observation| Scenario::new(probe(), &[seen]).decide();
     let course = |course| Decision { course, needs: Needs::unknown(), ..running.clone() };
-    let current = |status: &Value| Applied::Current(Box::new(live(ours, status)));
-    let mut behind = live(ours, &available());
+    let current = |status: &Value| Applied::Current(Box::new(live(object, status)));
+    let mut behind = live(object, &available());
     behind.metadata.annotations.insert(GENERATION_ANNOTATION.to_owned(), "1".to_owned());
     let with = |key: &str, value: Value| {
         let mut status = available();
@@ -54,8 +54,8 @@ fn conditions_follow_the_decision() {
         (running, current(&available()), no),
     ];
     let mut table = String::new();
-    for (decision, applied, trial) in &cases {
-        let status = report(ours, decision, applied, trial, &Time(at(10)));
+    for (decision, applied, dry_run) in &cases {
+        let status = report(object, decision, applied, dry_run, &Time(at(10)));
         writeln!(table, "{}", row(&status)).unwrap();
     }
     let expected = "\

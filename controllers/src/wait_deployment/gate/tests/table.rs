@@ -31,23 +31,23 @@ fn course(scenario: &Scenario) -> String {
 #[test]
 fn decisions_follow_the_table_of_deployments_and_results() {
     let probe = object(&json!({"waitProbe": {"address": "postgres:5432"}}));
-    let ours = live(&probe, &available());
-    let mut foreign = ours.clone();
+    let owned = live(&probe, &available());
+    let mut foreign = owned.clone();
     foreign.metadata.owner_references[0].uid = "other".to_owned();
     foreign.metadata.owner_references[0].kind = "Rollout".to_owned();
-    let mut orphan = ours.clone();
+    let mut orphan = owned.clone();
     orphan.metadata.owner_references.clear();
     let mut other = orphan.clone();
     other.spec.selector.match_labels = None;
-    let mut leaving = ours.clone();
-    leaving.metadata.deletion_timestamp = Some(Time(at(1)));
+    let mut deleting = owned.clone();
+    deleting.metadata.deletion_timestamp = Some(Time(at(1)));
     let deployments = [
         ("none", None),
-        ("ours", Some(ours)),
+        ("owned", Some(owned)),
         ("foreign", Some(foreign)),
         ("orphan", Some(orphan)),
         ("other", Some(other)),
-        ("leaving", Some(leaving)),
+        ("deleting", Some(deleting)),
     ];
     let probes = [
         ("valid", probe.clone()),
@@ -75,12 +75,12 @@ none     valid    refused  checks  wait closed
 none     valid    denied   checks  wait closed
 none     absent   -                write
 none     invalid  -                invalid waitProbe.address closed
-ours     valid    -        checks  write
-ours     valid    ready    checks  write
-ours     valid    refused  checks  write
-ours     valid    denied   checks  write
-ours     absent   -                write
-ours     invalid  -                write
+owned    valid    -        checks  write
+owned    valid    ready    checks  write
+owned    valid    refused  checks  write
+owned    valid    denied   checks  write
+owned    absent   -                write
+owned    invalid  -                write
 foreign  valid    -                conflict Controlled(\"Rollout web\")
 foreign  absent   -                conflict Controlled(\"Rollout web\")
 foreign  invalid  -                conflict Controlled(\"Rollout web\")
@@ -90,9 +90,9 @@ orphan   invalid  -                write adopts
 other    valid    -                conflict OtherSelector
 other    absent   -                conflict OtherSelector
 other    invalid  -                conflict OtherSelector
-leaving  valid    -                terminating
-leaving  absent   -                terminating
-leaving  invalid  -                terminating
+deleting valid    -                terminating
+deleting absent   -                terminating
+deleting invalid  -                terminating
 ";
     assert_eq!(table, expected, "\n{table}");
 }

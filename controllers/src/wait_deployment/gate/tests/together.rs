@@ -178,7 +178,7 @@ impl World {
         let mut text = format!("{:?} {:?}\n", live.spec, live.metadata.annotations);
         for condition in &status.conditions {
             let (type_, generation) = (&condition.type_, condition.observed_generation);
-            // Where neither the start nor the running depends on them, it matters when somebody looked last.
+            // Without the gate Create and a reaction to losses, it depends on when the last check was.
             if watched || type_ != "DependenciesReady" {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 writeln!(text, "{type_}={}/{reason} of {generation:?}", condition.status).unwrap();

@@ -25,10 +25,10 @@ const FEW: usize = 64;
 
 /// Strings and lists that the versions of one store share.
 #[derive(Default)]
-pub(in crate::cache) struct Pool(Mutex<Kept>);
+pub(in crate::cache) struct Pool(Mutex<Tables>);
 
 #[derive(Default)]
-struct Kept {
+struct Tables {
     texts: Entries<str>,
     labels: Entries<[Label]>,
     owners: Entries<[Owner]>,
@@ -70,24 +70,24 @@ impl Pool {
 
     /// Returns shared labels; `labels` must be sorted by key.
     pub(in crate::cache::object) fn labels(&self, labels: &[LabelText<'_>]) -> Labels {
-        let Kept { texts, labels: kept, .. } = &mut *self.0.lock();
+        let Tables { texts, labels: kept, .. } = &mut *self.0.lock();
         let same = |label: &Label, text: &LabelText<'_>| label.0[..] == text.0 && label.1[..] == text.1;
         Labels(kept.list(labels, same, |(key, value)| (texts.text(key), texts.text(value))))
     }
 
     pub(in crate::cache::object) fn owners(&self, owners: &[OwnerText<'_>]) -> Arc<[Owner]> {
-        let Kept { texts, owners: kept, .. } = &mut *self.0.lock();
+        let Tables { texts, owners: kept, .. } = &mut *self.0.lock();
         kept.list(owners, |owner, text| text.is(owner), |text| text.owner(texts))
     }
 
     pub(in crate::cache::object) fn finalizers(&self, finalizers: &[Cow<'_, str>]) -> Arc<[Arc<str>]> {
-        let Kept { texts, finalizers: kept, .. } = &mut *self.0.lock();
+        let Tables { texts, finalizers: kept, .. } = &mut *self.0.lock();
         kept.list(finalizers, |one, text| one[..] == **text, |text| texts.text(text))
     }
 
     /// Drops the entries that no version uses.
     pub(in crate::cache) fn sweep(&self) {
-        let Kept { texts, labels, owners, finalizers } = &mut *self.0.lock();
+        let Tables { texts, labels, owners, finalizers } = &mut *self.0.lock();
         labels.sweep();
         owners.sweep();
         finalizers.sweep();

@@ -41,8 +41,8 @@ impl ResourceVersion {
     /// Compares two versions; `None` if they differ and at least one is not a number.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (&self.0, &other.0) {
-            (Form::Number(ours), Form::Number(theirs)) => Some(ours.cmp(theirs)),
-            (ours, theirs) => (ours == theirs).then_some(Ordering::Equal),
+            (Form::Number(one), Form::Number(other)) => Some(one.cmp(other)),
+            (one, other) => (one == other).then_some(Ordering::Equal),
         }
     }
 

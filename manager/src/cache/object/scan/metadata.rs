@@ -51,7 +51,7 @@ impl<'a> Metadata<'a> {
             if let Some(field) = self.field(&name)
                 && field.replace(value.text).is_some()
             {
-                return Err(ScanError::Twice(format!("metadata.{name}")));
+                return Err(ScanError::Duplicate(format!("metadata.{name}")));
             }
             if name == "managedFields" {
                 self.cut = key.start..value.end();
@@ -88,8 +88,8 @@ impl<'a> Metadata<'a> {
         let (mut paused, mut reconcile_at_hash) = (false, 0);
         // Few objects have an annotation of this domain, and this search costs little compared to reading all
         // annotations.
-        let ours = present(self.annotations).filter(|raw| memmem::find(raw.as_bytes(), DOMAIN).is_some());
-        strings("annotations", ours, |key, value| match &*key {
+        let relevant = present(self.annotations).filter(|raw| memmem::find(raw.as_bytes(), DOMAIN).is_some());
+        strings("annotations", relevant, |key, value| match &*key {
             PAUSED_ANNOTATION => paused = value == "true",
             RECONCILE_AT_ANNOTATION => reconcile_at_hash = hash_of(&value),
             _ => {}
@@ -121,7 +121,7 @@ pub(super) fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError>
     strings("labels", raw, |key, value| pairs.push((key, value)))?;
     pairs.sort_unstable();
     match pairs.array_windows().find(|[(one, _), (next, _)]| one == next) {
-        Some([(key, _), _]) => Err(ScanError::Twice(format!("metadata.labels.{key}"))),
+        Some([(key, _), _]) => Err(ScanError::Duplicate(format!("metadata.labels.{key}"))),
         None => Ok(pairs),
     }
 }

@@ -278,7 +278,7 @@ proptest! {
                 prop_assert!(!twice, "a name is repeated in {}", raw);
                 prop_assert_eq!(scanned, naive, "{}", raw);
             }
-            (Err(ScanError::Twice(_)), _) => prop_assert!(twice, "no name is repeated in {}", raw),
+            (Err(ScanError::Duplicate(_)), _) => prop_assert!(twice, "no name is repeated in {}", raw),
             (Err(error), Some(_)) => prop_assert!(twice, "{error}: {}", raw),
             (Ok(_), None) => prop_assert!(false, "accepted by the scanner only: {}", raw),
             (Err(_), None) => {}

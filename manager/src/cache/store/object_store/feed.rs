@@ -1,6 +1,6 @@
 //! The entry of objects into a store: from lists, watches, and responses to own writes.
 //!
-//! Objects are scanned, transformed and indexed before the lock is scanned; the entry itself is one step of
+//! Objects are scanned, transformed and indexed before the lock is taken; the entry itself is one step of
 //! the table.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::cache::object::raw::Raw;
 use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
 use crate::cache::object::view::View;
 use crate::cache::store::index::Values;
-use crate::cache::store::packer::PATIENCE;
+use crate::cache::store::packer::STALL_TIMEOUT;
 use crate::cache::store::table::{Arrival, Removal, Table};
 use crate::client::{Extent, Writer};
 use crate::key::{Chain, NamespacedName};
@@ -170,7 +170,7 @@ impl ObjectStore {
     /// No state is changed.
     pub(in crate::cache) async fn room(&self) {
         // The end of the wait for the packer: completed deliveries also notify `freed`.
-        let mut overdue = None;
+        let mut deadline = None;
         loop {
             // Created before the check, so that a wake-up in between is not missed.
             let freed = self.freed.notified();
@@ -178,16 +178,16 @@ impl ObjectStore {
                 return;
             }
             if !self.table.read().pack_queue.is_full() {
-                overdue = None;
+                deadline = None;
                 freed.await;
                 continue;
             }
-            let until = *overdue.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let until = *deadline.get_or_insert_with(|| Instant::now() + STALL_TIMEOUT);
             let waited = Instant::now() >= until || timeout_at(until, freed).await.is_err();
             if waited && self.table.write().pack_queue.give_up() {
                 self.counts.count_pack_stall();
                 tracing::warn!(
-                    kind = %self.kind, waited = ?PATIENCE,
+                    kind = %self.kind, waited = ?STALL_TIMEOUT,
                     "packing does not progress; new objects stay uncompressed meanwhile; look for code that \
                      blocks all of the runtime's blocking threads"
                 );
@@ -280,7 +280,7 @@ impl ObjectStore {
         };
         let Ok(scanned) = self.close(scan) else { return false };
         if left {
-            self.step(|table| table.left(scanned.view.meta(), writer));
+            self.step(|table| table.left_selection(scanned.view.meta(), writer));
             return true;
         }
         self.arrive(scanned, |table, arrival| table.written(arrival, writer));

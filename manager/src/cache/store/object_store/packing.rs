@@ -9,11 +9,6 @@ use crate::cache::store::select::Select;
 // === impl ObjectStore ===
 
 impl ObjectStore {
-    /// Waits for the next wake-up by the queue; one before the call is not missed.
-    pub(in crate::cache) async fn packer_woken(&self) {
-        self.packer_wake.notified().await;
-    }
-
     /// Calls `act` with the queue and the bytes of all stored objects as they are kept.
     pub(in crate::cache) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
         let mut table = self.table.write();

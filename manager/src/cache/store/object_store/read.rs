@@ -48,7 +48,7 @@ impl ObjectStore {
     }
 
     /// Waits until the store has settled, an attempt to list has failed, or `patience` has passed since the
-    /// first request; also ends when the last user is gone.
+    /// start; also ends when the last user is gone.
     pub(in crate::cache) async fn tried(&self, patience: Duration) {
         self.retired.run_until_cancelled(self.counts.tried(patience)).await;
     }

@@ -28,15 +28,15 @@ pub(super) struct Batch {
     /// The versions that were packed, with their new form.
     pub(super) packed: Vec<(View, Packed)>,
     /// The sizes of all bodies of the batch that were tried.
-    pub(super) sum: Sizes,
+    pub(super) sizes: Sizes,
 }
 
-/// The most that [`Pack::Auto`], and each single body, may still need when packed, in percent of the plain
+/// The most that `Pack::Auto`, and each single body, may still need when packed, in percent of the plain
 /// bytes.
-pub(super) const WORTH: usize = 66;
+pub(super) const MAX_PACKED_PERCENT: usize = 66;
 /// The most that a new dictionary may need, in percent of the bytes with the old one: all bodies are packed
 /// again for it.
-pub(super) const BETTER: usize = 95;
+const MAX_RETRAINED_PERCENT: usize = 95;
 
 // === impl Batch ===
 
@@ -55,8 +55,8 @@ impl Batch {
                 (packed.plain_len(), packed.read(|plain| dictionary.pack(compressor, plain)).ok().flatten())
             }
         };
-        let packed = packed.filter(|packed| packed.len() <= percent(plain, WORTH));
-        self.sum.add(plain, packed.as_ref().map_or(plain, Packed::len));
+        let packed = packed.filter(|packed| packed.len() <= percent(plain, MAX_PACKED_PERCENT));
+        self.sizes.add(plain, packed.as_ref().map_or(plain, Packed::len));
         self.packed.extend(packed.map(|packed| (view, packed)));
     }
 }
@@ -89,7 +89,7 @@ impl Trained {
 
     /// Returns whether the new dictionary is worth packing all bodies again.
     pub(super) fn is_better(&self) -> bool {
-        self.new.kept <= percent(self.old.kept, BETTER)
+        self.new.kept <= percent(self.old.kept, MAX_RETRAINED_PERCENT)
     }
 }
 
@@ -103,8 +103,8 @@ impl Sizes {
 
     pub(super) fn has_half_the_ratio_of(self, other: Self) -> bool {
         // plain / kept <= other.plain / other.kept / 2, without dividing.
-        let ours = self.plain.saturating_mul(other.kept).saturating_mul(2);
-        ours <= other.plain.saturating_mul(self.kept)
+        let left = self.plain.saturating_mul(other.kept).saturating_mul(2);
+        left <= other.plain.saturating_mul(self.kept)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cache::{Projection, ReadError, Scope};
 
 /// Small enough that a few dozen objects reach every threshold.
 const RULES: Rules = Rules {
-    worth_a_look: 20_000,
+    auto_threshold: 20_000,
     delay: Duration::from_millis(100),
     eager: 50_000,
     full: 100_000,
@@ -278,7 +278,7 @@ async fn a_stalled_packer_costs_memory_but_no_watch() {
     }
     let began = Instant::now();
     rig.store.room().await;
-    assert_eq!((began.elapsed(), rig.store.status().pack_stalls), (PATIENCE, 1));
+    assert_eq!((began.elapsed(), rig.store.status().pack_stalls), (STALL_TIMEOUT, 1));
     rig.put_all(400, alike);
     assert!(rig.store.has_room(), "the reflector does not wait for a stalled packer");
     drop(compressor);

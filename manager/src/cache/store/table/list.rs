@@ -39,7 +39,7 @@ impl Table {
         let meta = slot.view.meta();
         let same = meta.uid == *uid && meta.resource_version == *version;
         if same {
-            self.see(epoch, number);
+            self.mark_seen(epoch, number);
         }
         same
     }
@@ -50,12 +50,12 @@ impl Table {
         if let Some((number, slot)) = self.objects.lookup(request)
             && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
         {
-            self.see(epoch, number);
+            self.mark_seen(epoch, number);
         }
     }
 
     /// Marks a listed object as seen. An older version of it earlier in the same list is dropped.
-    fn see(&mut self, epoch: u64, number: Number) {
+    fn mark_seen(&mut self, epoch: u64, number: Number) {
         let Some(slot) = self.objects.get_mut(number) else { return };
         if std::mem::replace(&mut slot.seen, epoch) == epoch {
             for part in &mut self.parts {
@@ -162,12 +162,8 @@ impl Table {
         let vanished =
             |slot: &Slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version);
         let Some(namespace) = namespace else {
-            return self
-                .objects
-                .iter()
-                .filter(|(_, slot)| vanished(slot))
-                .map(|(number, _)| number)
-                .collect();
+            let slots = self.objects.iter().filter(|(_, slot)| vanished(slot));
+            return slots.map(|(number, _)| number).collect();
         };
         let numbers = self.indexes.in_namespace(namespace).into_iter().flat_map(|bucket| bucket.from(0));
         numbers.filter(|number| self.objects.get(*number).is_some_and(vanished)).collect()

@@ -27,7 +27,7 @@ impl Table {
         let view = &arrival.view;
         let version = &view.meta().resource_version;
         let Some(part) = self.part_of(view.request()) else { return };
-        let news = match self.get(view.request()) {
+        let newer = match self.get(view.request()) {
             Some(stored) => version.is_newer_than(&stored.meta().resource_version),
             // No object is stored: either the watch has not reached this version, or it has passed it and the
             // object is deleted.
@@ -35,13 +35,13 @@ impl Table {
         };
         let uid = &view.meta().uid;
         let outdated = self.deletions.is_outdated(view.request(), version);
-        if news && !outdated && !self.hidden.contains_key(uid) && !self.deletions.covers(uid, version) {
+        if newer && !outdated && !self.hidden.contains_key(uid) && !self.deletions.covers(uid, version) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
     }
 
     /// Handles an own write whose object is outside the selection: removes the older version from the store.
-    pub(in crate::cache) fn left(&mut self, meta: &Meta, writer: Writer) {
+    pub(in crate::cache) fn left_selection(&mut self, meta: &Meta, writer: Writer) {
         let Meta { request, uid, resource_version, .. } = meta;
         if self.part_of(request).is_none() {
             return;

@@ -218,7 +218,7 @@ fn a_late_event_does_not_undo_an_own_write_outside_the_selection() {
     let mut table = synced([], 3);
     let epoch = table.begin_list();
     // u1 was created and deleted; then an own write created u2 outside the selection.
-    table.left(view("a", "u2", 6).meta(), Writer::default());
+    table.left_selection(view("a", "u2", 6).meta(), Writer::default());
     table.changed(0, view("a", "u1", 4));
     assert!(table.get(&request("a")).is_none());
     table.listed(0, epoch, view("a", "u1", 4));
@@ -227,7 +227,7 @@ fn a_late_event_does_not_undo_an_own_write_outside_the_selection() {
     assert_eq!(changes(&mut table), [""; 0]);
     table.changed(0, view("a", "u2", 8));
     assert_eq!(changes(&mut table), ["+ a/u2@8"], "u2 has entered the selection");
-    table.left(view("b", "u3", 20).meta(), Writer::default());
+    table.left_selection(view("b", "u3", 20).meta(), Writer::default());
     list(&mut table, [view("a", "u2", 8), view("b", "u4", 9)], 9);
     assert_eq!(changes(&mut table), ["+ b/u4@9"], "after a restore of the server its list decides");
 }

@@ -83,7 +83,7 @@ fn a_failed_fetch_is_retried_after_an_interval_while_the_old_credentials_are_use
         let (known, fetch) = request_at(&mut state, next - 1);
         assert!(is(known, &old) && fetch.is_none());
     }
-    // A fetch whose thread ended without a result has failed as well.
+    // A fetch counts as failed if its thread ends without a result.
     drop(request_at(&mut state, 110).1.unwrap());
     assert!(request_at(&mut state, 160).1.is_some());
 }

@@ -28,7 +28,7 @@ fn outcome(exec: &ExecConfig) -> Result<(serde_json::Value, Option<Timestamp>), 
 }
 
 #[test]
-fn token_certificate_and_end_are_taken_from_what_it_writes() {
+fn token_certificate_and_expiry_are_read_from_the_output() {
     let (auth, until) = outcome(&writes(&serde_json::json!({
         "token": "t", "clientCertificateData": "cert", "clientKeyData": "key",
         "expirationTimestamp": "2030-01-01T00:00:00Z",
@@ -44,7 +44,7 @@ fn token_certificate_and_end_are_taken_from_what_it_writes() {
 }
 
 #[test]
-fn a_plugin_reads_its_exec_info_and_its_variables() {
+fn a_plugin_gets_its_exec_info_and_its_variables() {
     let mut exec = plugin(&format!(
         r#"token="$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')"
         echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$token\"}}}}""#
@@ -83,7 +83,7 @@ fn a_plugin_that_takes_too_long_is_killed_and_named() {
 }
 
 #[test]
-fn an_unusable_answer_is_refused_without_its_text() {
+fn an_error_about_unusable_output_does_not_quote_it() {
     let refused = |exec: &ExecConfig| outcome(exec).unwrap_err();
     let begin = "credential plug-in /bin/sh ";
     let cases = [

@@ -11,7 +11,7 @@ fn read(url: &str) -> Option<(String, &'static str, Option<String>)> {
 }
 
 #[test]
-fn an_address_says_protocol_port_and_user() {
+fn a_proxy_url_gives_protocol_port_and_user() {
     let plain = |address: &str, protocol| Some((address.to_owned(), protocol, None));
     assert_eq!(read("http://proxy:3128"), plain("http://proxy:3128/", "CONNECT"));
     assert_eq!(read("proxy:3128"), plain("http://proxy:3128/", "CONNECT"), "as curl and Go read it");
@@ -29,7 +29,7 @@ fn an_address_says_protocol_port_and_user() {
 }
 
 #[test]
-fn a_server_without_a_port_has_that_of_its_scheme() {
+fn a_server_without_a_port_has_the_default_port_of_its_scheme() {
     let server = |uri: &'static str| without_tls(&Uri::from_static(uri)).unwrap().to_string();
     assert_eq!(server("https://server/api?x"), "http://server:443/");
     assert_eq!(server("http://server"), "http://server:80/");

@@ -17,7 +17,7 @@ fn host_and_port_follow_scheme_and_brackets() {
 }
 
 #[tokio::test]
-async fn every_socket_notices_a_dead_peer() {
+async fn every_connection_has_keepalive() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let stream = connect(&uri, Duration::from_secs(5), &metrics()).await.unwrap();
@@ -25,7 +25,7 @@ async fn every_socket_notices_a_dead_peer() {
 }
 
 #[tokio::test]
-async fn the_look_up_of_a_name_is_timed_and_an_address_is_not_looked_up() {
+async fn dns_look_ups_are_timed_and_addresses_need_none() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let registry = Registry::new();

@@ -13,7 +13,7 @@ fn every_warning_of_a_header_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_the_header() {
+fn a_syntax_error_ends_the_header() {
     for header in [
         "",
         "299",

@@ -32,7 +32,7 @@ fn occurrence(namespace: &str, name: &str, reason: &str, second: i64) -> Event {
     }
 }
 
-/// Records something about a Pod of the namespace `shop`.
+/// Records an occurrence for a Pod of the namespace `shop`.
 fn observe(
     table: &mut SeriesTable,
     name: &str,
@@ -50,7 +50,7 @@ fn count_of(write: &EventWrite) -> i32 {
     write.event.series.as_ref().unwrap().count
 }
 
-fn again() -> WriteResult {
+fn busy() -> WriteResult {
     WriteResult::Retry(None, "busy".to_owned())
 }
 
@@ -58,8 +58,8 @@ fn done(table: &mut SeriesTable, write: &EventWrite, now: Instant) {
     assert_eq!(table.finish_write(write, WriteResult::Written(write.count), now), None);
 }
 
-/// Completes all writes that may start by `now`, and returns how many there were.
-fn settle_due(table: &mut SeriesTable, now: Instant) -> usize {
+/// Completes all writes that may start by `now`, and returns their number.
+fn write_due(table: &mut SeriesTable, now: Instant) -> usize {
     let mut writes = 0;
     while let Some(write) = table.take_due(now) {
         done(table, &write, now);
@@ -72,12 +72,12 @@ fn settle_due(table: &mut SeriesTable, now: Instant) -> usize {
 fn with_one(now: Instant) -> SeriesTable {
     let mut table = SeriesTable::new();
     observe(&mut table, "web", "Waiting", 0, now).unwrap();
-    assert_eq!(settle_due(&mut table, now), 1);
+    assert_eq!(write_due(&mut table, now), 1);
     table
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_occurrence_is_created_at_once() {
+async fn the_first_occurrence_is_written_at_once() {
     let now = Instant::now();
     let mut table = SeriesTable::new();
     assert_eq!(observe(&mut table, "web", "Waiting", 5, now), NEW);
@@ -92,7 +92,7 @@ async fn repetitions_raise_the_count_within_seconds() {
     let mut table = with_one(start);
     assert_eq!(observe(&mut table, "web", "Waiting", 1, start), Ok(Observed::WriteDue));
     for second in 2..4 {
-        // Another note: still the same event.
+        // With another note it is still the same Event.
         assert_eq!(observe(&mut table, "web", "Waiting", second, start), Ok(Observed::Repeated));
     }
     let due = start + FIRST_UPDATE;
@@ -105,14 +105,14 @@ async fn repetitions_raise_the_count_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_that_grows_all_the_time_never_lags_more_than_ten_seconds() {
+async fn a_growing_count_lags_by_at_most_ten_seconds() {
     let start = Instant::now();
     let mut table = with_one(start);
     let (mut written, mut writes) = (start, 0);
     for second in 1..600 {
         let now = start + Duration::from_secs(second);
         observe(&mut table, "web", "Waiting", 0, now).unwrap();
-        if settle_due(&mut table, now) > 0 {
+        if write_due(&mut table, now) > 0 {
             written = now;
             writes += 1;
         }
@@ -122,20 +122,20 @@ async fn a_count_that_grows_all_the_time_never_lags_more_than_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_events_together_stay_below_one_rate_and_none_starves() {
+async fn the_rate_limit_holds_for_all_events_and_none_starves() {
     let start = Instant::now();
     let mut table = SeriesTable::new();
     for number in 0..1000 {
         observe(&mut table, &format!("pod-{number}"), "Waiting", 0, start).unwrap();
     }
-    assert_eq!(settle_due(&mut table, start), 100, "the burst");
+    assert_eq!(write_due(&mut table, start), 100, "the burst");
     assert_eq!(table.next_due(start), Some(start + WRITES.interval));
     let mut writes = 100;
     let mut now = start;
     while let Some(due) = table.next_due(now) {
         now = due;
-        writes += settle_due(&mut table, now);
-        // Those already there go on happening.
+        writes += write_due(&mut table, now);
+        // An Event that was written before occurs again.
         observe(&mut table, "pod-0", "Waiting", 0, now).unwrap();
         if writes >= 1000 + 18 {
             break;
@@ -147,13 +147,13 @@ async fn all_events_together_stay_below_one_rate_and_none_starves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_during_a_write_is_sent_next() {
+async fn occurrences_during_a_write_are_written_next() {
     let now = Instant::now();
     let mut table = SeriesTable::new();
     observe(&mut table, "web", "Waiting", 0, now).unwrap();
     let create = table.take_due(now).unwrap();
     observe(&mut table, "web", "Waiting", 1, now).unwrap();
-    assert_eq!(table.take_due(now + SERIES_IDLE), None, "one operation at a time");
+    assert_eq!(table.take_due(now + SERIES_IDLE), None, "one write at a time");
     done(&mut table, &create, now);
     assert_eq!(count_of(&table.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
@@ -188,23 +188,23 @@ async fn an_event_that_expired_is_created_again_with_its_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_whose_answer_was_lost_is_not_made_twice_and_its_count_follows() {
+async fn after_a_lost_response_no_second_event_is_created_and_the_count_follows() {
     let now = Instant::now();
     let mut table = SeriesTable::new();
     observe(&mut table, "web", "Waiting", 0, now).unwrap();
     let create = table.take_due(now).unwrap();
-    table.finish_write(&create, again(), now);
+    table.finish_write(&create, busy(), now);
     observe(&mut table, "web", "Waiting", 1, now).unwrap();
     let now = now + FIRST_RETRY;
     let second = table.take_due(now).unwrap();
     assert_eq!((second.create, second.count), (true, 2));
-    // The server has the Event of the first attempt.
+    // The server has the Event from the first attempt.
     table.finish_write(&second, WriteResult::Written(1), now);
     assert_eq!(count_of(&table.take_due(now + FIRST_UPDATE).unwrap()), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_retried_with_backoff_and_then_given_up() {
+async fn failures_are_retried_with_backoff_a_limited_number_of_times() {
     let mut now = Instant::now();
     let mut table = SeriesTable::new();
     observe(&mut table, "web", "Waiting", 0, now).unwrap();
@@ -212,7 +212,7 @@ async fn failures_are_retried_with_backoff_and_then_given_up() {
     let mut waits = Vec::new();
     let lost = loop {
         let create = table.take_due(now).unwrap();
-        if let Some(lost) = table.finish_write(&create, again(), now) {
+        if let Some(lost) = table.finish_write(&create, busy(), now) {
             break lost;
         }
         let due = table.next_due(now).unwrap();
@@ -226,28 +226,28 @@ async fn failures_are_retried_with_backoff_and_then_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_that_could_not_be_written_once_goes_on_counting() {
+async fn a_count_goes_on_after_a_failed_write() {
     let now = Instant::now();
     let mut table = with_one(now);
     observe(&mut table, "web", "Waiting", 1, now).unwrap();
     let now = now + FIRST_UPDATE;
     let update = table.take_due(now).unwrap();
-    assert!(table.finish_write(&update, again(), now).is_none());
+    assert!(table.finish_write(&update, busy(), now).is_none());
     assert_eq!(observe(&mut table, "web", "Waiting", 2, now), Ok(Observed::Repeated));
     assert_eq!(count_of(&table.take_due(now + FIRST_RETRY).unwrap()), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_that_the_server_asks_for_is_kept_whole_within_reason() {
-    for (asked, kept) in [(7, 7), (0, 0), (120, 120), (u64::MAX, MAX_RETRY_AFTER.as_secs())] {
+async fn the_wait_that_the_server_demands_is_kept_up_to_a_maximum() {
+    for (demanded, kept) in [(7, 7), (0, 0), (120, 120), (u64::MAX, MAX_RETRY_AFTER.as_secs())] {
         let now = Instant::now();
         let mut table = SeriesTable::new();
         observe(&mut table, "web", "Waiting", 0, now).unwrap();
         let create = table.take_due(now).unwrap();
-        let asked = Duration::from_secs(asked);
-        table.finish_write(&create, WriteResult::Retry(Some(asked), String::new()), now);
+        let demanded = Duration::from_secs(demanded);
+        table.finish_write(&create, WriteResult::Retry(Some(demanded), String::new()), now);
         let kept = Duration::from_secs(kept).max(FIRST_RETRY);
-        assert_eq!(table.next_due(now), Some(now + kept), "{asked:?}");
+        assert_eq!(table.next_due(now), Some(now + kept), "{demanded:?}");
     }
 }
 
@@ -264,7 +264,7 @@ async fn a_thousand_events_that_fail_four_times_each_are_all_written() {
         while let Some(create) = table.take_due(now) {
             let tried = attempts.entry(create.key.clone()).or_insert(0);
             *tried += 1;
-            let answer = if *tried > 4 { WriteResult::Written(create.count) } else { again() };
+            let answer = if *tried > 4 { WriteResult::Written(create.count) } else { busy() };
             assert!(table.finish_write(&create, answer, now).is_none());
         }
     }
@@ -279,116 +279,13 @@ async fn a_series_ends_after_six_quiet_minutes() {
     assert!(table.sweep(now + SERIES_IDLE - Duration::from_millis(1)).is_empty());
     assert_eq!(observe(&mut table, "web", "Waiting", 1, now), Ok(Observed::WriteDue));
     assert!(table.sweep(now + SERIES_IDLE).is_empty(), "its count is not written yet");
-    assert_eq!(settle_due(&mut table, now + FIRST_UPDATE), 1);
+    assert_eq!(write_due(&mut table, now + FIRST_UPDATE), 1);
     assert_eq!((table.sweep(now + SERIES_IDLE).len(), table.stored, table.namespaces.len()), (1, 0, 0));
     assert_eq!(observe(&mut table, "web", "Waiting", 2, now), NEW);
 }
 
-/// Fills the table from one namespace, which has recorded more than there is room for.
-fn flooded(now: Instant) -> SeriesTable {
-    let mut table = SeriesTable::new();
-    for number in 0..=MAX_SERIES {
-        let outcome = table.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
-        assert_eq!(outcome, if number < MAX_SERIES { NEW } else { Err(cause::FULL) }, "{number}");
-    }
-    table
-}
-
 #[tokio::test(start_paused = true)]
-async fn the_events_of_a_quiet_namespace_are_next_however_many_another_one_has() {
-    let now = Instant::now();
-    let mut table = flooded(now);
-    // Two turns of the noisy namespace, then the quiet one has its turn although it came last.
-    settle_due(&mut table, now);
-    let now = now + WRITES.interval;
-    let quiet = table.observe(occurrence("quiet", "web", "Waiting", 0), now);
-    assert!(matches!(quiet, Ok(Observed::New(_))), "{quiet:?}");
-    assert_eq!(&*table.take_due(now).unwrap().namespace, "quiet");
-}
-
-#[tokio::test(start_paused = true)]
-async fn namespaces_take_turns() {
-    let now = Instant::now();
-    let mut table = SeriesTable::new();
-    for (namespace, series) in [("a", 50), ("b", 50), ("c", 3)] {
-        for number in 0..series {
-            table.observe(occurrence(namespace, &number.to_string(), "Waiting", 0), now).unwrap();
-        }
-    }
-    let mut order = Vec::new();
-    while let Some(write) = table.take_due(now).filter(|_| order.len() < 12) {
-        done(&mut table, &write, now);
-        order.push(write.namespace.to_string());
-    }
-    for round in order[..9].chunks(3) {
-        let mut round = round.to_vec();
-        round.sort_unstable();
-        assert_eq!(round, ["a", "b", "c"], "{order:?}");
-    }
-    assert!(!order[9..].contains(&"c".to_owned()), "{order:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_that_answers_slowly_does_not_hold_all_writes_in_flight() {
-    let now = Instant::now();
-    let mut table = flooded(now);
-    for _ in 0..MAX_IN_FLIGHT_EACH {
-        assert!(table.take_due(now).is_some());
-    }
-    assert_eq!((table.take_due(now), table.next_due(now)), (None, None));
-    table.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
-    assert_eq!(&*table.take_due(now).unwrap().namespace, "quiet");
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_a_full_table_each_namespace_has_its_share_at_the_cost_of_the_largest() {
-    let now = Instant::now();
-    let mut table = flooded(now);
-    let share = MAX_SERIES / 2;
-    for number in 0..=share {
-        let outcome = table.observe(occurrence("quiet", &number.to_string(), "Waiting", 0), now);
-        if number == share {
-            assert_eq!(outcome, Err(cause::FULL), "more than its share");
-        } else {
-            let Ok(Observed::New(Some(lost))) = outcome else { panic!("{number}: {outcome:?}") };
-            assert_eq!((lost.cause, lost.count), (cause::FULL, 1));
-            assert_eq!(lost.event.metadata.namespace.as_deref(), Some("noisy"));
-        }
-        assert_eq!(table.stored, MAX_SERIES);
-    }
-    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_crowded_table_forgets_what_the_server_knows_of_the_largest_namespace_only() {
-    let mut now = Instant::now();
-    let mut table = SeriesTable::new();
-    table.observe(occurrence("quiet", "web", "Waiting", 0), now).unwrap();
-    settle_due(&mut table, now);
-    for number in 1..MAX_SERIES {
-        let outcome = table.observe(occurrence("noisy", &format!("pod-{number}"), "Waiting", 0), now);
-        assert_eq!(outcome, NEW, "{number}");
-    }
-    while let Some(due) = table.next_due(now) {
-        now = due;
-        settle_due(&mut table, now);
-    }
-    assert_eq!(table.stored, CROWDED - 1);
-    assert_eq!(table.observe(occurrence("quiet", "web", "Waiting", 1), now), Ok(Observed::WriteDue));
-    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), NEW, "and there is room again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_no_write_succeeds_the_newest_are_dropped_and_known_ones_go_on_counting() {
-    let now = Instant::now();
-    let mut table = flooded(now);
-    assert_eq!(table.observe(occurrence("noisy", "late", "Waiting", 0), now), Err(cause::FULL));
-    assert_eq!(table.observe(occurrence("noisy", "pod-0", "Waiting", 0), now), Ok(Observed::Repeated));
-    assert_eq!((table.stored, table.unconfirmed()), (MAX_SERIES, MAX_SERIES as u64 + 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_waits_for_no_turn_and_takes_nothing_new() {
+async fn a_flush_ignores_the_rate_limit_and_refuses_new_events() {
     let now = Instant::now();
     let mut table = SeriesTable::new();
     for number in 0..1000 {
@@ -396,6 +293,8 @@ async fn the_end_waits_for_no_turn_and_takes_nothing_new() {
     }
     table.start_flush(now);
     assert_eq!(observe(&mut table, "web", "Waiting", 0, now), Err(cause::STOPPED));
-    assert_eq!(settle_due(&mut table, now), 1000);
+    assert_eq!(write_due(&mut table, now), 1000);
     assert_eq!(table.unconfirmed(), 0);
 }
+
+mod fairness;

@@ -2,12 +2,12 @@ use serde_json::json;
 
 use super::*;
 
-/// Carries a change of what a type knows: all but the members that begin with `x`.
-fn check(raw: &Value, after: &Value, expected: &Value, what: &str) {
-    assert_eq!(carry(raw, &known(raw), after), *expected, "{what}");
+/// Carries an edit of a type that has all members except those with a name that begins with `x`.
+fn check(raw: &Value, after: &Value, expected: &Value, case: &str) {
+    assert_eq!(carry(raw, &known(raw), after), *expected, "{case}");
 }
 
-/// What a type knows that knows all members but those whose name begins with `x`.
+/// Returns the members of a type that has all members except those with a name that begins with `x`.
 pub(in crate::client::patch) fn known(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -20,7 +20,7 @@ pub(in crate::client::patch) fn known(value: &Value) -> Value {
 }
 
 #[test]
-fn what_the_type_does_not_know_stays() {
+fn unknown_fields_stay() {
     let raw = json!({"a": 1, "x": 2, "b": {"c": 3, "x": 4}, "d": {"x": 5}});
     check(&raw, &known(&raw), &raw, "nothing changed");
     check(
@@ -29,35 +29,35 @@ fn what_the_type_does_not_know_stays() {
         &json!({"a": 7, "x": 2, "b": {"c": 3, "e": 8, "x": 4}, "d": {"x": 5}}),
         "a value changed and one added",
     );
-    check(&raw, &json!({"b": {}}), &json!({"x": 2, "b": {"x": 4}}), "values taken away");
+    check(&raw, &json!({"b": {}}), &json!({"x": 2, "b": {"x": 4}}), "values removed");
 }
 
 #[test]
-fn a_default_of_the_type_is_not_stored_with_what_was_changed() {
+fn a_default_of_the_type_is_not_stored_with_the_changed_field() {
     let before = json!({"spec": {"replicas": 1, "paused": false}});
     let after = json!({"spec": {"replicas": 1, "paused": true}});
     assert_eq!(carry(&json!({}), &before, &after), json!({"spec": {"paused": true}}));
 }
 
 #[test]
-fn an_element_of_a_list_is_found_by_what_it_is() {
+fn an_element_of_a_list_is_found_by_its_identity() {
     let raw = json!([{"name": "a", "v": 1, "x": 1}, {"name": "b", "x": 2}, {"name": "c", "x": 3}]);
     check(
         &raw,
         &json!([{"name": "new"}, {"name": "c", "v": 9}, {"name": "a", "v": 1}]),
         &json!([{"name": "new"}, {"name": "c", "v": 9, "x": 3}, {"name": "a", "v": 1, "x": 1}]),
-        "moved, changed, put in and taken out at once",
+        "moved, changed, inserted and removed at once",
     );
     check(
         &raw,
         &json!([{"name": "z", "v": 1}, {"name": "b"}, {"name": "c"}]),
         &json!([{"name": "z", "v": 1}, {"name": "b", "x": 2}, {"name": "c", "x": 3}]),
-        "one of another name is another one, though it stands in the same place",
+        "an element of another name is another one, even at the same index",
     );
 }
 
 #[test]
-fn an_element_without_identity_is_found_by_its_place_while_none_comes_or_goes() {
+fn an_element_without_identity_is_found_by_its_index_while_the_length_is_the_same() {
     let raw = json!([{"host": "a", "x": 1}, {"host": "b", "x": 2}]);
     check(
         &raw,
@@ -65,17 +65,22 @@ fn an_element_without_identity_is_found_by_its_place_while_none_comes_or_goes() 
         &json!([{"host": "c", "x": 1}, {"host": "b", "x": 2}]),
         "changed",
     );
-    check(&raw, &json!([{"host": "b"}]), &json!([{"host": "b", "x": 2}]), "the other one stays itself");
+    check(
+        &raw,
+        &json!([{"host": "b"}]),
+        &json!([{"host": "b", "x": 2}]),
+        "the equal element keeps its field",
+    );
     check(
         &raw,
         &json!([{"host": "c"}, {"host": "d"}, {"host": "b"}]),
         &json!([{"host": "c"}, {"host": "d"}, {"host": "b", "x": 2}]),
-        "which of the two it was cannot be told",
+        "the origin of the first two is ambiguous",
     );
 }
 
 #[test]
-fn nothing_moves_to_an_element_that_shares_an_identity() {
+fn no_unknown_field_moves_to_another_element_of_the_same_identity() {
     let metric =
         |name: &str, value: u8| json!({"type": "Resource", "resource": {"name": name, "value": value}});
     let with = |mut element: Value, x: u8| {
@@ -87,7 +92,7 @@ fn nothing_moves_to_an_element_that_shares_an_identity() {
         &raw,
         &json!([metric("memory", 2)]),
         &json!([with(metric("memory", 2), 2)]),
-        "the first is taken out and the second changed: what is within tells them apart",
+        "the first is removed and the second changed: nested members distinguish them",
     );
     check(
         &raw,
@@ -107,13 +112,13 @@ fn nothing_moves_to_an_element_that_shares_an_identity() {
         &raw,
         &json!([{"key": "a", "effect": "two", "seconds": 3}]),
         &json!([{"key": "a", "effect": "two", "seconds": 3}]),
-        "nothing tells which of the two it was",
+        "the origin of the element is ambiguous",
     );
     check(
         &raw,
         &json!([{"key": "a", "effect": "one"}, {"key": "a", "effect": "two", "seconds": 3}]),
         &json!([{"key": "a", "effect": "one", "x": 1}, {"key": "a", "effect": "two", "seconds": 3, "x": 2}]),
-        "its place does, while none comes or goes",
+        "the index identifies it while the length is the same",
     );
 }
 

@@ -1,14 +1,11 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource as _;
 use kube::core::DynamicObject;
-use proptest::prelude::*;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::super::carry::tests::known;
 use super::*;
 use crate::client::Live;
 use crate::client::owner::set_controller_reference;
@@ -40,7 +37,7 @@ fn drafted<K: Serialize + DeserializeOwned>(
     target.draft(object.map(live).as_ref(), None, edit)
 }
 
-/// Returns the patch that an edit of this object comes to; `Null` if none.
+/// Returns the patch of an edit of this object; `Null` if the edit changes no field.
 fn patch_of<K: Serialize + DeserializeOwned>(
     kind: &KindId,
     part: Part,
@@ -59,7 +56,7 @@ fn edit_of_map(edit: impl FnOnce(&mut ConfigMap) -> EditResult) -> Result<Draft,
     drafted(&kind, Part::Object, Some(&stored(&kind, &json!({"data": {"a": "1"}}))), edit)
 }
 
-/// What a server does with a merge patch: the pseudo-code of RFC 7386.
+/// Applies a merge patch as a server does: the pseudo-code of RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -111,7 +108,7 @@ fn a_field_newer_than_the_type_survives_a_change_beside_it() {
 }
 
 #[test]
-fn an_object_that_is_not_there_is_created_as_the_edit_leaves_it() {
+fn a_missing_object_is_created_as_the_edit_leaves_it() {
     let create = |draft: Draft| match draft {
         Draft::Create(body) => body.value,
         _ => panic!("it is not there"),
@@ -137,7 +134,7 @@ fn an_object_that_is_not_there_is_created_as_the_edit_leaves_it() {
     assert_eq!(create(draft.unwrap())["spec"], json!({"size": 3}), "a kind known only at run time");
 }
 
-/// A resource with a field that must be there.
+/// A resource with a required field.
 #[derive(Debug, Serialize, Deserialize)]
 struct Strict {
     #[serde(flatten)]
@@ -146,7 +143,7 @@ struct Strict {
 }
 
 #[test]
-fn a_type_that_needs_more_than_a_name_begins_with_what_it_is_given() {
+fn a_type_with_required_fields_needs_an_initial_object() {
     let widget = KindId::new("example.com", "v1", "Widget", "widgets", true);
     let error = drafted(&widget, Part::Object, None, |_: &mut Strict| Ok(())).err().unwrap().to_string();
     assert!(error.contains("more than a name; give Patcher::starting_from: missing field `size`"), "{error}");
@@ -162,14 +159,14 @@ fn a_type_that_needs_more_than_a_name_begins_with_what_it_is_given() {
 }
 
 #[test]
-fn an_edit_may_not_make_it_another_object() {
+fn an_edit_may_not_change_the_identity_of_its_object() {
     let check = |edit: fn(&mut ConfigMap), expected: &str| {
         let edited = edit_of_map(|map| {
             edit(map);
             Ok(())
         });
         let error = edited.err().unwrap().to_string();
-        assert!(error.contains(expected), "{error} should say {expected}");
+        assert!(error.contains(expected), "{error} should contain {expected}");
     };
     check(
         |map| map.metadata.name = Some("api".to_owned()),
@@ -199,11 +196,11 @@ fn an_edit_may_not_make_it_another_object() {
         map.metadata.name = Some("api".to_owned());
         Ok(())
     });
-    assert!(matches!(renamed, Err(WriteError::Malformed { .. })), "nor one that is not there yet");
+    assert!(matches!(renamed, Err(WriteError::Malformed { .. })), "a new object cannot be renamed either");
 }
 
 #[test]
-fn an_edit_of_something_else_than_asked_for_is_refused() {
+fn an_edit_of_another_object_or_kind_is_refused() {
     let kind = KindId::of::<ConfigMap>();
     let elsewhere = stored(&kind, &json!({"metadata": {"name": "api"}}));
     let error = drafted(&kind, Part::Object, Some(&elsewhere), |_: &mut ConfigMap| Ok(())).err().unwrap();
@@ -217,7 +214,7 @@ fn an_edit_of_something_else_than_asked_for_is_refused() {
 }
 
 #[test]
-fn an_edit_that_fails_comes_to_nothing() {
+fn a_failed_edit_makes_no_request() {
     let edited = edit_of_map(|map| {
         map.data = None;
         Err("no idea".into())
@@ -228,7 +225,7 @@ fn an_edit_that_fails_comes_to_nothing() {
 }
 
 #[test]
-fn the_status_and_the_rest_are_written_apart() {
+fn the_status_and_the_other_fields_are_written_separately() {
     let kind = KindId::of::<Deployment>();
     let object = stored(&kind, &json!({"spec": {"selector": {}, "template": {}}, "status": {"rockets": 1}}));
     let set_status = |deployment: &mut Deployment| {
@@ -249,7 +246,7 @@ fn the_status_and_the_rest_are_written_apart() {
     }
 }
 
-/// What a cache has of an object.
+/// An object of which a cache holds this extent.
 struct Cached(Live, Extent);
 
 impl Current for Cached {
@@ -257,7 +254,7 @@ impl Current for Cached {
         self.0.uid()
     }
 
-    fn resource_version(&self) -> std::borrow::Cow<'_, str> {
+    fn resource_version(&self) -> Cow<'_, str> {
         self.0.resource_version()
     }
 
@@ -271,7 +268,7 @@ impl Current for Cached {
 }
 
 #[test]
-fn what_was_not_read_is_not_edited() {
+fn fields_that_were_not_read_cannot_be_edited() {
     let kind = KindId::of::<ConfigMap>();
     let target = EditTarget { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
     let read = Cached(live(&stored(&kind, &json!({}))), Extent::Metadata);
@@ -309,11 +306,11 @@ fn a_finalizer_is_added_to_a_large_object_only_if_its_finalizers_were_read() {
 }
 
 #[test]
-fn what_a_transform_has_changed_is_not_edited() {
+fn an_object_changed_by_a_transform_cannot_be_edited() {
     let kind = KindId::of::<Deployment>();
     let target = EditTarget { kind: &kind, name: &web(), part: Part::Object, what: "edit" };
-    // The transform has left out the environment: a patch would replace the list, and it would be gone at the
-    // server too.
+    // The transform has removed `env`: a patch would replace the list and remove it from the stored object
+    // too.
     let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}});
     let object = stored(&kind, &json!({"spec": {"selector": {}, "template": template}}));
     let read = Cached(live(&object), Extent::Changed);
@@ -328,176 +325,20 @@ fn what_a_transform_has_changed_is_not_edited() {
         deployment.metadata.finalizers.get_or_insert_default().push("x/y".to_owned());
         Ok(())
     });
-    assert!(finalized.is_err(), "nor are lists of the metadata");
+    assert!(finalized.is_err(), "lists of the metadata cannot be edited either");
     let same = target.draft(Some(&read), None, |_: &mut Deployment| Ok(()));
     assert!(matches!(same, Ok(Draft::Unchanged)));
 }
 
 #[test]
-fn managed_fields_are_the_servers_business() {
+fn an_edit_sees_no_managed_fields() {
     let kind = KindId::of::<ConfigMap>();
     let object = stored(&kind, &json!({"metadata": {"managedFields": [{"manager": "kubectl"}]}}));
     let patch = patch_of(&kind, Part::Object, &object, |map: &mut ConfigMap| {
-        assert_eq!(map.metadata.managed_fields, None, "as a cache shows it");
+        assert_eq!(map.metadata.managed_fields, None, "as in the cache");
         Ok(())
     });
     assert_eq!(patch, Value::Null);
 }
 
-/// A type that knows all members but those whose name begins with `x`.
-#[derive(Debug, Serialize)]
-struct Known(Value);
-
-impl<'de> Deserialize<'de> for Known {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|value| Self(known(&value)))
-    }
-}
-
-/// Panics unless all that the type does not know, in what both have outside of lists, is the same in both.
-fn assert_unknown_kept(before: &Value, after: &Value, path: &str) {
-    let (Value::Object(before), Value::Object(after)) = (before, after) else { return };
-    for (key, value) in before {
-        let path = format!("{path}.{key}");
-        match after.get(key) {
-            now if key.starts_with('x') => assert_eq!(now, Some(value), "at {path}"),
-            Some(now) => assert_unknown_kept(value, now, &path),
-            None => {}
-        }
-    }
-}
-
-/// Gives all that the type does not know a number of its own.
-fn numbered(value: &mut Value, next: &mut u64) {
-    match value {
-        Value::Object(members) => {
-            for (key, value) in members {
-                if key.starts_with('x') {
-                    *next += 1;
-                    *value = json!(next);
-                } else {
-                    numbered(value, next);
-                }
-            }
-        }
-        Value::Array(elements) => elements.iter_mut().for_each(|element| numbered(element, next)),
-        _ => {}
-    }
-}
-
-/// Finds each number and the elements of lists that it stands in, outermost first, each with its list.
-fn numbers<'a>(
-    value: &'a Value,
-    within: &mut Vec<(&'a Value, &'a [Value])>,
-    found: &mut BTreeMap<u64, Vec<(&'a Value, &'a [Value])>>,
-) {
-    match value {
-        Value::Object(members) => {
-            for (key, value) in members {
-                match value.as_u64().filter(|_| key.starts_with('x')) {
-                    Some(number) => drop(found.insert(number, within.clone())),
-                    None => numbers(value, within, found),
-                }
-            }
-        }
-        Value::Array(elements) => {
-            for element in elements {
-                within.push((element, elements));
-                numbers(element, within, found);
-                within.pop();
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Panics if something that the type does not know has come to stand in another element of a list.
-fn assert_unknown_not_moved(before: &Value, after: &Value) {
-    let (mut of_before, mut of_after) = (BTreeMap::new(), BTreeMap::new());
-    numbers(before, &mut Vec::new(), &mut of_before);
-    numbers(after, &mut Vec::new(), &mut of_after);
-    let names = |element: &Value| ["name", "type"].map(|member| element.get(member).cloned());
-    for (number, now) in of_after {
-        for ((old, old_list), (new, new_list)) in of_before[&number].iter().zip(now) {
-            let (old, new) = (known(old), known(new));
-            assert_eq!(names(&old), names(&new), "{number} moved from {old} to {new}");
-            let is_shared = old_list.iter().filter(|other| names(other) == names(&old)).count() > 1;
-            if is_shared && old.get("name").is_some() && old_list.len() != new_list.len() {
-                assert_eq!(old, new, "{number} came to stand in one that shares its names");
-            }
-        }
-    }
-}
-
-/// Documents of a few names, so that two of them have much in common.
-fn documents() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![(0..4_u8).prop_map(Value::from), "[ab]{0,2}".prop_map(Value::from)];
-    let tree = leaf.prop_recursive(4, 32, 5, |inner| {
-        let name = prop::sample::select(vec!["a", "b", "c", "name", "type", "x1", "x2"]);
-        prop_oneof![
-            3 => prop::collection::btree_map(name.prop_map(str::to_owned), inner.clone(), 0..5)
-                .prop_map(|members| members.into_iter().collect()),
-            1 => prop::collection::vec(inner, 0..4).prop_map(Value::from),
-        ]
-    });
-    prop::collection::btree_map("[abcx]".prop_map(String::from), tree, 0..5)
-        .prop_map(|members| members.into_iter().collect())
-}
-
-/// Edits one document towards another: of each member and element some are kept, some changed, some taken
-/// away.
-fn blend(one: &Value, other: &Value, random: &mut fastrand::Rng) -> Value {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
-            let blended = keys.filter_map(|key| match (one.get(key), other.get(key)) {
-                (Some(mine), Some(theirs)) => Some((key.clone(), blend(mine, theirs, random))),
-                (mine, theirs) => {
-                    let value = mine.or(theirs).filter(|_| random.u8(..3) > 0)?;
-                    Some((key.clone(), value.clone()))
-                }
-            });
-            blended.collect()
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            let mut blended: Vec<_> = one.iter().filter(|_| random.u8(..3) > 0).cloned().collect();
-            for (element, theirs) in blended.iter_mut().zip(other) {
-                *element = blend(element, theirs, random);
-            }
-            blended.extend(other.iter().filter(|_| random.bool()).cloned());
-            if random.bool() {
-                random.shuffle(&mut blended);
-            }
-            Value::from(blended)
-        }
-        (one, other) => if random.bool() { one } else { other }.clone(),
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_patch_makes_the_stored_object_what_the_edit_made_of_it(
-        one in documents(), other in documents(), seed in any::<u64>(),
-    ) {
-        let kind = KindId::of::<ConfigMap>();
-        let mut raw = stored(&kind, &one);
-        numbered(&mut raw, &mut 0);
-        let wanted = stored(&kind, &blend(&known(&one), &known(&other), &mut fastrand::Rng::with_seed(seed)));
-        let patch = patch_of(&kind, Part::Object, &raw, |object: &mut Known| {
-            object.0 = wanted.clone();
-            Ok(())
-        });
-        let mut after = raw.clone();
-        if patch.is_null() {
-            prop_assert_eq!(known(&raw), wanted, "only what changes nothing is not sent");
-        } else {
-            prop_assert_ne!(known(&raw), wanted.clone(), "what changes nothing is not sent");
-            merge(&mut after, &patch);
-            prop_assert_eq!(known(&after), wanted);
-        }
-        assert_unknown_kept(&raw, &after, "");
-        assert_unknown_not_moved(&raw, &after);
-    }
-}
+mod properties;

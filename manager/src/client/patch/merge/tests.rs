@@ -8,7 +8,7 @@ fn check(from: &Value, to: &Value, expected: &Value) {
 }
 
 #[test]
-fn only_what_differs_is_in_the_patch() {
+fn a_patch_has_only_the_differences() {
     let from = json!({"a": 1, "b": {"c": [1, 2], "d": 2}, "e": {"f": 3}});
     check(&from, &from, &json!({}));
     check(&from, &json!({"a": 1, "b": {"c": [1], "d": 2}, "e": {"f": 3}}), &json!({"b": {"c": [1]}}));

@@ -1,12 +1,13 @@
 //! A model of two or three replicas and one Lease, which tries the possible events in every order.
 //!
-//! A move is one step: a request reaches the server, an answer or a watch event reaches its replica, a timer fires,
-//! time passes, a process is killed and restarted, the Lease is edited by hand. A replica without moves is frozen.
+//! A move is one step: a request reaches the server, an answer or a watch event reaches its replica, a timer
+//! fires, time passes, a process is killed and restarted, the Lease is edited by hand. A replica without
+//! moves is frozen.
 //!
-//! Checked after each move, for several clock rates: at most one fence is open; a replica with an open fence is leading
-//! and knows a Lease that names it; no replica leads for longer than it may write. Checked at each
-//! write: no replica acquires a Lease that another one holds, releases the Lease of another holder, or releases its own
-//! before its work has ended.
+//! Checked after each move, for several clock rates: at most one fence is open; a replica with an open fence
+//! is leading and knows a Lease that names it; no replica leads for longer than it may write. Checked at each
+//! write: no replica acquires a Lease that another one holds, releases the Lease of another holder, or
+//! releases its own before its work has ended.
 
 mod moves;
 mod replica;
@@ -25,8 +26,8 @@ const PAIRS: [[u32; 2]; 3] = [[950, 1050], [1050, 950], [1000, 1000]];
 /// As [`PAIRS`], of three.
 const TRIPLES: [[u32; 3]; 3] = [[950, 1050, 1000], [1050, 1000, 950], [1000, 950, 1050]];
 
-/// Longest time of a healthy cluster without a leader: a whole claim, which restarts if the Lease is found cleared and
-/// then deleted, plus the longest wait of a candidate between two gets.
+/// Longest time of a healthy cluster without a leader: a whole claim, which restarts if the Lease is found
+/// cleared and then deleted, plus the longest wait of a candidate between two gets.
 const LEADERLESS: Duration = Duration::from_secs(30);
 /// Time after that for which the leader must not change.
 const CALM: Duration = Duration::from_secs(30);
@@ -39,7 +40,8 @@ fn all_rates() -> impl Iterator<Item = &'static [u32]> {
     PAIRS.iter().map(|rates| &rates[..]).chain(TRIPLES.iter().map(|rates| &rates[..]))
 }
 
-/// Tries every order of moves from `start`, breadth first, until `most` states were seen; returns the depth reached.
+/// Tries every order of moves from `start`, breadth first, until `most` states were seen; returns the depth
+/// reached.
 fn explore(start: World, most: usize) -> usize {
     let hasher = std::hash::RandomState::new();
     let mut seen = HashSet::from([hasher.hash_one(&start)]);
@@ -119,8 +121,8 @@ fn no_order_of_events_opens_two_fences_from_a_settled_pair_or_three() {
     }
 }
 
-/// A leader's renewal is stored at once and answered late, and its next one is lost: the fence ends a fixed time after
-/// the first was sent.
+/// A leader's renewal is stored at once and answered late, and its next one is lost: the fence ends a fixed
+/// time after the first was sent.
 #[test]
 fn no_order_of_events_opens_two_fences_after_a_late_answer() {
     for rates in all_rates() {
@@ -160,8 +162,8 @@ fn no_order_of_events_opens_two_fences_as_a_frozen_leaders_time_ends() {
 
 // === edits by hand that no watch delivers ===
 
-/// A leader is frozen right after a renewal that the others missed, and before their next get the Lease is edited by
-/// hand, once or twice. The others must still wait for as long as that leader may write.
+/// A leader is frozen right after a renewal that the others missed, and before their next get the Lease is
+/// edited by hand, once or twice. The others must still wait for as long as that leader may write.
 #[test]
 fn no_edit_by_hand_shortens_the_wait_for_a_frozen_leader() {
     let check = |rates: &[u32], first: usize, second: Option<usize>| {
@@ -255,7 +257,8 @@ fn long_random_runs_never_open_two_fences_and_end_with_a_leader() {
         }
         world.settle_with_restarts(LEADERLESS);
         if lengthened && world.holders().is_empty() {
-            // The holder ended before it could overwrite the lengthened duration, so the candidates wait for it.
+            // The holder ended before it could overwrite the lengthened duration, so the candidates wait for
+            // it.
             world.settle_with_restarts(Duration::from_secs(LENGTHENED.unsigned_abs().into()));
         }
         let holders: Vec<_> = world.holders().into_iter().map(str::to_owned).collect();

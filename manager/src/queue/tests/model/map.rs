@@ -1,6 +1,6 @@
-//! The map that the machine is compared with.
+//! The model with which the state machine is compared.
 //!
-//! It knows no lists, no tree, no counters and no signals: every question looks at all keys.
+//! It has no lists, no tree, no counters and no signals: every query reads all keys.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ pub(super) enum At {
 pub(super) struct Entry {
     at: At,
     failures: u32,
-    /// When it joined its lane, and when it became ready, as numbers of events.
+    /// When it entered its lane, and when it became ready, as numbers of events.
     lane_order: u64,
     age_order: u64,
     /// Order of its deadline among equal ones.
     delay_order: u64,
-    /// Its error named the wait of its backoff.
+    /// Its error, not the policy, decided its delay.
     named: bool,
     /// It was out of attempts when it was last parked.
     spent: bool,
-    /// Adds since it began to run: at once, and for a moment.
+    /// Adds since its run began: immediate, and delayed.
     dirt: Option<(Strength, Band, bool)>,
     again: Option<(u64, Strength, Band, bool)>,
 }
@@ -126,10 +126,10 @@ impl Model {
         if self.phase != Phase::Open {
             return Added::ShuttingDown;
         }
-        self.tell(id, strength, band, until, new)
+        self.apply(id, strength, band, until, new)
     }
 
-    fn tell(&mut self, id: u32, strength: Strength, band: Band, until: Option<u64>, new: bool) -> Added {
+    fn apply(&mut self, id: u32, strength: Strength, band: Band, until: Option<u64>, new: bool) -> Added {
         let lane = match band {
             Band::Live => Lane::Live,
             Band::New => Lane::New,
@@ -209,7 +209,8 @@ impl Model {
         waiting.min_by_key(|(_, entry)| entry.lane_order).map(|(id, _)| *id)
     }
 
-    /// Returns who is next, whether as a retry, and whether both sides had somebody to offer.
+    /// Returns the next key, whether it runs as a retry, and whether both a fresh key and a retry were
+    /// available.
     fn choose(&self) -> Option<(u32, bool, bool)> {
         if !self.leading || self.phase == Phase::Stopped {
             return None;
@@ -280,13 +281,13 @@ impl Model {
         chances.flatten().filter(|chance| *chance > self.now).min()
     }
 
-    /// Returns whether a source that was refused may come again.
+    /// Returns whether a refused source may add again.
     pub(super) fn has_room(&self) -> bool {
         let most = self.settings.max_depth;
         self.phase != Phase::Open || most == 0 || self.ready() * 2 <= most
     }
 
-    /// Returns whether a caller of `get` is told that there is nothing more.
+    /// Returns whether `get` returns `None`.
     pub(super) fn is_exhausted(&self) -> bool {
         let dirty = self.keys.values().any(|entry| entry.dirt.is_some());
         match self.phase {
@@ -323,7 +324,7 @@ impl Model {
                 Outcome::Failed("dropped", Next::Backoff)
             }
             Outcome::Dropped => Outcome::PutBack,
-            told => told,
+            other => other,
         };
         match outcome {
             Outcome::Done => {
@@ -361,19 +362,20 @@ impl Model {
             Outcome::Park(_) => (entry.at, entry.spent) = (At::Parked, false),
             Outcome::Dropped => unreachable!("replaced above"),
         }
-        // The rule: an add during the run is the same add right after it. No limit refuses it a second time.
+        // The rule: an add during the run is the same add right after it. The depth limit does not apply to
+        // it again.
         let depth = std::mem::take(&mut self.settings.max_depth);
         if let Some((until, strength, band, new)) = again {
-            self.tell(id, strength, band, Some(until.max(self.now)), new);
+            self.apply(id, strength, band, Some(until.max(self.now)), new);
         }
         if let Some((strength, band, new)) = dirt {
-            self.tell(id, strength, band, None, new);
+            self.apply(id, strength, band, None, new);
         }
         self.settings.max_depth = depth;
         self.advance(self.now);
     }
 
-    /// `order` is that of the machine's slots, in which freed keys come back.
+    /// `order` is the order of the machine's slots, in which keys with new attempts are delayed.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize, order: &[u32]) {
         if let Some(rate) = settings.retry.rate {
             let full = u64::from(rate.burst) * 1000;
@@ -399,15 +401,6 @@ impl Model {
             }
         }
         self.advance(self.now);
-    }
-
-    pub(super) fn forget(&mut self, id: u32) {
-        if let Some(entry) = self.keys.get_mut(&id) {
-            entry.failures = 0;
-            if entry.at == At::Parked {
-                self.keys.remove(&id);
-            }
-        }
     }
 
     pub(super) fn set_leading(&mut self, leading: bool) {

@@ -2,8 +2,8 @@ use super::*;
 
 #[test]
 fn files_of_proc_are_parsed_by_their_fields() {
-    let stat = "42 (a) strange) name) S 1 42 42 0 -1 4194560 1029 0 0 0 150 50 0 0 20 0 9 0 8675 104857600 512 \
-                    18446744073709551615 1 1";
+    let stat = "42 (a) strange) name) S 1 42 42 0 -1 4194560 1029 0 0 0 150 50 0 0 20 0 9 0 8675 104857600 \
+                512 18446744073709551615 1 1";
     let expected = Stat { start_ticks: 8675.0, virtual_bytes: 104_857_600.0, resident_pages: 512.0 };
     assert_eq!(Stat::parse(stat), Some(expected));
     assert_eq!(Stat::parse("42 (short) S 1"), None);

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::net::UdpSocket;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::{Failure, PreparedCheck, dns, grpc, tls};
@@ -37,8 +37,7 @@ const MAX_SENT: usize = 512 * 1024;
 const HANGS: Duration = Duration::from_mins(1);
 
 thread_local! {
-    static RUNTIME: Runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    static RUNTIME: Runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     static NAME_SERVER: NameServer = RUNTIME.with(|runtime| runtime.block_on(NameServer::start()));
 }
 

@@ -170,8 +170,8 @@ impl Replica {
         }
     }
 
-    /// Kills the process and starts another one with the same name. A clock that stands still is moved on: two
-    /// processes with one name and the same microseconds would write equal records.
+    /// Kills the process and starts another one with the same name. A clock that stands still is moved on:
+    /// two processes with one name and the same microseconds would write equal records.
     pub(super) fn restart(&mut self, time: Duration) {
         self.give_up_waiting();
         self.state = State::new(self.boot(time));
@@ -184,7 +184,8 @@ impl Replica {
         self.state.wake_at(&self.rules).is_some_and(|due| due <= self.boot(time))
     }
 
-    /// Adds the moves that this replica, or the network for it, can make; with `failures` also those that fail.
+    /// Adds the moves that this replica, or the network for it, can make; with `failures` also those that
+    /// fail.
     pub(super) fn moves(&self, i: usize, time: Duration, failures: bool, moves: &mut Vec<Move>) {
         match &self.wire {
             Some(Wire::Sent(_)) => moves.push(Move::Serve(i)),

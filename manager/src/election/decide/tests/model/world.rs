@@ -9,9 +9,9 @@ use super::moves::{Hand, LENGTHENED, Move};
 use super::replica::{NAMES, Replica, Wire, Work};
 use crate::election::record::Version;
 
-/// Time passes to the next multiple of this, or to the next timer of a replica if that is sooner. So a replica may act
-/// on time or late by any number of steps, and the search compares the earliest action of one with the latest of
-/// another, however small the margin between them.
+/// Time passes to the next multiple of this, or to the next timer of a replica if that is sooner. So a
+/// replica may act on time or late by any number of steps, and the search compares the earliest action of one
+/// with the latest of another, however small the margin between them.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Upper bound of moves without failures at one time; more mean a hot loop.
@@ -120,9 +120,9 @@ impl World {
         }
     }
 
-    /// Returns whether all replicas have seen the holder's term and its lease duration, and no create is in flight. Only
-    /// then does every candidate wait for the holder after an edit by hand; a candidate that has seen an edit and no
-    /// renewal since waits as the edit states.
+    /// Returns whether all replicas have seen the holder's term and its lease duration, and no create is in
+    /// flight. Only then does every candidate wait for the holder after an edit by hand; a candidate that has
+    /// seen an edit and no renewal since waits as the edit states.
     fn is_known_to_all(&self) -> bool {
         let Some((record, _)) = &self.lease else { return false };
         let Some(holder) = &record.holder else { return record.is_release() };
@@ -139,8 +139,9 @@ impl World {
         })
     }
 
-    /// Returns whether a restarted replica, which has seen no holder, would read the true record of the holder. That is
-    /// not so while the Lease is deleted, cleared or shortened; then a restart could overlap with the holder.
+    /// Returns whether a restarted replica, which has seen no holder, would read the true record of the
+    /// holder. That is not so while the Lease is deleted, cleared or shortened; then a restart could overlap
+    /// with the holder.
     pub(super) fn may_restart(&self, i: usize) -> bool {
         let Some(renewal) = self.renewal.as_ref().filter(|renewal| renewal.by != i) else { return true };
         let holder = &self.replicas[renewal.by];
