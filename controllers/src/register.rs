@@ -12,7 +12,7 @@ use mainstay::controller::Controller;
 use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
 use mainstay::reconcile::BoxError;
-use mainstay::watch::{channel, enqueue_mapped};
+use mainstay::watch::{channel, map_view};
 use mainstay_api::WaitDeployment;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -98,9 +98,9 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let gates = GateMetrics::register(manager.registry(), manager.leading());
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
-        .watches(&deployments, enqueue_mapped(namesake(objects.clone())))
-        .watches(&services, enqueue_mapped(move |service| of_service.on_service_change(service)))
-        .watches(&slices, enqueue_mapped(move |slice| of_slice.on_slice_change(slice)))
+        .watches(&deployments, map_view(namesake(objects.clone())))
+        .watches(&services, map_view(move |service| of_service.on_service_change(service)))
+        .watches(&slices, map_view(move |slice| of_slice.on_slice_change(slice)))
         .source(results)
         .reconciler(WaitDeploymentReconciler::new(
             &objects,

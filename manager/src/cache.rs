@@ -45,10 +45,10 @@ use self::families::Families;
 use self::informer::reflector::Reflector;
 use self::object::transform::Transform;
 use self::store::dispatcher::Dispatcher;
-use self::store::sub_scope::SubScope;
 use self::store::object_store::{DeliveryGuard, ObjectStore};
 use self::store::packer::{Packer, Rules, SharedCompressor};
 use self::store::required::RequiredKinds;
+use self::store::sub_scope::SubScope;
 use crate::key::{KindId, panic_text};
 use crate::metrics::Registry;
 use crate::util::resume_panic;
@@ -64,11 +64,11 @@ pub use object::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
 pub use settings::CacheSettings;
 pub use store::dispatcher::{DeltaHandler, SLOW_HANDLER, Subscription};
 pub use store::function::IndexError;
-pub use store::untyped_store::UntypedStore;
 pub use store::packer::Pack;
 pub use store::required::Required;
 pub use store::select::{LabelSelector, Scope, ScopedKind, Select, SelectorError};
 pub use store::status::{HandlerTrouble, KindStatus, PartStatus};
+pub use store::untyped_store::UntypedStore;
 pub use typed_store::{Entry, Store};
 
 /// All stores of one cluster. Cheap to clone; all clones are one cache.
@@ -377,7 +377,10 @@ impl Inner {
 }
 
 /// Finds the store of which another is a part and that is itself part of none, or runs already.
-fn widest<'s>(stores: &'s [Arc<UntypedStore>], narrow: &UntypedStore) -> Option<(&'s Arc<UntypedStore>, SubScope)> {
+fn widest<'s>(
+    stores: &'s [Arc<UntypedStore>],
+    narrow: &UntypedStore,
+) -> Option<(&'s Arc<UntypedStore>, SubScope)> {
     let part_of_another = |store: &UntypedStore| stores.iter().any(|wide| store.sub_scope_of(wide).is_some());
     stores.iter().find_map(|wide| {
         let sub_scope = narrow.sub_scope_of(wide).filter(|_| !wide.reads_through())?;

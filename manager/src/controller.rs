@@ -12,31 +12,32 @@
 mod directory;
 mod error;
 pub(crate) mod metrics;
-mod post;
+mod port;
 mod run;
 mod settings;
 pub(crate) mod term;
 mod worker;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use kube::Resource;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::worker::Pause;
-use crate::cache::Store;
-use crate::key::{Key, KindId, NamespacedName};
+use crate::key::{Key, KindId, KindScope, NamespacedName};
 use crate::queue::{QueueMetrics, QueueSettings};
-use crate::reconcile::{DynReconciler, Reconciler, Surroundings};
-use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Predicate, Source, StoreSource};
+use crate::reconcile::{DynReconciler, Reconciler, RunEnvironment, Writes};
+use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, StoreSource, Watched};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, ReconcileRefused, Wanted};
 pub use error::{ControllerError, WiringError};
 pub use metrics::ControllerMetrics;
-pub(crate) use post::Post;
+pub(crate) use port::ControllerPort;
 pub(crate) use settings::InCode;
 pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKERS, MAX_WORKERS};
 pub use term::Term;
@@ -60,7 +61,7 @@ pub(crate) use term::Work;
 /// ```
 /// use std::time::Duration;
 /// use mainstay::controller::Controller;
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::queue::RetryPolicy;
 ///
 /// let controller: Controller<NamespacedName> = Controller::new("invoices")
@@ -93,25 +94,24 @@ pub(crate) use term::Work;
 /// ```
 #[must_use = "a controller does nothing until it has a reconciler and is registered"]
 pub struct Controller<Q: Key = NamespacedName> {
-    name: &'static str,
+    name: Arc<str>,
     needs_lease: bool,
     settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
-    /// Apart from `sources`, since `filtered` concerns these alone.
-    store_sources: Vec<StoreSource<Q>>,
-    filters: Vec<Arc<dyn Predicate>>,
     pause: Option<Pause<Q>>,
     /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
     primary: Option<KindId>,
     /// Where those objects are.
     cluster: Option<Box<str>>,
+    writes: Writes,
+    field_manager: Arc<str>,
     problem: Option<WiringError>,
 }
 
 /// A wired controller, ready to be registered with a manager.
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
 pub struct Registration<Q: Key = NamespacedName> {
-    pub(crate) name: &'static str,
+    pub(crate) name: Arc<str>,
     pub(crate) needs_lease: bool,
     pub(crate) settings: InCode,
     pub(crate) wired: Result<Wired<Q>, WiringError>,
@@ -122,16 +122,17 @@ pub(crate) struct Wired<Q: Key> {
     sources: Vec<Box<dyn Source<Q>>>,
     primary: Option<KindId>,
     pause: Option<Pause<Q>>,
+    writes: Arc<Writes>,
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
 /// The one future that is the life of a controller.
-pub(crate) type Life = BoxFuture<'static, Result<(), ControllerError>>;
+pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError>>;
 
 /// What a manager gives a controller to live in.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) run_environment: RunEnvironment,
     /// Whether `term` is that of the Lease.
     pub(crate) needs_lease: bool,
     pub(crate) term: Term,
@@ -141,11 +142,11 @@ pub(crate) struct Environment {
     pub(crate) queue_metrics: QueueMetrics,
     /// Ends sources and the queue. Workers end with the term, before this.
     pub(crate) stop: CancellationToken,
-    pub(crate) departure: Departure,
+    pub(crate) removal: Removal,
 }
 
 /// How a controller leaves a manager that goes on.
-pub(crate) struct Departure {
+pub(crate) struct Removal {
     /// Cancelled by who takes it out.
     pub(crate) leave: CancellationToken,
     pub(crate) grace: Grace,
@@ -173,66 +174,50 @@ impl Controller<NamespacedName> {
     /// The name stands in metrics, logs, Events and the configuration file: a DNS label, so 1 to 63 lower-case letters,
     /// digits and hyphens. It is the only one of that name in its manager for as long as it is registered; another
     /// manager of the process may have one too.
-    pub fn new(name: &'static str) -> Self {
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::keyed(name)
     }
 
     /// Reconciles the objects of this store: each change of one enqueues it. An object whose annotation
-    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) says `true` is left alone, unless it is being deleted.
-    pub fn reconciles<K>(self, store: &Store<K>) -> Self {
-        self.primary(store, None)
-    }
-
-    /// As [`Controller::reconciles`], for the changes that a predicate admits.
-    pub fn reconciles_when<K>(self, store: &Store<K>, predicate: impl Predicate) -> Self {
-        self.primary(store, Some(Arc::new(predicate)))
-    }
-
-    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner.
-    pub fn owns<K>(self, children: &Store<K>) -> Self {
-        self.children(children, EnqueueForOwner::controller, None)
-    }
-
-    /// As [`Controller::owns`], for the changes that a predicate admits.
-    pub fn owns_when<K>(self, children: &Store<K>, predicate: impl Predicate) -> Self {
-        self.children(children, EnqueueForOwner::controller, Some(Arc::new(predicate)))
-    }
-
-    /// Watches objects that have owners of the reconciled kind: each change of one enqueues all of them, also those
-    /// that are not its controller.
-    pub fn co_owns<K>(self, children: &Store<K>) -> Self {
-        self.children(children, EnqueueForOwner::any, None)
-    }
-
-    /// As [`Controller::co_owns`], for the changes that a predicate admits.
-    pub fn co_owns_when<K>(self, children: &Store<K>, predicate: impl Predicate) -> Self {
-        self.children(children, EnqueueForOwner::any, Some(Arc::new(predicate)))
-    }
-
-    fn primary<K>(mut self, store: &Store<K>, predicate: Option<Arc<dyn Predicate>>) -> Self {
-        let objects = store.untyped();
+    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true` is left alone, unless it is being deleted.
+    ///
+    /// [`Store::when`](crate::cache::Store::when) leaves out changes that do not matter. The reconciler may write the
+    /// status of these objects with [`Context::apply_status`](crate::reconcile::Context::apply_status).
+    pub fn reconciles(mut self, store: impl Into<Watched>) -> Self {
+        let watched = store.into();
+        let objects = Arc::clone(watched.store());
         let kind = objects.kind().clone();
         if let Some(first) = self.primary.replace(kind.clone()) {
-            self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind });
+            self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind.clone() });
         }
         self.cluster = objects.cluster().map(Box::from);
-        let source = StoreSource::new(Arc::clone(objects), EnqueueForObject).primary();
-        let objects = Arc::clone(objects);
+        self.writes.declare(&kind, None);
         // An object that is gone, or cannot be read, is the reconciler's business.
         self.pause = Some(Arc::new(move |request| {
             let view = objects.get(request).ok().flatten();
             view.is_some_and(|view| view.meta().paused && !view.meta().deleting)
         }));
-        self.store_source(source, predicate)
+        self.writes.compare_with(watched.store());
+        self.source(StoreSource::new(watched, EnqueueForObject).primary())
     }
 
-    fn children<K>(
-        mut self,
-        children: &Store<K>,
-        owner_of: impl FnOnce(KindId) -> EnqueueForOwner,
-        predicate: Option<Arc<dyn Predicate>>,
-    ) -> Self {
-        let children = children.untyped();
+    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner. Declares
+    /// that the reconciler writes them, with [`Context::apply`](crate::reconcile::Context::apply).
+    #[track_caller]
+    pub fn owns(self, children: impl Into<Watched>) -> Self {
+        self.children(children.into(), EnqueueForOwner::controller)
+    }
+
+    /// As [`Controller::owns`], but each change of a child enqueues all of its owners of the reconciled kind, also those
+    /// that are not its controller.
+    #[track_caller]
+    pub fn co_owns(self, children: impl Into<Watched>) -> Self {
+        self.children(children.into(), EnqueueForOwner::any)
+    }
+
+    #[track_caller]
+    fn children(mut self, watched: Watched, owner_of: impl FnOnce(KindId) -> EnqueueForOwner) -> Self {
+        let children = watched.store();
         let Some(owner) = self.primary.clone() else {
             let child = children.kind().clone();
             self.problem.get_or_insert(WiringError::OwnsBeforeReconciles { child });
@@ -242,52 +227,56 @@ impl Controller<NamespacedName> {
             let (owner, child) = (owner.clone(), children.kind().clone());
             self.problem.get_or_insert(WiringError::OwnsElsewhere { owner, child });
         }
-        self.store_source(StoreSource::new(Arc::clone(children), owner_of(owner)), predicate)
+        self.writes.declare(children.kind(), Some(Location::caller()));
+        self.watches(watched, owner_of(owner))
     }
 }
 
 impl<Q: Key> Controller<Q> {
     /// Starts wiring a controller with a key type of its own. For the name see [`Controller::new`].
-    pub fn keyed(name: &'static str) -> Self {
+    pub fn keyed(name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
         Self {
+            field_manager: Arc::clone(&name),
             name,
             needs_lease: true,
             settings: InCode::default(),
             sources: Vec::new(),
-            store_sources: Vec::new(),
-            filters: Vec::new(),
             pause: None,
             primary: None,
             cluster: None,
+            writes: Writes::default(),
             problem: None,
         }
     }
 
-    /// Watches the objects of a store and asks `handler` which keys each change concerns.
-    pub fn watches<K>(self, store: &Store<K>, handler: impl EventHandler<Q>) -> Self {
-        self.store_source(StoreSource::new(Arc::clone(store.untyped()), handler), None)
+    /// Watches the objects of a store; `handler` returns the keys that each change concerns.
+    pub fn watches(mut self, store: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
+        let watched = store.into();
+        self.writes.compare_with(watched.store());
+        self.source(StoreSource::new(watched, handler))
     }
 
-    /// As [`Controller::watches`], for the changes that a predicate admits.
-    pub fn watches_when<K>(
-        self,
-        store: &Store<K>,
-        handler: impl EventHandler<Q>,
-        predicate: impl Predicate,
-    ) -> Self {
-        let source = StoreSource::new(Arc::clone(store.untyped()), handler);
-        self.store_source(source, Some(Arc::new(predicate)))
-    }
-
-    /// Looks only at the changes that this predicate admits too, of every store the controller was given or will be.
-    /// What was added by [`Controller::source`] is not filtered.
-    pub fn filtered(mut self, predicate: impl Predicate) -> Self {
-        self.filters.push(Arc::new(predicate));
+    /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or [`Context::apply_status`].
+    /// Not needed for a kind that the controller [owns](Controller::owns). Before a write the object is read from a store
+    /// that the controller watches, or from the API server if none of them can hold it.
+    ///
+    /// [`Context::apply`]: crate::reconcile::Context::apply
+    /// [`Context::apply_status`]: crate::reconcile::Context::apply_status
+    #[track_caller]
+    pub fn writes<K>(mut self) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.writes.declare(&KindId::of::<K>(), Some(Location::caller()));
         self
     }
 
-    fn store_source(mut self, source: StoreSource<Q>, predicate: Option<Arc<dyn Predicate>>) -> Self {
-        self.store_sources.push(predicate.into_iter().fold(source, StoreSource::filtered_by));
+    /// Sets the field manager of what the reconciler applies, instead of the controller's name. Keep it when the
+    /// controller is renamed, or fields that it no longer applies stay on the objects.
+    pub fn field_manager(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.field_manager = name.into();
         self
     }
 
@@ -328,23 +317,23 @@ impl<Q: Key> Controller<Q> {
 
     /// Gives the controller its one reconciler. Mistakes in the wiring are told by `Manager::register`.
     pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration<Q> {
-        for source in self.store_sources {
-            let filtered = self.filters.iter().cloned().fold(source, StoreSource::filtered_by);
-            self.sources.push(Box::new(filtered));
-        }
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
         }
-        let Self { sources, primary, pause, .. } = self;
-        let wired = Wired { sources, primary, pause, reconciler: Arc::new(reconciler) };
+        if let Err(source) = reconciler.check(self.primary.as_ref()) {
+            self.problem.get_or_insert(WiringError::Reconciler { source });
+        }
+        let Self { name, sources, primary, pause, writes, .. } = self;
+        let writes = Arc::new(writes.of(&name, &self.field_manager));
+        let wired = Wired { sources, primary, pause, writes, reconciler: Arc::new(reconciler) };
         let wired = self.problem.map_or(Ok(wired), Err);
-        Registration { name: self.name, needs_lease: self.needs_lease, settings: self.settings, wired }
+        Registration { name, needs_lease: self.needs_lease, settings: self.settings, wired }
     }
 }
 
-// === impl Departure ===
+// === impl Removal ===
 
-impl Departure {
+impl Removal {
     /// Waits until the controller should have left.
     async fn overdue(&self) {
         self.leave.cancelled().await;
@@ -354,7 +343,17 @@ impl Departure {
 
 impl<Q: Key> fmt::Debug for Controller<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("name", &self.name).finish_non_exhaustive()
+        let (name, writes) = (&self.name, &self.writes);
+        f.debug_struct("Controller").field("name", name).field("writes", writes).finish_non_exhaustive()
+    }
+}
+
+// === impl Registration ===
+
+impl<Q: Key> Registration<Q> {
+    /// Returns the mistake in the wiring, if there is one: `Manager::register` refuses the controller then.
+    pub fn problem(&self) -> Option<&WiringError> {
+        self.wired.as_ref().err()
     }
 }
 

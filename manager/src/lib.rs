@@ -4,6 +4,8 @@
 //! controllers, each with exactly one reconciler and a rate-limited queue of its own. The rooms below are in
 //! reading order, top to bottom; imports point downwards only.
 
+pub mod prelude;
+
 #[cfg(feature = "program")]
 pub mod program;
 

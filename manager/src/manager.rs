@@ -24,6 +24,8 @@ mod readiness;
 mod reload;
 mod runnable;
 mod serving;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -39,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Applier, Patcher};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
-use crate::controller::{ControllerMetrics, Departure, Directory, Grace, Registration, Term};
+use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
@@ -62,6 +64,8 @@ pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use options::{ManagerOptions, SetLogLevel};
 pub use runnable::{RunContext, Runnable, RunnableGroup};
+#[cfg(feature = "testing")]
+pub use testing::RunningManager;
 
 /// Where the kubelet writes a Pod's namespace.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -192,7 +196,7 @@ impl Manager {
     }
 
     /// Declares the right to write a kind under a field manager's name.
-    pub fn applier<K>(&self, field_manager: &'static str) -> Applier<K>
+    pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
         K::Scope: KindScope,
@@ -201,7 +205,7 @@ impl Manager {
     }
 
     /// Declares the right to create and patch a kind under a field manager's name, without server-side apply.
-    pub fn patcher<K>(&self, field_manager: &'static str) -> Patcher<K>
+    pub fn patcher<K>(&self, field_manager: impl Into<Arc<str>>) -> Patcher<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
         K::Scope: KindScope,
@@ -273,21 +277,21 @@ impl Manager {
         registration: Registration<Q>,
     ) -> Result<ControllerHandle<Q>, RegisterError> {
         let Registration { name, needs_lease, settings, wired } = registration;
-        if !is_dns_label(name) {
+        if !is_dns_label(&name) {
             return Err(RegisterError::Name { name });
         }
-        let wired = wired.map_err(|source| RegisterError::Wiring { name, source })?;
-        let (seat, settings) = self.shared.members.seat(name, settings)?;
+        let wired = wired.map_err(|source| RegisterError::Wiring { name: Arc::clone(&name), source })?;
+        let (seat, settings) = self.shared.members.seat(Arc::clone(&name), settings)?;
         let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
         let configurations = self.configurations();
         let grace: Grace = Arc::new(move || *configurations.borrow().shutdown.grace_period);
-        let departure = Departure { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
-        let environment = self.shared.environment(name, needs_lease, settings, departure);
-        let (life, post) = wired.open(name, environment);
-        let newcomer = Newcomer { needs_lease, life, leave: leave.clone(), seat };
+        let removal = Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
+        let environment = self.shared.environment(&name, needs_lease, settings, removal);
+        let (future, port) = wired.open(Arc::clone(&name), environment);
+        let newcomer = Newcomer { needs_lease, future, leave: leave.clone(), seat };
         self.shared.members.submit(Member::Controller(Box::new(newcomer)))?;
         let members = self.shared.members.downgrade();
-        Ok(ControllerHandle { name, post, leave, stage, grace, members })
+        Ok(ControllerHandle { name, port, leave, stage, grace, members })
     }
 
     /// Serves a page of the program's own at `/debug/NAME`, and at all paths below it, beside those of every manager.
@@ -304,7 +308,7 @@ impl Manager {
         if is_dns_label(name) && self.shared.pages.add(name, answer) {
             Ok(())
         } else {
-            Err(RegisterError::PageName { name })
+            Err(RegisterError::PageName { name: name.into() })
         }
     }
 
@@ -316,11 +320,11 @@ impl Manager {
     pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
         let name = runnable.name();
         if !is_dns_label(name) {
-            return Err(RegisterError::RunnableName { name });
+            return Err(RegisterError::RunnableName { name: name.into() });
         }
         let needs_lease = runnable.group() == RunnableGroup::LeaderElection;
         if needs_lease && self.shared.on_lost() == Some(OnLost::Campaign) {
-            return Err(RegisterError::RunsOnce { name });
+            return Err(RegisterError::RunsOnce { name: name.into() });
         }
         let recruit = Recruit::new(name, runnable, &self.shared.gates);
         let gate = recruit.gate.clone();

@@ -20,16 +20,18 @@
 mod context;
 mod error;
 mod object;
+mod writes;
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::key::{Key, NamespacedName};
+use crate::key::{Key, KindId, NamespacedName};
 
-pub use context::{Context, ReconcileId, Surroundings};
+pub use context::{Context, ReconcileId, RunEnvironment};
 pub use error::{BoxError, ReconcileError, Retry};
-pub use object::{ObjectReconciler, PerObject, object};
+pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
+pub(crate) use writes::Writes;
 
 /// What one run came to.
 pub type Outcome = Result<Action, ReconcileError>;
@@ -65,7 +67,7 @@ impl Action {
 /// Lease is lost: leave nothing half-done across an await that the next run would not repair.
 ///
 /// ```
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 ///
 /// struct Greeter;
@@ -80,6 +82,16 @@ impl Action {
 pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
     /// Looks at the object named by `request` and acts. Any error type converts with `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
+
+    /// Checks, before the controller is registered, that the reconciler can work in one that reconciles objects of
+    /// `primary`. `Manager::register` returns the error. Every reconciler can, unless it says otherwise here.
+    ///
+    /// # Errors
+    /// A mistake in the wiring, for a person to read.
+    fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
+        let _ = primary;
+        Ok(())
+    }
 }
 
 /// A [`Reconciler`] behind a pointer, so that a controller is not generic over it.

@@ -7,7 +7,7 @@
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use mainstay::cache::Store;
-//! use mainstay::key::{KindId, Request};
+//! use mainstay::key::{KindId, NamespacedName};
 //! use mainstay::client::Applier;
 //! use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 //! use mainstay::testing::reconcile_once;
@@ -53,9 +53,11 @@
 #![expect(clippy::panic, reason = "a helper of a test fails the test by panicking")]
 
 mod api;
+mod wait;
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::sync::Arc;
 
 use kube::Resource;
@@ -64,14 +66,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{UntypedStore, Store};
+use crate::cache::{Store, UntypedStore};
 use crate::client::Recorder;
 use crate::client::events::RecordedEvents;
 use crate::key::{Cause, Key, KindId, KindScope};
-use crate::reconcile::{Action, Context, Outcome, Reconciler, Surroundings};
+use crate::reconcile::{Action, Context, Outcome, Reconciler, RunEnvironment, Writes};
 
 pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
+pub use wait::{Condition, NotYet, eventually};
 
 /// The controller that Events of a test are reported by.
 const CONTROLLER: &str = "test";
@@ -79,7 +82,7 @@ const CONTROLLER: &str = "test";
 /// A [`Context`] for a unit test, and what was done through it. Made by [`Context::for_test`]; lends itself as `&Context`.
 pub struct TestContext {
     context: Context,
-    surroundings: Surroundings,
+    run_environment: RunEnvironment,
     api: TestApi,
     events: RecordedEvents,
 }
@@ -117,17 +120,47 @@ impl Context {
     pub fn for_test() -> TestContext {
         let (recorder, events) = Recorder::in_memory(CONTROLLER);
         let api = TestApi::new();
-        let surroundings = Surroundings::new(api.client(), recorder, CancellationToken::new());
-        TestContext { context: surroundings.context(), surroundings, api, events }
+        let run_environment = RunEnvironment::new(api.client(), recorder, CancellationToken::new());
+        TestContext { context: run_environment.context(), run_environment, api, events }
     }
 }
 
 impl TestContext {
-    /// Lets the API server have the objects of this store, and what is written to it enter the store: as in a manager.
+    /// Gives the API server the objects of this store, and has writes enter the store, as in a manager. The reconciler may
+    /// write the kind of the store with [`Context::apply`].
     #[must_use]
+    #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
         self.api.serve(store.untyped());
-        self
+        let compare_with = |writes: &mut Writes| writes.compare_with(store.untyped());
+        self.writing(store.untyped().kind(), compare_with)
+    }
+
+    /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed for the kind of
+    /// a store that was given.
+    ///
+    /// [`Controller::writes`]: crate::controller::Controller::writes
+    #[must_use]
+    #[track_caller]
+    pub fn with_writes<K>(self) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        let kind = KindId::of::<K>();
+        // The API server keeps the objects; the reconciler has no store of them.
+        self.api.serve(Store::<K>::from_values(&kind, []).untyped());
+        self.writing(&kind, |_| {})
+    }
+
+    #[track_caller]
+    fn writing(mut self, kind: &KindId, change: impl FnOnce(&mut Writes)) -> Self {
+        let mut writes = Writes::clone(&self.run_environment.writes);
+        writes.declare(kind, Some(Location::caller()));
+        change(&mut writes);
+        self.run_environment.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
+        let attempt = self.context.attempt();
+        self.with_attempt(attempt)
     }
 
     /// As if the key had failed `attempt - 1` times in a row.
@@ -161,7 +194,7 @@ impl TestContext {
     /// Has the reconciler talk to another server than [`TestApi`], which then sees nothing.
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
-        self.surroundings.client = client;
+        self.run_environment.client = client;
         let (attempt, cause) = (self.context.attempt(), self.context.cause().clone());
         self.rebuilt(attempt, cause)
     }
@@ -184,8 +217,8 @@ impl TestContext {
 
     fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
         let (deadline, term) = (self.context.deadline(), self.context.term());
-        let surroundings = Arc::new(self.surroundings.clone());
-        self.context = Context::new(surroundings, attempt, cause).with_term(term).with_deadline(deadline);
+        let run_environment = Arc::new(self.run_environment.clone());
+        self.context = Context::new(run_environment, attempt, cause).with_term(term).with_deadline(deadline);
         self
     }
 }

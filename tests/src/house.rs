@@ -22,6 +22,7 @@ const RUNTIME: House = House {
     prefix: "crate::",
     with_tests: true,
     rooms: &[
+        "prelude",
         "program",
         "manager",
         "inspect",
@@ -263,13 +264,22 @@ fn the_readme_shows_the_example_as_it_is() {
 #[test]
 fn the_guides_show_their_examples_as_they_are() {
     let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
-    for (guide, example) in [
-        ("docs/testing.md", "controllers/examples/copier.rs"),
-        ("docs/writing.md", "controllers/examples/directory.rs"),
-        ("docs/clusters.md", "manager/src/manager/cluster.rs"),
-        ("docs/configuration.md", "controllers/examples/shop.rs"),
+    for (guide, examples) in [
+        ("docs/testing.md", &["controllers/examples/copier.rs", "manager/src/manager/testing.rs"][..]),
+        ("docs/writing.md", &["controllers/examples/directory.rs"]),
+        ("docs/clusters.md", &["manager/src/manager/cluster.rs"]),
+        ("docs/configuration.md", &["controllers/examples/shop.rs"]),
+        (
+            "docs/coming-from.md",
+            &[
+                "manager/src/reconcile/writes.rs",
+                "manager/src/reconcile/object.rs",
+                "manager/src/watch/handler.rs",
+                "controllers/examples/shop.rs",
+            ],
+        ),
     ] {
-        let (text, example) = (read(guide), read(example));
+        let (text, example) = (read(guide), examples.iter().map(|example| read(example)).collect::<String>());
         let documented = without_comment_marks(&example);
         let blocks: Vec<_> =
             text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -283,9 +293,9 @@ fn the_guides_show_their_examples_as_they_are() {
 
 /// Examples in doc comments are programs too.
 fn without_comment_marks(source: &str) -> String {
-    let lines = source
-        .lines()
-        .map(|line| line.strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc)));
+    let lines = source.lines().map(|line| {
+        line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc))
+    });
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
 

@@ -4,13 +4,13 @@ pub(super) mod body;
 pub(super) mod changes;
 pub(super) mod delta;
 pub(super) mod dictionary;
-pub(super) mod store_context;
 pub(super) mod json;
 pub(super) mod meta;
 pub(super) mod packing;
 pub(super) mod raw;
 pub(super) mod recent;
 pub(super) mod scan;
+pub(super) mod store_context;
 pub(super) mod transform;
 pub(super) mod view;
 

@@ -16,9 +16,9 @@ use crate::cache::object::meta::{Meta, ResourceVersion};
 use crate::cache::object::transform::HookFailure;
 use crate::cache::object::view::{ReadError, View};
 use crate::cache::store::function::IndexError;
-use crate::cache::store::untyped_store::UntypedStore;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::select::Select;
+use crate::cache::store::untyped_store::UntypedStore;
 use crate::client::{Current, Extent};
 use crate::key::NamespacedName;
 

@@ -44,7 +44,7 @@ pub trait Authority: Sync {
 /// it: two appliers made separately do not see each other's writes.
 pub struct Applier<K> {
     kind: KindId,
-    field_manager: &'static str,
+    field_manager: Arc<str>,
     memory: Arc<Memory>,
     decode: PhantomData<fn() -> K>,
 }
@@ -54,8 +54,13 @@ pub struct Applier<K> {
 impl<K> Applier<K> {
     /// Makes an applier. Two controllers that write the same kind need two field managers, or each removes
     /// the other's fields.
-    pub fn new(kind: KindId, field_manager: &'static str) -> Self {
-        Self { kind, field_manager, memory: Arc::new(Memory::new()), decode: PhantomData }
+    pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            field_manager: field_manager.into(),
+            memory: Arc::new(Memory::new()),
+            decode: PhantomData,
+        }
     }
 
     /// Returns an applier with the same memory that decodes responses as another type, such as one with only
@@ -64,7 +69,7 @@ impl<K> Applier<K> {
     pub fn view<V>(&self) -> Applier<V> {
         Applier {
             kind: self.kind.clone(),
-            field_manager: self.field_manager,
+            field_manager: Arc::clone(&self.field_manager),
             memory: Arc::clone(&self.memory),
             decode: PhantomData,
         }
@@ -257,7 +262,7 @@ impl<K: DeserializeOwned> Applier<K> {
         dry_run: bool,
     ) -> Result<(String, Response<Bytes>), WriteError> {
         let what = attempt("apply", &self.kind, part, name, dry_run);
-        let query = query(self.field_manager, dry_run, &what)?;
+        let query = query(&self.field_manager, dry_run, &what)?;
         let address = format!("{}?{query}&force=true", address(&self.kind, part, name));
         let content_type = Some("application/apply-patch+yaml");
         let request = request(Method::PATCH, &address, content_type, body, &what)?;

@@ -202,7 +202,8 @@ fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     *owners != before
 }
 
-pub(super) fn name_of(meta: &ObjectMeta) -> NamespacedName {
+/// Returns the name that metadata gives an object.
+pub(crate) fn name_of(meta: &ObjectMeta) -> NamespacedName {
     NamespacedName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 

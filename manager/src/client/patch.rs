@@ -41,7 +41,7 @@ use self::draft::{Draft, EditResult, EditTarget, InitialObject};
 #[doc(alias = "CreateOrUpdate")]
 pub struct Patcher<K> {
     kind: KindId,
-    field_manager: &'static str,
+    field_manager: Arc<str>,
     initial: Option<Arc<InitialObject<K>>>,
 }
 
@@ -50,8 +50,8 @@ pub struct Patcher<K> {
 impl<K> Patcher<K> {
     /// Makes a patcher. `kubectl get --show-managed-fields` shows its field manager beside the fields it
     /// wrote.
-    pub fn new(kind: KindId, field_manager: &'static str) -> Self {
-        Self { kind, field_manager, initial: None }
+    pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
+        Self { kind, field_manager: field_manager.into(), initial: None }
     }
 
     /// Sets the object that is edited when a new one is created; its name is filled in. By default a new
@@ -238,14 +238,18 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
     ) -> Result<Response<Bytes>, WriteError> {
         let content_type =
             if method == Method::POST { "application/json" } else { "application/merge-patch+json" };
-        let address = format!("{path}?{}", query(self.field_manager, dry_run, what)?);
+        let address = format!("{path}?{}", query(&self.field_manager, dry_run, what)?);
         send(cx.client(), request(method, &address, Some(content_type), body, what)?, what).await
     }
 }
 
 impl<K> Clone for Patcher<K> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind.clone(), field_manager: self.field_manager, initial: self.initial.clone() }
+        Self {
+            kind: self.kind.clone(),
+            field_manager: Arc::clone(&self.field_manager),
+            initial: self.initial.clone(),
+        }
     }
 }
 

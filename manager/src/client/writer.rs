@@ -3,7 +3,7 @@
 //!
 //! Controllers share connections, so each request carries its writer down the stack to the write observer.
 
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use http::Request;
 use kube::Client;
@@ -15,7 +15,8 @@ use crate::key::Key;
 /// A controller, and one reconcile of it, as the origin of a write. The default has no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
-    controller: Option<&'static str>,
+    /// Hash of the controller's name.
+    controller: Option<u64>,
     /// Hash of the key that is being reconciled; `None` outside of reconciles.
     key: Option<u64>,
     /// The only resourceVersion that the write could change; `None` if it carried no such condition.
@@ -26,13 +27,13 @@ pub struct Writer {
 
 impl Writer {
     /// Makes the writer of the controller of this name, outside of reconciles.
-    pub fn controller(name: &'static str) -> Self {
-        Self { controller: Some(name), ..Self::default() }
+    pub fn controller(name: &str) -> Self {
+        Self { controller: Some(hash(name)), ..Self::default() }
     }
 
     /// Returns whether this is the controller of this name.
     pub fn is_controller(self, name: &str) -> bool {
-        self.controller == Some(name)
+        self.controller == Some(hash(name))
     }
 
     /// Returns the writer of this controller's reconciles of `key`.
@@ -83,9 +84,9 @@ impl Writer {
     }
 }
 
-/// Hashes a key, with the same result throughout the process. Two keys of equal hash count as one key; the
+/// Hashes a name or key, with the same result throughout the process. Two keys of equal hash count as one key; the
 /// backoff of such a key goes on where it should end.
-fn hash(key: &impl Key) -> u64 {
+fn hash<T: Hash + ?Sized>(key: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()

@@ -1,10 +1,10 @@
-//! The controllers that run, each seen without its type of key.
+//! The running controllers, without their types of key.
 //!
-//! The manager hands one directory down; a controller enters it when its life begins and leaves it when that ends.
-//! The debug pages read it, and enqueue a key through it.
+//! All controllers of a manager share one directory: a controller enters it when it starts and leaves it when it ends.
+//! The debug pages read it, and enqueue keys through it.
 //!
 //! # Locks
-//! One, over the list alone: a controller is taken out of the list before it is looked at.
+//! One, over the list alone: it is released before a controller is called.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,38 +19,37 @@ use crate::queue::{Counts, KeySnapshot, State};
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default)]
 pub struct Directory {
-    entries: Arc<Mutex<BTreeMap<&'static str, Arc<dyn ControllerView>>>>,
+    entries: Arc<Mutex<BTreeMap<Arc<str>, Arc<dyn ControllerView>>>>,
 }
 
-/// One running controller, whatever its queue is keyed by.
+/// One running controller, for any type of key.
 pub trait ControllerView: Send + Sync + 'static {
-    /// Returns how it is doing.
+    /// Returns its state.
     fn status(&self) -> ControllerStatus;
 
-    /// Tells `visitor` of every wanted key in its queue, in no order.
+    /// Calls `visitor` with every wanted key of its queue, in no order.
     fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
 
-    /// Enqueues one object at once, whether it waits, is parked or is not on the queue. Returns how many keys those
-    /// were.
+    /// Enqueues one object at once, whether its keys wait, are parked or are not on the queue. Returns the number of keys.
     ///
     /// # Errors
-    /// If the name is empty, or the object cannot be in that namespace; the queue stays as it was.
+    /// The name is empty, or the object cannot be in that namespace. Nothing is enqueued.
     fn reconcile(&self, namespace: Option<&str>, name: &str) -> Result<usize, ReconcileRefused>;
 }
 
-/// A reconcile of one object was requested and names no possible object.
+/// A requested reconcile was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileRefused {
     /// The name is empty.
-    #[error("a reconcile is of one object; give its name")]
+    #[error("the name is missing; a reconcile is of one object")]
     NoName,
-    /// The objects live in namespaces, and none was given, or the other way round.
-    #[error("{kind} {}", if *.namespaced { "lives in a namespace; give that too" } else { "lives in no namespace; give none" })]
+    /// The kind is namespaced and no namespace was given, or the other way round.
+    #[error("{kind} {}", if *.namespaced { "is namespaced; give the namespace too" } else { "is cluster-scoped; give no namespace" })]
     Namespace {
-        /// As kubectl takes it.
+        /// The kind, as kubectl takes it.
         kind: String,
-        /// Whether they do.
+        /// Whether the kind is namespaced.
         namespaced: bool,
     },
     /// The configuration or the controller's code disables it.
@@ -60,12 +59,12 @@ pub enum ReconcileRefused {
     Disabled,
 }
 
-/// How a controller is doing.
+/// The state of a running controller.
 #[derive(Clone, Debug)]
 pub struct ControllerStatus {
     /// Its name.
-    pub name: &'static str,
-    /// Whether it works only on the replica that leads.
+    pub name: Arc<str>,
+    /// Whether it reconciles only on the replica that leads.
     pub needs_lease: bool,
     /// Whether its term is open: this replica leads, or it needs no Lease.
     pub leading: bool,
@@ -73,7 +72,7 @@ pub struct ControllerStatus {
     pub synced: bool,
     /// The settings in force.
     pub settings: ControllerSettings,
-    /// What its queue holds.
+    /// The number of keys in its queue, by state.
     pub counts: Counts,
 }
 
@@ -88,7 +87,7 @@ pub struct KeyText {
     pub name: String,
 }
 
-/// Which keys to list; the default is all of them.
+/// A filter of keys; the default admits all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Only keys in one of these states; empty means any.
@@ -99,34 +98,34 @@ pub struct Wanted {
     pub name: Option<String>,
 }
 
-/// An entry; dropping it takes the controller out of the directory.
+/// An entry of the directory; dropping it removes the entry.
 #[must_use]
 pub(super) struct Listed {
     directory: Directory,
-    name: &'static str,
+    name: Arc<str>,
 }
 
 // === impl Directory ===
 
 impl Directory {
-    /// Returns the controllers that run now, by name.
+    /// Returns the running controllers in the order of their names.
     pub fn all(&self) -> Vec<Arc<dyn ControllerView>> {
         self.entries.lock().values().cloned().collect()
     }
 
-    /// Returns the names of the controllers that run now, in order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.entries.lock().keys().copied().collect::<Vec<_>>().into_iter()
+    /// Returns the names of the running controllers, in order.
+    pub fn names(&self) -> impl Iterator<Item = Arc<str>> + use<> {
+        self.entries.lock().keys().cloned().collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the controller of this name if it runs now.
+    /// Returns the running controller of this name.
     pub fn find(&self, name: &str) -> Option<Arc<dyn ControllerView>> {
         self.entries.lock().get(name).cloned()
     }
 
-    /// Lists a controller. Names are unique among the controllers of a manager.
-    pub(super) fn enter(&self, name: &'static str, controller: Arc<dyn ControllerView>) -> Listed {
-        self.entries.lock().insert(name, controller);
+    /// Adds a controller. Names are unique within a manager.
+    pub(super) fn enter(&self, name: Arc<str>, controller: Arc<dyn ControllerView>) -> Listed {
+        self.entries.lock().insert(Arc::clone(&name), controller);
         Listed { directory: self.clone(), name }
     }
 }
@@ -164,7 +163,7 @@ impl Wanted {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let gone = self.directory.entries.lock().remove(self.name);
+        let gone = self.directory.entries.lock().remove(&self.name);
         // A queue of many keys is freed here, outside the lock.
         drop(gone);
     }

@@ -1,16 +1,19 @@
-//! How a controller can be wired wrongly, and why one can end.
+//! Mistakes in the wiring of a controller, and the failures that end one.
+
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::key::KindId;
+use crate::reconcile::BoxError;
 use crate::watch::{NeverSynced, SourceError};
 
-/// A controller was put together in a way that cannot work.
+/// A mistake in the wiring of a controller.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WiringError {
     /// `owns` was called before `reconciles`.
-    #[error("owns({child}) needs to know the owner's kind: call reconciles(...) before it")]
+    #[error("owns({child}) needs the kind of the owner: call reconciles(...) before it")]
     OwnsBeforeReconciles {
         /// The owned kind.
         child: KindId,
@@ -36,12 +39,18 @@ pub enum WiringError {
         /// The kind given second.
         second: KindId,
     },
-    /// Nothing would ever put a key on the queue.
+    /// The reconciler cannot work in this controller.
+    #[error("its reconciler does not fit: {source}")]
+    Reconciler {
+        /// The mistake.
+        source: BoxError,
+    },
+    /// No source would ever enqueue a key.
     #[error("no source: call reconciles(...), watches(...) or source(...)")]
     NoSource,
 }
 
-/// A controller could not go on.
+/// A failure that ends a controller.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControllerError {
@@ -49,25 +58,25 @@ pub enum ControllerError {
     #[error("controller {controller} lost a source")]
     Source {
         /// The controller.
-        controller: &'static str,
-        /// What happened to the source.
+        controller: Arc<str>,
+        /// The failure of the source.
         #[source]
         source: SourceError,
     },
     /// One of its sources ended before it had synced.
-    #[error("controller {controller} would wait for ever")]
+    #[error("a source of controller {controller} never synced")]
     NeverSynced {
         /// The controller.
-        controller: &'static str,
-        /// Which source.
+        controller: Arc<str>,
+        /// The source.
         #[source]
         source: NeverSynced,
     },
-    /// One of its workers panicked outside a reconcile, which is a bug of this crate.
+    /// One of its workers panicked outside of a reconcile, which is a bug of this crate.
     #[error("controller {controller}: a worker panicked")]
     WorkerPanicked {
         /// The controller.
-        controller: &'static str,
+        controller: Arc<str>,
         /// The panic.
         #[source]
         source: tokio::task::JoinError,
@@ -76,8 +85,8 @@ pub enum ControllerError {
     #[error("controller {controller}: source {name} panicked: {message}")]
     SourcePanicked {
         /// The controller.
-        controller: &'static str,
-        /// What the source calls itself.
+        controller: Arc<str>,
+        /// The name of the source.
         name: String,
         /// The text of the panic.
         message: String,

@@ -1,4 +1,4 @@
-//! What is counted about reconciles: controller-runtime's families, names, labels and buckets.
+//! Metrics of reconciles, with the families, names, labels and buckets of controller-runtime.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::metrics::Registry;
 use crate::watch::SourceMetrics;
 
-/// Upper bounds in seconds, those of controller-runtime, so that its dashboards read ours.
+/// Upper bounds in seconds, those of controller-runtime, so that its dashboards work.
 const TIME_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
     1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
@@ -28,15 +28,15 @@ pub struct ControllerMetrics {
     time: Family<Labels, Histogram>,
     max_concurrent: Family<Labels, Gauge>,
     active: Family<Labels, Gauge>,
-    /// Counted by the sources themselves.
+    /// The sources count these.
     pub(super) sources: SourceMetrics,
 }
 
-/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile moves five of them.
+/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile changes five series.
 #[derive(Clone, Debug)]
 pub(crate) struct OneController {
     families: ControllerMetrics,
-    controller: &'static str,
+    controller: String,
     /// In the order of [`Counted::ALL`].
     total: [Counter; Counted::ALL.len()],
     errors: Counter,
@@ -48,16 +48,16 @@ pub(crate) struct OneController {
     active: Gauge,
 }
 
-/// A reconcile that is under way. A guard, so that one whose future panics when it is dropped has ended all the same.
+/// A running reconcile. A guard, so that it ends even if its future panics in the drop.
 #[must_use]
 pub(crate) struct Active<'a> {
     metrics: &'a OneController,
     since: Instant,
 }
 
-/// How a run is counted.
+/// The value of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[allow(non_camel_case_types, reason = "the label's values are controller-runtime's, written as they are")]
+#[allow(non_camel_case_types, reason = "the label's values are those of controller-runtime")]
 pub(crate) enum Counted {
     success,
     error,
@@ -65,11 +65,11 @@ pub(crate) enum Counted {
     requeue_after,
 }
 
-type Labels = [(&'static str, &'static str); 1];
+type Labels = [(&'static str, String); 1];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
-    controller: &'static str,
+    controller: String,
     result: Counted,
 }
 
@@ -89,20 +89,13 @@ impl ControllerMetrics {
         };
         Self {
             errors: counter("reconcile_errors", "Reconciles that ended with an error"),
-            terminal_errors: counter(
-                "terminal_reconcile_errors",
-                "Reconciles whose error is not tried again",
-            ),
+            terminal_errors: counter("terminal_reconcile_errors", "Reconciles whose error is not retried"),
             panics: counter("reconcile_panics", "Reconciles that panicked"),
             timeouts: counter("reconcile_timeouts", "Reconciles dropped at their deadline"),
-            total: registry.family(
-                "controller_runtime_reconcile",
-                "Reconciles by how they ended",
-                Family::default(),
-            ),
+            total: registry.family("controller_runtime_reconcile", "Reconciles by result", Family::default()),
             time: registry.family(
                 "controller_runtime_reconcile_time_seconds",
-                "How long reconciles took",
+                "Duration of reconciles",
                 Family::new_with_constructor(|| Histogram::new(TIME_BUCKETS)),
             ),
             max_concurrent: registry.family(
@@ -119,14 +112,16 @@ impl ControllerMetrics {
         }
     }
 
-    /// Returns the part of one controller, with every series present from the start.
-    pub(crate) fn of(&self, controller: &'static str) -> OneController {
-        let labels = [("controller", controller)];
-        let total = |result| self.total.get_or_create_owned(&ResultLabels { controller, result });
+    /// Creates the series of one controller, so that all are exported from the start.
+    pub(crate) fn of(&self, controller: &str) -> OneController {
+        let labels = [("controller", controller.to_owned())];
+        let total = |result| {
+            self.total.get_or_create_owned(&ResultLabels { controller: controller.to_owned(), result })
+        };
         self.sources.begin(controller);
         OneController {
             families: self.clone(),
-            controller,
+            controller: controller.to_owned(),
             total: Counted::ALL.map(total),
             errors: self.errors.get_or_create_owned(&labels),
             terminal_errors: self.terminal_errors.get_or_create_owned(&labels),
@@ -142,12 +137,12 @@ impl ControllerMetrics {
 // === impl OneController ===
 
 impl OneController {
-    /// Takes every series of the controller away. What is counted after that is told nobody.
+    /// Removes every series of the controller. Later counts are not exported.
     pub(crate) fn remove(&self) {
         let Self { families, controller, .. } = self;
-        let labels = &[("controller", *controller)];
+        let labels = &[("controller", controller.clone())];
         for result in Counted::ALL {
-            families.total.remove(&ResultLabels { controller, result });
+            families.total.remove(&ResultLabels { controller: controller.clone(), result });
         }
         for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
             family.remove(labels);
@@ -163,7 +158,7 @@ impl OneController {
         self.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
-    /// Counts a reconcile as active until what this returns is dropped.
+    /// Counts a reconcile as active until the returned guard is dropped.
     pub(crate) fn started(&self) -> Active<'_> {
         self.active.inc();
         Active { metrics: self, since: Instant::now() }

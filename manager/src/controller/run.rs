@@ -1,4 +1,4 @@
-//! The life of one controller: sources, sync, terms, end.
+//! The future of one controller: sources, sync, terms, end.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -11,26 +11,26 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, error_span, info, warn};
 
 use super::directory::Wanted;
-use super::post::{Feed, Post};
-use super::worker::{Crew, Workplace};
-use super::{ControllerError, ControllerSettings, Environment, Life, Wired};
+use super::port::{ControllerPort, Feed};
+use super::worker::{WorkerContext, WorkerPool};
+use super::{ControllerError, ControllerFuture, ControllerSettings, Environment, Wired};
 use crate::client::Writer;
 use crate::key::{Key, panic_text};
 use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
 use crate::watch::{SourceError, SourcesSynced};
 
-/// How a source ended: with a result, or a panic that was caught.
+/// The end of a source: a result, or a panic that was caught.
 type Fed = std::thread::Result<Result<(), SourceError>>;
-/// How its task ended: so, or aborted.
+/// The end of the task of a source: an end of the source, or an abort.
 type SourceEnded = Result<(task::Id, Fed), JoinError>;
 
-/// What of a controller runs, and is waited for at its end.
-struct AtWork<Q: Key> {
-    name: &'static str,
-    crew: Crew<Q>,
+/// The running parts of a controller; its end waits for all of them.
+struct RunningParts<Q: Key> {
+    name: Arc<str>,
+    pool: WorkerPool<Q>,
     feeds: JoinSet<Fed>,
-    /// What the sources call themselves that have not ended.
+    /// The names of the sources that run.
     names: BTreeMap<task::Id, Arc<str>>,
     /// The first failure of a source.
     failure: Option<ControllerError>,
@@ -39,17 +39,21 @@ struct AtWork<Q: Key> {
 // === impl Wired ===
 
 impl<Q: Key> Wired<Q> {
-    /// Puts the controller together: its life, and the means to reach it until that ends. Nothing runs before the life
-    /// is polled; until then it takes keys and sources.
+    /// Makes the future of the controller, and the port to reach it until it ends. Nothing runs before the first poll; keys
+    /// and sources can be added at once.
     ///
-    /// Its workers end with the term, so the caller ends the term first if running reconciles are to finish.
-    pub(crate) fn open(mut self, name: &'static str, mut environment: Environment) -> (Life, Weak<Post<Q>>) {
+    /// Its workers end with the term, so end the term first if running reconciles have to finish.
+    pub(crate) fn open(
+        mut self,
+        name: Arc<str>,
+        mut environment: Environment,
+    ) -> (ControllerFuture, Weak<ControllerPort<Q>>) {
         let initial = environment.settings.borrow_and_update().clone();
-        let queue = WorkQueue::new(name, initial.queue, initial.workers, &environment.queue_metrics);
+        let queue = WorkQueue::new(&name, initial.queue, initial.workers, &environment.queue_metrics);
         queue.set_leading(false);
         let (feeds, added) = mpsc::unbounded_channel();
-        let post = Arc::new(Post {
-            name,
+        let port = Arc::new(ControllerPort {
+            name: Arc::clone(&name),
             needs_lease: environment.needs_lease,
             queue,
             settings: environment.settings.clone(),
@@ -60,69 +64,75 @@ impl<Q: Key> Wired<Q> {
             feeds,
         });
         for source in self.sources.drain(..) {
-            post.add_source(source);
+            port.add_source(source);
         }
-        let reach = Arc::downgrade(&post);
+        let reach = Arc::downgrade(&port);
         let life = async move {
-            // An error's level: a line must name its controller wherever it is shown.
-            let span = error_span!("controller", controller = name);
-            live(post, added, self, environment).instrument(span).await
+            // At level error, so that every line shows the controller, whatever the log level.
+            let span = error_span!("controller", controller = &*name);
+            live(port, added, self, environment).instrument(span).await
         };
         (Box::pin(life), reach)
     }
 }
 
 async fn live<Q: Key>(
-    post: Arc<Post<Q>>,
+    port: Arc<ControllerPort<Q>>,
     mut added: mpsc::UnboundedReceiver<Feed<Q>>,
     wired: Wired<Q>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
-    let Environment { mut settings, term, directory, metrics, queue_metrics, stop, departure, .. } =
+    let Environment { mut settings, term, directory, metrics, queue_metrics, stop, removal, .. } =
         environment;
-    let Wired { primary, pause, reconciler, .. } = wired;
-    departure.stage.send_modify(|stage| stage.living = true);
-    let (name, queue) = (post.name, &post.queue);
-    let _listed = directory.enter(name, Arc::clone(&post) as _);
-    let counted = metrics.of(name);
-    let mut surroundings = environment.surroundings.signed(Writer::controller(name));
-    let stopping = surroundings.stopping.child_token();
-    surroundings.stopping = stopping.clone();
-    let workplace = Workplace {
-        name,
+    let Wired { primary, pause, writes, reconciler, .. } = wired;
+    removal.stage.send_modify(|stage| stage.living = true);
+    let (name, queue) = (Arc::clone(&port.name), &port.queue);
+    let _listed = directory.enter(Arc::clone(&name), Arc::clone(&port) as _);
+    let counted = metrics.of(&name);
+    let mut run_environment = environment.run_environment.signed(Writer::controller(&name), writes);
+    let stopping = run_environment.stopping.child_token();
+    run_environment.stopping = stopping.clone();
+    let worker_context = WorkerContext {
+        name: Arc::clone(&name),
         primary,
         queue: queue.clone(),
         reconciler,
-        surroundings: Arc::new(surroundings),
+        run_environment: Arc::new(run_environment),
         settings: settings.clone(),
         term: term.clone(),
         metrics: counted.clone(),
         pause,
     };
-    let crew = Crew::new(workplace);
-    let mut work = AtWork { name, crew, feeds: JoinSet::new(), names: BTreeMap::new(), failure: None };
+    let pool = WorkerPool::new(worker_context);
+    let mut work = RunningParts {
+        name: Arc::clone(&name),
+        pool,
+        feeds: JoinSet::new(),
+        names: BTreeMap::new(),
+        failure: None,
+    };
     let mut open = term.subscribe();
     // A controller that is disabled stays registered, and runs neither sources nor workers.
     let enabled = settings.borrow().enabled;
     if !enabled {
         queue.shut_down();
-        info!("disabled by the configuration; it starts with none of its sources");
+        info!("disabled by the configuration; its sources are not started");
     }
-    // Whether every source has synced once, and whether one is waited for now: a source added later holds nobody up.
+    // `warm` once every source has synced; `syncing` while a source has not. A source that is added later blocks no run.
     let (mut warm, mut syncing) = (false, enabled);
     let result = loop {
         let leading = warm && *open.borrow_and_update();
         queue.set_leading(leading);
         let ControllerSettings { workers, paused, .. } = *settings.borrow();
-        work.crew.resize(if leading && !paused { workers } else { 0 });
-        // Told once it is so.
+        work.pool.resize(if leading && !paused { workers } else { 0 });
+        // Published after the change.
         counted.workers(workers);
-        // Biased: when all is told to stop, a source that ends is no failure. A failed one before its missing sync,
-        // which says less.
+        // Biased: at a stop, a source that ends is no failure. The failure of a source comes before its missing sync,
+        // because the failure has the cause.
         tokio::select! {
             biased;
             () = stop.cancelled() => break Ok(()),
-            () = departure.leave.cancelled() => break Ok(()),
+            () = removal.leave.cancelled() => break Ok(()),
             Some(feed) = added.recv(), if enabled => {
                 work.feed(feed, stop.clone());
                 syncing = true;
@@ -132,10 +142,10 @@ async fn live<Q: Key>(
                     break Err(error);
                 }
             }
-            Some(source) = work.crew.failure() => {
+            Some(source) = work.pool.failure() => {
                 break Err(ControllerError::WorkerPanicked { controller: name, source });
             }
-            sync = post.synced.wait(), if syncing => match sync {
+            sync = port.synced.wait(), if syncing => match sync {
                 Ok(()) => {
                     info!("every source has synced");
                     (warm, syncing) = (true, false);
@@ -149,42 +159,42 @@ async fn live<Q: Key>(
             }
         }
     };
-    // The queue first: what sources still add is refused, and no worker takes another key.
+    // The queue first: it refuses further adds of the sources, and workers take no more keys.
     queue.shut_down();
     stopping.cancel();
     stop.cancel();
-    work.crew.resize(0);
+    work.pool.resize(0);
     let in_time = tokio::select! {
-        // Biased: what ends at the last moment is in time.
+        // Biased: an end at the last moment is in time.
         biased;
         () = work.ended() => true,
-        () = departure.overdue() => false,
+        () = removal.overdue() => false,
     };
     if !in_time {
         let late = work.late(queue);
-        warn!(late = late.join(", "), "still running when the time for its removal was over; dropped");
-        departure.stage.send_modify(|stage| stage.late = late);
+        warn!(late = late.join(", "), "still running after the grace period of the removal; dropped");
+        removal.stage.send_modify(|stage| stage.late = late);
         work.drop_all();
-        // What blocks its thread cannot be dropped, and is still waited for: two controllers must not run one key.
+        // Work that blocks its thread cannot be dropped, so its end is waited for: two controllers must not run one key.
         work.ended().await;
     }
     let mut failure = work.failure.take();
-    if departure.leave.is_cancelled() {
+    if removal.leave.is_cancelled() {
         counted.remove();
         queue.leave(&queue_metrics);
-        // A source that fails while it is told to go takes nobody along.
+        // A source that fails during the removal does not end the manager.
         if let Some(failure) = failure.take() {
             error!(error = %ReconcileError::from(failure), "failed while being removed");
         }
         info!("removed");
     }
-    departure.stage.send_modify(|stage| stage.living = false);
+    removal.stage.send_modify(|stage| stage.living = false);
     result.and(failure.map_or(Ok(()), Err))
 }
 
-// === impl AtWork ===
+// === impl RunningParts ===
 
-impl<Q: Key> AtWork<Q> {
+impl<Q: Key> RunningParts<Q> {
     /// Starts a source.
     fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
         // Caught here, so that the panic names its controller instead of vanishing into a JoinError. A source that
@@ -195,12 +205,12 @@ impl<Q: Key> AtWork<Q> {
         self.names.insert(task.id(), name);
     }
 
-    /// Waits until workers and sources have ended; call after they were told to.
+    /// Waits until workers and sources have ended; call it after they were stopped.
     ///
     /// # Cancel safety
-    /// Call it again: who has ended stays ended, and a failure is kept.
+    /// Call it again: ended parts stay ended, and a failure is kept.
     async fn ended(&mut self) {
-        self.crew.ended().await;
+        self.pool.ended().await;
         while let Some(ended) = self.feeds.join_next_with_id().await {
             self.note(ended);
         }
@@ -212,9 +222,9 @@ impl<Q: Key> AtWork<Q> {
         self.failure = self.failure.take().or(failure);
     }
 
-    /// Names what has not ended: the keys that run, and the sources.
+    /// Returns the names of the parts that still run: keys and sources.
     fn late(&mut self, queue: &WorkQueue<Q>) -> Vec<String> {
-        // Sources that have ended while the workers were waited for.
+        // Sources may have ended during the wait for the workers.
         while let Some(ended) = self.feeds.try_join_next_with_id() {
             self.note(ended);
         }
@@ -231,17 +241,17 @@ impl<Q: Key> AtWork<Q> {
 
     /// Drops everything at its next await.
     fn drop_all(&mut self) {
-        self.crew.drop_all();
+        self.pool.drop_all();
         self.feeds.abort_all();
     }
 
-    /// What the task of a source says that has ended: nothing if all is well.
+    /// Returns the failure of a source whose task has ended; `None` if it ended in order.
     fn source_failure(&mut self, ended: SourceEnded) -> Option<ControllerError> {
-        let controller = self.name;
+        let controller = Arc::clone(&self.name);
         let task = ended.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
         let name = self.names.remove(&task).unwrap_or_default();
         match ended {
-            // A panic was caught in the task, so a lost one is the runtime shutting down, or late and dropped.
+            // Panics are caught in the task, so this task was aborted: it was late, or the runtime shuts down.
             Ok((_, Ok(Ok(())))) | Err(_) => None,
             Ok((_, Ok(Err(source)))) => Some(ControllerError::Source { controller, source }),
             Ok((_, Err(panic))) => {

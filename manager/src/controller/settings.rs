@@ -1,7 +1,7 @@
-//! What can be set of one controller, and what of it makes no sense.
+//! The settings of one controller, and their bounds.
 //!
-//! Code says what it wants as changes, not as values: whoever has the settings that hold below them applies the
-//! changes to those, and may do so again whenever they have become others.
+//! Code gives changes instead of values. The manager applies them to the settings of the configuration file for all
+//! controllers, and again whenever that file changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use crate::queue::{QueueSettings, SettingsProblem};
 
 /// Workers of a controller unless configured.
 pub const DEFAULT_WORKERS: usize = 2;
-/// Most workers of a controller: more than this wait for the API server, whatever the machine.
+/// Most workers of a controller: more would only wait for the API server, on any machine.
 pub const MAX_WORKERS: u16 = 1000;
 /// Longest run of a reconcile unless configured.
 pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What can be set per controller.
+/// The settings of a controller.
 ///
-/// Worked out when the controller is registered, and again whenever the configuration has become another one. A
-/// controller that runs follows: its workers come and go between two runs, the timeout holds from the next run on, and
-/// the queue follows [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
+/// Computed when the controller is registered, and again whenever the configuration changes. A running controller
+/// applies a change at once: workers start and end between two runs, the timeout counts from the next run on, and the
+/// queue is changed by [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
     /// Whether the controller runs; read once, when it starts.
     pub enabled: bool,
     /// Whether workers take no key; running reconciles end and all keys stay queued.
     pub paused: bool,
-    /// How many keys are reconciled at the same time: 1 to [`MAX_WORKERS`].
+    /// Keys that are reconciled at the same time: 1 to [`MAX_WORKERS`].
     pub workers: usize,
-    /// How long one run may take before it is dropped and counted as failed; zero = as long as it likes.
+    /// Longest run before it is dropped and counted as failed; zero for no limit.
     pub reconcile_timeout: Duration,
     /// Limits and retries of the queue.
     pub queue: QueueSettings,
 }
 
-/// What the code of a controller sets, in the order it was said. Cheap to clone.
+/// The changes that the code of a controller makes, in the order of the calls. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct InCode {
     changes: Vec<Arc<Change>>,
@@ -45,13 +45,13 @@ type Change = dyn Fn(&mut ControllerSettings) + Send + Sync;
 // === impl ControllerSettings ===
 
 impl ControllerSettings {
-    /// Returns everything that makes no sense, each with the path of its field as the configuration file spells it
-    /// below the controller's name; empty if all does.
+    /// Returns every value that is out of bounds, with the path of its field below the controller's name in the
+    /// configuration file.
     pub fn problems(&self) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
         let reason = match self.workers {
-            0 => Some("does no work"),
-            workers if workers > MAX_WORKERS.into() => Some("only has more of them wait for the API server"),
+            0 => Some("would reconcile nothing"),
+            workers if workers > MAX_WORKERS.into() => Some("would only wait for the API server"),
             _ => None,
         };
         problems.extend(reason.map(|reason| SettingsProblem {
@@ -82,12 +82,12 @@ impl Default for ControllerSettings {
 // === impl InCode ===
 
 impl InCode {
-    /// Adds a change after those there are.
+    /// Adds a change after the present ones.
     pub(super) fn push(&mut self, change: impl Fn(&mut ControllerSettings) + Send + Sync + 'static) {
         self.changes.push(Arc::new(change));
     }
 
-    /// Changes what holds without the code.
+    /// Applies the changes to the settings that the configuration file gives.
     pub(crate) fn apply(&self, settings: &mut ControllerSettings) {
         for change in &self.changes {
             change(settings);

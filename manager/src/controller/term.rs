@@ -1,12 +1,12 @@
-//! Whether leader-only work may run, and who is still at it.
+//! The term: whether leader-only work may run, and which work still runs.
 //!
-//! The manager begins and ends terms; workers enter before each run. When a term ends in good order, running work is
-//! let finish and the manager waits for it before it releases the Lease. When the Lease is lost, running work is
-//! dropped at its next await.
+//! The manager begins and ends terms; workers enter before each run. When a term ends in order, running work finishes
+//! and the manager waits for it before it releases the Lease. When the Lease is lost, running work is dropped at its next
+//! await.
 //!
 //! # Invariants
-//! 1. After `end` or `lose` has returned, `enter` admits nobody until the next `begin`. `begin_granted` begins nothing
-//!    unless a `grant` has come since: word of a term that arrives after its end is too late.
+//! 1. After `end` or `lose` has returned, `enter` returns `None` until the next `begin`. `begin_granted` begins a term
+//!    only after a new `grant`, so the news of a term that arrives after its end is ignored.
 //! 2. `ended` returns only while no work of the term is running.
 
 use std::collections::BTreeMap;
@@ -17,24 +17,24 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The term of this replica, which has not begun yet. Cheap to clone; all clones are one term.
+/// The term of this replica. Cheap to clone; all clones are one term.
 #[derive(Clone, Default)]
 pub struct Term {
     shared: Arc<Shared>,
 }
 
-/// Proof that the term knows of a piece of running work; dropping it says that the work has ended.
+/// Counts a piece of work as running in the term until it is dropped.
 #[must_use]
 pub(crate) struct Work {
     shared: Arc<Shared>,
-    name: &'static str,
+    name: Arc<str>,
     number: u64,
     lost: CancellationToken,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// Changed only under `inner`, so that nobody enters a term that has ended.
+    /// Changed only under `inner`, so that no work enters a term that has ended.
     open: watch::Sender<bool>,
     inner: Mutex<Inner>,
     /// Number of running pieces of work; changed only under `inner`.
@@ -43,9 +43,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    /// Running work by the name of who runs it.
-    running: BTreeMap<&'static str, usize>,
-    /// Whether a term may begin that has not: set by `grant`, taken by whatever begins or ends it.
+    /// The number of running pieces of work, by controller or runnable.
+    running: BTreeMap<Arc<str>, usize>,
+    /// Whether `begin_granted` begins a term: set by `grant`, reset by every begin and end.
     granted: bool,
     /// Counts terms from 1; 0 before the first.
     number: u64,
@@ -56,31 +56,31 @@ struct Inner {
 // === impl Term ===
 
 impl Term {
-    /// A term that has not begun.
+    /// Makes a term that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A term that has begun: for work that needs no Lease.
+    /// Makes a term that has begun: for work that needs no Lease.
     pub fn begun() -> Self {
         let term = Self::new();
         term.begin();
         term
     }
 
-    /// Lets work run.
+    /// Begins a term: work may run.
     pub fn begin(&self) {
         self.grant();
         self.begin_granted();
     }
 
-    /// Lets a term begin, by [`Term::begin_granted`], unless it is ended or lost before. For who hears of the Lease first, and
-    /// does not decide when work starts.
+    /// Allows [`Term::begin_granted`] to begin a term, unless it is ended or lost before. The elector calls it; the manager
+    /// decides when work starts.
     pub(crate) fn grant(&self) {
         self.shared.inner.lock().granted = true;
     }
 
-    /// Lets work run if that was granted, once for each grant. Returns whether it was.
+    /// Begins a term if it was granted, once for each grant. Returns whether it began.
     pub(crate) fn begin_granted(&self) -> bool {
         let mut inner = self.shared.inner.lock();
         if !std::mem::take(&mut inner.granted) {
@@ -92,14 +92,14 @@ impl Term {
         true
     }
 
-    /// Lets no new work begin. Work that runs may finish: wait for it with [`Term::ended`].
+    /// Ends the term in order: no work begins, and running work may finish. Wait for it with [`Term::ended`].
     pub fn end(&self) {
         let mut inner = self.shared.inner.lock();
         inner.granted = false;
         self.shared.open.send_replace(false);
     }
 
-    /// Lets no new work begin and drops what runs at its next await.
+    /// Ends the term at once: no work begins, and running work is dropped at its next await.
     pub fn lose(&self) {
         let mut inner = self.shared.inner.lock();
         inner.granted = false;
@@ -112,27 +112,27 @@ impl Term {
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
     pub async fn ended(&self) {
-        // The sender lives in `self`, so this cannot end with an error while we wait.
+        // The sender lives in `self`, so the channel does not close during the wait.
         drop(self.shared.active.subscribe().wait_for(|active| *active == 0).await);
     }
 
-    /// Returns who still runs work, by name.
-    pub fn late(&self) -> Vec<&'static str> {
-        self.shared.inner.lock().running.keys().copied().collect()
+    /// Returns the names of the controllers and runnables whose work still runs.
+    pub fn late(&self) -> Vec<Arc<str>> {
+        self.shared.inner.lock().running.keys().cloned().collect()
     }
 
-    /// Returns whether work may run, and tells of every change.
+    /// Returns a channel that publishes whether work may run.
     pub fn subscribe(&self) -> watch::Receiver<bool> {
         self.shared.open.subscribe()
     }
 
-    /// Enters a piece of work, unless the term has ended or not begun.
-    pub(crate) fn enter(&self, name: &'static str) -> Option<Work> {
-        let mut inner = self.shared.inner.lock();
+    /// Counts a piece of work of this name as running; `None` if no term is open.
+    pub(crate) fn enter(&self, name: impl Into<Arc<str>>) -> Option<Work> {
+        let (name, mut inner) = (name.into(), self.shared.inner.lock());
         if !*self.shared.open.borrow() {
             return None;
         }
-        *inner.running.entry(name).or_default() += 1;
+        *inner.running.entry(Arc::clone(&name)).or_default() += 1;
         self.shared.active.send_modify(|active| *active += 1);
         let (number, lost) = (inner.number, inner.lost.clone());
         Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
@@ -148,12 +148,12 @@ impl fmt::Debug for Term {
 // === impl Work ===
 
 impl Work {
-    /// Returns the number of the term it belongs to.
+    /// Returns the number of its term.
     pub(crate) fn term(&self) -> u64 {
         self.number
     }
 
-    /// Waits until the term is lost; never returns if it ends in good order.
+    /// Waits until the term is lost; never returns if it ends in order.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -162,10 +162,10 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         let mut inner = self.shared.inner.lock();
-        if let Some(count) = inner.running.get_mut(self.name) {
+        if let Some(count) = inner.running.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
-                inner.running.remove(self.name);
+                inner.running.remove(&self.name);
             }
         }
         self.shared.active.send_modify(|active| *active -= 1);

@@ -1,4 +1,4 @@
-//! The life of a controller, with a paused clock and sources that say when they have synced.
+//! The future of a controller, with a paused clock and sources that say when they have synced.
 
 mod limits;
 mod outcomes;
@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::cache::Store;
 use crate::client::Recorder;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
@@ -30,7 +31,7 @@ use crate::queue::{KeySnapshot, RetryPolicy, State};
 use crate::reconcile::{Action, Context, Outcome, ReconcileError};
 use crate::watch::{Notifier, Sink, SourceError, channel, function};
 
-impl Departure {
+impl Removal {
     /// That of a controller nobody takes out.
     pub(crate) fn never() -> Self {
         Self {
@@ -50,7 +51,7 @@ struct Bench<Q: Key = NamespacedName> {
     settings: watch::Sender<ControllerSettings>,
     registry: Registry,
     directory: Directory,
-    post: Weak<Post<Q>>,
+    port: Weak<ControllerPort<Q>>,
     stop: CancellationToken,
     notifier: Notifier<Q>,
     running: JoinSet<Result<(), ControllerError>>,
@@ -143,19 +144,19 @@ impl<Q: Key> Bench<Q> {
         let (settings, live_settings) = watch::channel(settings);
         let environment = Environment {
             settings: live_settings,
-            surroundings: Surroundings::new(client, events, CancellationToken::new()),
+            run_environment: RunEnvironment::new(client, events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: directory.clone(),
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
-            departure: Departure::never(),
+            removal: Removal::never(),
         };
-        let (life, post) = registration.wired.expect("wired").open("test", environment);
+        let (future, port) = registration.wired.expect("wired").open("test".into(), environment);
         let mut running = JoinSet::new();
-        running.spawn(life);
-        Self { term, settings, registry, directory, post, stop, notifier, running }
+        running.spawn(future);
+        Self { term, settings, registry, directory, port, stop, notifier, running }
     }
 
     async fn ended(&mut self) -> Result<(), ControllerError> {
@@ -508,13 +509,13 @@ impl std::error::Error for Armed {}
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_ends_its_controller_also_if_the_crew_is_counted_before_that_is_noticed() {
     for busy in [false, true] {
-        let post: Arc<Mutex<Option<Weak<Post<NamespacedName>>>>> = Arc::default();
-        let reach = Arc::clone(&post);
-        // With a new source at the same moment the controller goes through its crew first.
+        let port: Arc<Mutex<Option<Weak<ControllerPort<NamespacedName>>>>> = Arc::default();
+        let reach = Arc::clone(&port);
+        // With a new source at the same moment the controller goes through its pool first.
         let meanwhile: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            let post = reach.lock().as_ref().and_then(Weak::upgrade).expect("it lives");
+            let port = reach.lock().as_ref().and_then(Weak::upgrade).expect("it lives");
             if busy {
-                post.add_source(Box::new(channel().1));
+                port.add_source(Box::new(channel().1));
             }
         });
         let (reconciler, _runs) = scripted(move |_| {
@@ -522,7 +523,7 @@ async fn a_worker_that_panics_ends_its_controller_also_if_the_crew_is_counted_be
             async { Err(armed.into()) }
         });
         let mut bench = Bench::start(Controller::new("test"), reconciler);
-        *post.lock() = Some(Weak::clone(&bench.post));
+        *port.lock() = Some(Weak::clone(&bench.port));
         bench.notifier.notify(key("web"));
         let ended = bench.ended().await;
         assert!(matches!(ended, Err(ControllerError::WorkerPanicked { .. })), "{ended:?}");

@@ -1,8 +1,8 @@
-//! The workers of one controller, and what they make of each outcome.
+//! The workers of one controller: they take keys, run the reconciler and return each key with its outcome.
 //!
 //! # Invariants
-//! 1. A worker that has taken a key gives it back with exactly one outcome.
-//! 2. Fewer workers wanted never cancels a run: a worker leaves between two runs.
+//! 1. A worker returns each key that it took with exactly one outcome.
+//! 2. A smaller number of workers never cancels a run: a worker ends between two runs.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -21,42 +21,42 @@ use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
 use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
-use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, Surroundings};
+use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, RunEnvironment};
 
-/// Whether a person wants the object of a key left alone.
+/// Returns whether the object of a key is paused by annotation.
 pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
 
-/// What the queue says of a key whose object is paused.
+/// The reason that the queue shows for a key whose object is paused.
 const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 
-/// What every worker of one controller works with.
-pub(super) struct Workplace<Q: Key> {
-    pub(super) name: &'static str,
+/// What all workers of one controller share.
+pub(super) struct WorkerContext<Q: Key> {
+    pub(super) name: Arc<str>,
     /// The kind whose objects the queue is keyed by, for the log.
     pub(super) primary: Option<KindId>,
     pub(super) queue: WorkQueue<Q>,
     pub(super) reconciler: Arc<dyn DynReconciler<Q>>,
-    pub(super) surroundings: Arc<Surroundings>,
+    pub(super) run_environment: Arc<RunEnvironment>,
     pub(super) settings: watch::Receiver<ControllerSettings>,
     pub(super) term: Term,
     pub(super) metrics: OneController,
     pub(super) pause: Option<Pause<Q>>,
 }
 
-/// A number of workers that changes while they work.
-pub(super) struct Crew<Q: Key> {
-    workplace: Arc<Workplace<Q>>,
-    roster: Arc<Roster>,
+/// The workers of a controller. Their number can change while they run.
+pub(super) struct WorkerPool<Q: Key> {
+    worker_context: Arc<WorkerContext<Q>>,
+    state_of_pool: Arc<PoolState>,
     tasks: JoinSet<()>,
-    /// The first panic of a worker that nobody has been told of.
+    /// The first panic of a worker, until [`WorkerPool::failure`] returns it.
     panic: Option<JoinError>,
 }
 
-/// Who works. A worker has a number, and no two present ones have the same: the number of runs at the same time
-/// never exceeds the largest number of workers that was wanted since the last of them began.
+/// The numbers of the workers that run, each different: there are never more runs at the same time than the largest
+/// number of workers that was wanted since the last of them began.
 #[derive(Default)]
-struct Roster {
-    /// How many are wanted; changed only under `present`. A worker whose number is not below it leaves.
+struct PoolState {
+    /// The wanted number of workers; changed only under `present`. A worker whose own number is not below it ends.
     wanted: watch::Sender<usize>,
     present: Mutex<BTreeSet<usize>>,
 }
@@ -65,37 +65,37 @@ struct Roster {
 enum Ended {
     With(Outcome),
     Panic(String),
-    /// It had this long.
+    /// No outcome within this time.
     Timeout(Duration),
-    /// The Lease was lost: the run was dropped and counts for nothing.
+    /// The Lease was lost: the run was dropped and is not counted.
     Interrupted,
 }
 
-// === impl Crew ===
+// === impl WorkerPool ===
 
-impl<Q: Key> Crew<Q> {
-    pub(super) fn new(workplace: Workplace<Q>) -> Self {
-        let (workplace, roster) = (Arc::new(workplace), Arc::default());
-        Self { workplace, roster, tasks: JoinSet::new(), panic: None }
+impl<Q: Key> WorkerPool<Q> {
+    pub(super) fn new(worker_context: WorkerContext<Q>) -> Self {
+        let (worker_context, state_of_pool) = (Arc::new(worker_context), Arc::default());
+        Self { worker_context, state_of_pool, tasks: JoinSet::new(), panic: None }
     }
 
-    /// Makes it this many workers. Surplus ones leave after their present run.
+    /// Sets the number of workers. Surplus workers end after their present run.
     pub(super) fn resize(&mut self, wanted: usize) {
-        // Reap those who left, so that the set does not grow with every change.
+        // Reaps the workers that have ended, so that the set does not grow with every change.
         while let Some(ended) = self.tasks.try_join_next() {
-            // A panic is `failure`'s to tell, whoever reaps it.
+            // Kept for `failure`, which returns panics.
             self.panic = self.panic.take().or(ended.err());
         }
-        for number in self.roster.hire(wanted) {
-            let worker = work(Arc::clone(&self.workplace), Arc::clone(&self.roster), number);
+        for number in self.state_of_pool.hire(wanted) {
+            let worker = work(Arc::clone(&self.worker_context), Arc::clone(&self.state_of_pool), number);
             self.tasks.spawn(worker.in_current_span());
         }
     }
 
-    /// Waits for a worker to panic. Ends with `None` when there is none, so that a `select!` passes it over.
+    /// Waits for a worker to panic. Returns `None` when no worker runs, so that a `select!` skips it.
     ///
     /// # Cancel safety
-    /// A worker that has ended is taken only when this returns or goes on.
+    /// A panic is kept until this returns it.
     pub(super) async fn failure(&mut self) -> Option<JoinError> {
         if let Some(panic) = self.panic.take() {
             return Some(panic);
@@ -107,50 +107,50 @@ impl<Q: Key> Crew<Q> {
         }
     }
 
-    /// Waits until every worker has left; call after `resize(0)`.
+    /// Waits until every worker has ended; call after `resize(0)`.
     pub(super) async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Drops every run at its next await. Its key goes back, unless the queue still counts it as failed.
+    /// Drops every run at its next await. The key of each returns to the queue, or counts as failed there.
     pub(super) fn drop_all(&mut self) {
         self.tasks.abort_all();
     }
 }
 
-async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number: usize) {
-    let mut wanted = roster.wanted.subscribe();
-    let mut open = workplace.term.subscribe();
+async fn work<Q: Key>(worker_context: Arc<WorkerContext<Q>>, state_of_pool: Arc<PoolState>, number: usize) {
+    let mut wanted = state_of_pool.wanted.subscribe();
+    let mut open = worker_context.term.subscribe();
     loop {
-        if roster.may_leave(number) {
+        if state_of_pool.may_leave(number) {
             return;
         }
-        // Biased: one who is to leave takes no more work.
+        // Biased: a worker that has to end takes no more keys.
         let running = tokio::select! {
             biased;
             _ = wanted.wait_for(|wanted| number >= *wanted) => continue,
-            running = workplace.queue.get() => running,
+            running = worker_context.queue.get() => running,
         };
         let Some(running) = running else {
-            roster.leave(number);
+            state_of_pool.leave(number);
             return;
         };
-        if let Some(permit) = workplace.term.enter(workplace.name) {
-            // Whatever of the user's panics outside the reconcile itself, such as the `Display` of an error, must not
-            // take the worker along. The key's guard counts it as a failure.
-            let run = AssertUnwindSafe(workplace.run(running, permit)).catch_unwind();
+        if let Some(permit) = worker_context.term.enter(Arc::clone(&worker_context.name)) {
+            // A panic of user code outside of the reconcile, such as in the `Display` of an error, does not end the
+            // worker. The guard of the key counts it as a failure.
+            let run = AssertUnwindSafe(worker_context.run(running, permit)).catch_unwind();
             if let Err(panic) = run.await {
-                workplace.metrics.panics.inc();
+                worker_context.metrics.panics.inc();
                 error!(
-                    controller = workplace.name,
+                    controller = &*worker_context.name,
                     panic = panic_text(&*panic),
                     "a run panicked after its reconcile"
                 );
             }
         } else {
-            // The term ended between `get` and here. Wait for the next one, not to spin on the same key.
+            // The term ended after `get`. Waits for the next one, instead of spinning on the same key.
             running.put_back();
-            // Order does not matter: whatever it was, the loop looks at both again.
+            // The order does not matter: the loop checks both again.
             tokio::select! {
                 _ = wanted.wait_for(|wanted| number >= *wanted) => {}
                 _ = open.wait_for(|open| *open) => {}
@@ -159,18 +159,18 @@ async fn work<Q: Key>(workplace: Arc<Workplace<Q>>, roster: Arc<Roster>, number:
     }
 }
 
-// === impl Roster ===
+// === impl PoolState ===
 
-impl Roster {
-    /// Wants this many workers and returns the numbers of those who are missing. One who was told to leave but has
-    /// not gone yet simply stays.
+impl PoolState {
+    /// Sets the wanted number and returns the numbers of the workers to start. A worker that should have ended and still
+    /// runs simply stays.
     fn hire(&self, wanted: usize) -> Vec<usize> {
         let mut present = self.present.lock();
         self.wanted.send_if_modified(|now| std::mem::replace(now, wanted) != wanted);
         (0..wanted).filter(|number| present.insert(*number)).collect()
     }
 
-    /// Strikes a worker off if it is not wanted any more, and says so.
+    /// Removes a worker that is not wanted any more. Returns whether it was removed.
     fn may_leave(&self, number: usize) -> bool {
         let mut present = self.present.lock();
         let leaves = number >= *self.wanted.borrow();
@@ -185,28 +185,28 @@ impl Roster {
     }
 }
 
-// === impl Workplace ===
+// === impl WorkerContext ===
 
-impl<Q: Key> Workplace<Q> {
+impl<Q: Key> WorkerContext<Q> {
     async fn run(&self, running: Running<Q>, permit: Work) {
         if self.pause.as_ref().is_some_and(|is_paused| is_paused(running.key())) {
-            debug!(controller = self.name, key = %running.key(), "left alone, since it is paused");
-            // The end of the pause is a strong add, which takes it out again; so does a deletion.
+            debug!(controller = &*self.name, key = %running.key(), "not reconciled, because it is paused");
+            // The end of the pause is a strong add, which unparks the key; so is a deletion.
             running.park(PAUSED);
             return;
         }
         let limit = self.settings.borrow().reconcile_timeout;
         let deadline = if limit.is_zero() { None } else { Instant::now().checked_add(limit) };
-        let cx = Context::new(Arc::clone(&self.surroundings), running.attempt(), running.cause().clone())
+        let cx = Context::new(Arc::clone(&self.run_environment), running.attempt(), running.cause().clone())
             .with_key(running.key())
             .with_term(permit.term())
             .with_deadline(deadline);
         let key = running.key().clone();
-        // An error's level, for a line that says what went wrong must name its object wherever it is shown.
+        // At level error, so that every line of the run shows the object, whatever the log level.
         let span = error_span!(
             parent: Span::none(),
             "reconcile",
-            controller = self.name,
+            controller = &*self.name,
             controllerGroup = self.primary.as_ref().map(KindId::group),
             controllerKind = self.primary.as_ref().map(KindId::kind),
             namespace = key.namespace(),
@@ -225,13 +225,13 @@ impl<Q: Key> Workplace<Q> {
         }
         .instrument(span)
         .await;
-        // The work has ended only now that the key is back on the queue.
+        // The work ends here, after the key is back on the queue.
         drop(permit);
     }
 
     async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Ended {
-        // The future is built inside `async`, so that a panic before its first await is caught as well. Asserting
-        // unwind safety: after a panic nothing of this run is used again.
+        // The future is made inside `async`, so that a panic before its first await is caught too. It is unwind safe, as
+        // nothing of this run is used after a panic.
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(key, cx).await }).catch_unwind();
         let run = async {
             match cx.deadline() {
@@ -239,7 +239,7 @@ impl<Q: Key> Workplace<Q> {
                 None => Ok(run.await),
             }
         };
-        // Biased: a run that is over when the Lease goes has still happened.
+        // Biased: a run that has ended when the Lease is lost counts.
         tokio::select! {
             biased;
             ended = run => match ended {
@@ -251,7 +251,7 @@ impl<Q: Key> Workplace<Q> {
         }
     }
 
-    /// Gives the key back, counts and logs. The table in the doc of `reconcile` is this function.
+    /// Returns the key to the queue, counts and logs. The table in the doc of `reconcile` describes this function.
     fn conclude(&self, running: Running<Q>, ended: Ended) {
         match ended {
             Ended::With(Ok(action)) => {
@@ -277,7 +277,7 @@ impl<Q: Key> Workplace<Q> {
                 log_failure(&message, running.retry(&message));
             }
             Ended::Interrupted => {
-                debug!("dropped, since the Lease was lost");
+                debug!("dropped, because the Lease was lost");
                 running.put_back();
             }
         }
@@ -294,9 +294,9 @@ impl<Q: Key> Workplace<Q> {
         match retried {
             Retried::After(delay) if failure.is_conflict() => {
                 self.metrics.count(Counted::requeue);
-                debug!(error = message, retry_after = ?delay, "conflict, trying again");
+                debug!(error = message, retry_after = ?delay, "conflict, retrying");
             }
-            // One conflict is no news; so many that the key is given up are.
+            // A single conflict is not logged as an error; the one that parks the key is.
             _ => {
                 self.metrics.count(Counted::error);
                 log_failure(&message, retried);
@@ -308,9 +308,11 @@ impl<Q: Key> Workplace<Q> {
         self.metrics.count(Counted::error);
         self.metrics.terminal_errors.inc();
         match running.terminal(message) {
-            Retried::Parked => error!(error = message, "reconcile failed for good; waiting for a change"),
+            Retried::Parked => {
+                error!(error = message, "reconcile failed with a terminal error; waiting for a change")
+            }
             Retried::After(delay) => {
-                error!(error = message, retry_after = ?delay, "reconcile failed for good, but something has changed meanwhile");
+                error!(error = message, retry_after = ?delay, "reconcile failed with a terminal error, but the object has changed meanwhile");
             }
         }
     }
@@ -320,7 +322,7 @@ fn log_failure(message: &str, retried: Retried) {
     match retried {
         Retried::After(delay) => error!(error = message, retry_after = ?delay, "reconcile failed"),
         Retried::Parked => {
-            error!(error = message, "reconcile failed too often; parked until something changes");
+            error!(error = message, "reconcile failed too often; parked until a change");
         }
     }
 }

@@ -45,7 +45,14 @@ pub(super) fn reconcile(controller: &dyn ControllerView, body: &[u8]) -> Result<
     let name = name.unwrap_or_default();
     let matched = controller.reconcile(namespace.as_deref(), &name).map_err(|error| error.to_string())?;
     let controller = controller.status().name;
-    warn!(controller, action = "reconcile", namespace, name, matched, "reconcile requested by hand");
+    warn!(
+        controller = &*controller,
+        action = "reconcile",
+        namespace,
+        name,
+        matched,
+        "reconcile requested by hand"
+    );
     Ok(Reconciled { matched })
 }
 

@@ -13,7 +13,7 @@ pub(super) fn page(directory: &Directory) -> Controllers {
 impl From<ControllerStatus> for Controller {
     fn from(status: ControllerStatus) -> Self {
         Self {
-            name: status.name.into(),
+            name: status.name.to_string().into(),
             workers: status.settings.workers,
             needs_lease: status.needs_lease,
             leading: status.leading,

@@ -36,7 +36,7 @@ pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
     let truncated = keys.len() < matched;
     let last = keys.last().filter(|_| truncated && query.sort == Sort::Name);
     Queued {
-        controller: status.name.into(),
+        controller: status.name.to_string().into(),
         leading: status.leading,
         queue: status.counts.into(),
         matched,

@@ -20,11 +20,11 @@ use tower::ServiceExt as _;
 
 use crate::cache::CacheSettings;
 use crate::client::Recorder;
-use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Departure, Environment, Term};
+use crate::controller::{Controller, ControllerMetrics, ControllerSettings, Environment, Removal, Term};
 use crate::key::{Fence, Key, NamespacedName};
 use crate::metrics::Registry;
 use crate::queue::{QueueMetrics, QueueSettings, RetryPolicy};
-use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, Surroundings};
+use crate::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler, RunEnvironment};
 use crate::serve::{Bound, Limits};
 use crate::watch::{Notifier, channel};
 
@@ -129,16 +129,16 @@ impl<Q: Key> Live<Q> {
         let settings = ControllerSettings { queue, ..ControllerSettings::default() };
         let environment = Environment {
             settings: watch::Sender::new(settings).subscribe(),
-            surroundings: Surroundings::new(silent(), events, CancellationToken::new()),
+            run_environment: RunEnvironment::new(silent(), events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: controllers.clone(),
             metrics: ControllerMetrics::register(&registry),
             queue_metrics: QueueMetrics::register(&registry),
             stop: stop.clone(),
-            departure: Departure::never(),
+            removal: Removal::never(),
         };
-        let (run, _post) = registration.wired.unwrap().open("web", environment);
+        let (run, _post) = registration.wired.unwrap().open("web".into(), environment);
         let mut life = JoinSet::new();
         life.spawn(async move { run.await.unwrap() });
         Self { controllers, notifier, term, stop, life }

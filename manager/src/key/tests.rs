@@ -37,8 +37,7 @@ fn paths_follow_group_and_scope() {
 
 #[test]
 fn a_cause_reads_as_a_phrase() {
-    let web =
-        ObjectKey { kind: KindId::of::<Deployment>(), name: NamespacedName::namespaced("shop", "web") };
+    let web = ObjectKey { kind: KindId::of::<Deployment>(), name: NamespacedName::namespaced("shop", "web") };
     let cause = Cause::from_object(Trigger::Updated, Subject::Other(web));
     assert_eq!(cause.to_string(), "updated Deployment.apps shop/web");
     let namesake = Subject::Namesake(KindId::of::<Deployment>());

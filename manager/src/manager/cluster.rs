@@ -20,47 +20,38 @@ use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
 use crate::key::{Fence, Key, KindId, is_dns_label};
 use crate::metrics::Registry;
-use crate::reconcile::{Context, Outcome, Reconciler};
+use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 
 /// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by [`Manager::cluster`]. Cheap to
 /// clone; all clones are one cluster.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use mainstay::cache::{Scope, Store};
-/// use mainstay::client::Applier;
-/// use mainstay::controller::Controller;
-/// use mainstay::key::{Key as _, Request};
-/// use mainstay::manager::{Cluster, Manager};
-/// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
+/// use mainstay::manager::Cluster;
+/// use mainstay::prelude::*;
 /// use mainstay::watch::EnqueueForObject;
-/// use serde_json::json;
 ///
 /// /// Keeps a copy of each ConfigMap of this cluster at the edge.
 /// struct Copier {
 ///     here: Store<ConfigMap>,
 ///     edge: Cluster,
-///     there: Store<ConfigMap>,
-///     copies: Applier<ConfigMap>,
 /// }
 ///
 /// impl Reconciler for Copier {
-///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
-///         let Some(map) = self.here.get(request)? else { return Ok(Action::Done) };
-///         let metadata = json!({"name": request.name(), "namespace": request.namespace()});
-///         let copy = json!({"metadata": metadata, "data": map.data});
-///         let cx = self.edge.context(cx);
-///         let _effect = self.copies.ensure(&cx, self.there.entry(request)?.as_ref(), &copy).await?;
+///     async fn reconcile(&self, name: &NamespacedName, cx: &Context) -> Outcome {
+///         let Some(map) = self.here.get(name)? else { return Ok(Action::Done) };
+///         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
+///         (copy.metadata.name, copy.metadata.namespace) = (map.metadata.name.clone(), map.metadata.namespace.clone());
+///         let _effect = self.edge.context(cx).apply_unowned(&copy).await?;
 ///         Ok(Action::Done)
 ///     }
 /// }
 ///
 /// fn wire(manager: &Manager, edge: kube::Config) -> Result<(), BoxError> {
 ///     let edge = manager.cluster("edge", edge)?;
-///     let (here, there) = (manager.store(Scope::all()), edge.store(Scope::all()));
+///     let (here, there) = (manager.store(Scope::all()), edge.store::<ConfigMap>(Scope::all()));
 ///     let copier = Controller::new("copier").reconciles(&here).watches(&there, EnqueueForObject);
-///     let copies = manager.applier("copier");
-///     manager.register(copier.reconciler(Copier { here, edge, there, copies }))?;
+///     manager.register(copier.writes::<ConfigMap>().reconciler(Copier { here, edge }))?;
 ///     Ok(())
 /// }
 /// ```
@@ -231,7 +222,7 @@ impl Cluster {
     /// use mainstay::cache::{Scope, Store};
     /// use mainstay::client::Applier;
     /// use mainstay::controller::Controller;
-    /// use mainstay::key::{Key as _, KindId, Request};
+    /// use mainstay::key::{Key as _, KindId, NamespacedName};
     /// use mainstay::manager::Manager;
     /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
     /// use serde_json::json;
@@ -344,6 +335,10 @@ impl Cluster {
 impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
     async fn reconcile(&self, key: &Q, cx: &Context) -> Outcome {
         self.reconciler.reconcile(key, &self.cluster.context(cx)).await
+    }
+
+    fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
+        self.reconciler.check(primary)
     }
 }
 

@@ -3,28 +3,28 @@
 use tokio::sync::watch;
 
 use super::Shared;
-use crate::controller::{ControllerSettings, Departure, Environment};
-use crate::reconcile::Surroundings;
+use crate::controller::{ControllerSettings, Environment, Removal};
+use crate::reconcile::RunEnvironment;
 
 // === impl Shared ===
 
 impl Shared {
     /// What writes are made with: fenced by the Lease where it is needed.
-    pub(super) fn surroundings(&self, name: &'static str, needs_lease: bool) -> Surroundings {
+    pub(super) fn run_environment(&self, name: &str, needs_lease: bool) -> RunEnvironment {
         let own = self.clusters.own();
         let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
-        let surroundings =
-            Surroundings::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
-        if needs_lease { surroundings.fenced() } else { surroundings }
+        let run_environment =
+            RunEnvironment::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
+        if needs_lease { run_environment.fenced() } else { run_environment }
     }
 
     /// What a controller gets to live in.
     pub(super) fn environment(
         &self,
-        name: &'static str,
+        name: &str,
         needs_lease: bool,
         settings: watch::Receiver<ControllerSettings>,
-        departure: Departure,
+        removal: Removal,
     ) -> Environment {
         let (term, stop) = if needs_lease {
             (&self.term, &self.stops.leader_only)
@@ -33,14 +33,14 @@ impl Shared {
         };
         Environment {
             settings,
-            surroundings: self.surroundings(name, needs_lease),
+            run_environment: self.run_environment(name, needs_lease),
             needs_lease,
             term: term.clone(),
             directory: self.directory.clone(),
             metrics: self.controller_metrics.clone(),
             queue_metrics: self.queue_metrics.clone(),
             stop: stop.child_token(),
-            departure,
+            removal,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -69,17 +70,17 @@ pub enum RegisterError {
     #[error(
         "{name:?} is no name of a controller{}; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
          either end, such as web-frontend: it stands in metrics and the configuration",
-        if *name == EVERY_CONTROLLER { ", it means all of them" } else { "" }
+        if **name == *EVERY_CONTROLLER { ", it means all of them" } else { "" }
     )]
     Name {
         /// The name.
-        name: &'static str,
+        name: Arc<str>,
     },
     /// What is set makes no sense, after defaults, file and code have had their word. Displays one line per problem.
     #[error("{}", lines(name, problems))]
     Settings {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// Everything that is wrong, by the paths of the configuration file below the controller's name. Never empty.
         problems: Vec<SettingsProblem>,
     },
@@ -90,7 +91,7 @@ pub enum RegisterError {
     )]
     RunnableName {
         /// The name.
-        name: &'static str,
+        name: Arc<str>,
     },
     /// The name is taken.
     #[error(
@@ -98,7 +99,7 @@ pub enum RegisterError {
     )]
     DuplicateName {
         /// The name.
-        name: &'static str,
+        name: Arc<str>,
     },
     /// The name is none that a page can have, or another page has it.
     #[error(
@@ -107,13 +108,13 @@ pub enum RegisterError {
     )]
     PageName {
         /// The name.
-        name: &'static str,
+        name: Arc<str>,
     },
     /// The controller was put together wrongly.
     #[error("controller {name:?} cannot run")]
     Wiring {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// The mistake.
         #[source]
         source: WiringError,
@@ -128,13 +129,13 @@ pub enum RegisterError {
     )]
     RunsOnce {
         /// The runnable.
-        name: &'static str,
+        name: Arc<str>,
     },
     /// The manager is stopping or has stopped.
     #[error("{name:?} came too late: the manager has begun to stop")]
     Stopped {
         /// What was to be registered.
-        name: &'static str,
+        name: Arc<str>,
     },
 }
 
@@ -152,7 +153,7 @@ pub enum ManagerError {
     #[error("{name} failed{}", while_stopping(.others))]
     Failed {
         /// What failed first.
-        name: &'static str,
+        name: Arc<str>,
         /// How it failed.
         #[source]
         source: BoxError,
@@ -186,7 +187,7 @@ pub enum StopError {
     #[error("{name} failed: {}", Chain(&**.error))]
     Failed {
         /// What failed.
-        name: &'static str,
+        name: Arc<str>,
         /// How it failed.
         error: BoxError,
     },

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::OWN_TURN;
 use super::members::{WeakMembers, withdraw_leavers};
-use crate::controller::{ControllerStatus, ControllerView as _, Grace, Post, Stage};
+use crate::controller::{ControllerPort, ControllerStatus, ControllerView as _, Grace, Stage};
 use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
 
@@ -21,7 +21,7 @@ use crate::watch::Source;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use mainstay::cache::Scope;
 /// use mainstay::controller::Controller;
-/// use mainstay::key::Request;
+/// use mainstay::key::NamespacedName;
 /// use mainstay::manager::Manager;
 /// # use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 /// # struct Greeter;
@@ -39,9 +39,9 @@ use crate::watch::Source;
 /// ```
 #[derive(Clone)]
 pub struct ControllerHandle<Q: Key = NamespacedName> {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     /// Gone with the controller.
-    pub(super) post: Weak<Post<Q>>,
+    pub(super) port: Weak<ControllerPort<Q>>,
     /// Cancelled to take the controller out.
     pub(super) leave: CancellationToken,
     /// Ends once nothing of the controller is left.
@@ -52,11 +52,11 @@ pub struct ControllerHandle<Q: Key = NamespacedName> {
 }
 
 /// The controller has been removed, or its manager has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("controller {name:?} takes nothing any more: it has been removed, or its manager has ended")]
 pub struct ControllerGone {
     /// The controller.
-    pub name: &'static str,
+    pub name: Arc<str>,
 }
 
 /// A controller did not leave in good order.
@@ -67,7 +67,7 @@ pub enum RemoveError {
     #[error("controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", "))]
     Late {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// What its work was given.
         grace: Duration,
         /// The keys whose runs were dropped, and what the sources call themselves that were.
@@ -80,7 +80,7 @@ pub enum RemoveError {
     )]
     StillRunning {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
         /// What its work was given.
         grace: Duration,
         /// The keys that run, and what the sources call themselves that do.
@@ -90,7 +90,7 @@ pub enum RemoveError {
     #[error("controller {name:?} was dropped with its manager, which stopped before the removal was over")]
     CutShort {
         /// The controller.
-        name: &'static str,
+        name: Arc<str>,
     },
 }
 
@@ -98,13 +98,13 @@ pub enum RemoveError {
 
 impl<Q: Key> ControllerHandle<Q> {
     /// Returns the controller's name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns how it is doing; `None` once it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
-        self.post.upgrade().map(|post| post.status())
+        self.port.upgrade().map(|port| port.status())
     }
 
     /// Asks for a look at `key`, as a person would: a key in backoff runs at once, a parked one is woken. Before the
@@ -125,7 +125,7 @@ impl<Q: Key> ControllerHandle<Q> {
     /// If the controller has been removed or has ended.
     pub fn add_source(&self, source: impl Source<Q>) -> Result<(), ControllerGone> {
         let taken = self.reach()?.add_source(Box::new(source));
-        if taken { Ok(()) } else { Err(ControllerGone { name: self.name }) }
+        if taken { Ok(()) } else { Err(self.gone()) }
     }
 
     /// Takes the controller out of its manager, which goes on. Its sources end, its queue takes and hands out no more
@@ -145,7 +145,7 @@ impl<Q: Key> ControllerHandle<Q> {
     pub fn remove(&self) -> impl Future<Output = Result<(), RemoveError>> + Send + 'static {
         self.leave.cancel();
         withdraw_leavers(&self.members);
-        let (name, grace, mut stage) = (self.name, (self.grace)(), self.stage.clone());
+        let (name, grace, mut stage) = (Arc::clone(&self.name), (self.grace)(), self.stage.clone());
         async move {
             // The channel ends with the controller; nothing sent on it does.
             let ended = timeout(grace + OWN_TURN, stage.wait_for(|_| false)).await.is_ok();
@@ -159,9 +159,13 @@ impl<Q: Key> ControllerHandle<Q> {
         }
     }
 
-    fn reach(&self) -> Result<Arc<Post<Q>>, ControllerGone> {
-        let post = if self.leave.is_cancelled() { None } else { self.post.upgrade() };
-        post.ok_or(ControllerGone { name: self.name })
+    fn reach(&self) -> Result<Arc<ControllerPort<Q>>, ControllerGone> {
+        let port = if self.leave.is_cancelled() { None } else { self.port.upgrade() };
+        port.ok_or_else(|| self.gone())
+    }
+
+    fn gone(&self) -> ControllerGone {
+        ControllerGone { name: Arc::clone(&self.name) }
     }
 }
 

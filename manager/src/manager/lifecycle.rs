@@ -177,7 +177,7 @@ impl<'a> Running<'a> {
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
-                Some((name, failure)) = control.failures.recv() => return End::Failed(name, failure),
+                Some((name, failure)) = control.failures.recv() => return End::Failed(name.into(), failure),
                 Some((name, failure)) = self.events.failure() => return End::Failed(name, failure),
                 Some((name, failure)) = self.servers.failure() => return End::Failed(name, failure),
                 Some((name, failure)) = self.caches.failure() => return End::Failed(name, failure),
@@ -282,13 +282,13 @@ impl<'a> Running<'a> {
 
     /// Starts a controller, whose sources wait for the caches by themselves, and whose workers wait for the term.
     fn start_controller(&mut self, newcomer: Newcomer) {
-        let Newcomer { needs_lease, life, seat, .. } = newcomer;
-        debug!(name = seat.name, "starting");
+        let Newcomer { needs_lease, future, seat, .. } = newcomer;
+        debug!(name = &*seat.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
-        group.spawn(seat.name, async move {
-            // The last thing to go: what is left of the life goes before it, also if this task is aborted.
+        group.spawn(seat.name.clone(), async move {
+            // The last thing to go: what is left of the future goes before it, also if this task is aborted.
             let _seat = seat;
-            Ok(life.await?)
+            Ok(future.await?)
         });
     }
 
@@ -299,7 +299,7 @@ impl<'a> Running<'a> {
                 RunnableGroup::Others if self.stage >= Stage::Others => {
                     self.others.start(recruit, self.shared, None);
                 }
-                RunnableGroup::LeaderElection => match self.shared.term.enter(recruit.name) {
+                RunnableGroup::LeaderElection => match self.shared.term.enter(recruit.name.clone()) {
                     Some(work) => self.leader_only.start(recruit, self.shared, Some(work)),
                     None => self.waiting.put_back(recruit),
                 },

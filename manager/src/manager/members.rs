@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::RegisterError;
 use super::runnable::Recruit;
 use crate::config::{Channels, ManagerConfiguration, Section, SectionError};
-use crate::controller::{ControllerSettings, InCode, Life, Stage};
+use crate::controller::{ControllerFuture, ControllerSettings, InCode, Stage};
 use crate::key::panic_text;
 
 /// The members of one manager. Cheap to clone; all clones are the same members.
@@ -48,7 +48,7 @@ struct State {
     /// The manager starts nobody any more.
     closed: bool,
     /// By the names that are taken.
-    seats: BTreeMap<&'static str, Holder>,
+    seats: BTreeMap<Arc<str>, Holder>,
     /// In the order they came.
     waiting: Vec<Member>,
 }
@@ -71,7 +71,7 @@ pub(super) enum Member {
 /// A controller to be started.
 pub(super) struct Newcomer {
     pub(super) needs_lease: bool,
-    pub(super) life: Life,
+    pub(super) future: ControllerFuture,
     /// Cancelled if it is to leave again.
     pub(super) leave: CancellationToken,
     pub(super) seat: Seat,
@@ -81,7 +81,7 @@ pub(super) struct Newcomer {
 #[must_use]
 pub(super) struct Seat {
     members: WeakMembers,
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     /// Dropped last: the end of this channel is the end of the controller.
     stage: watch::Sender<Stage>,
 }
@@ -118,17 +118,17 @@ impl Members {
     /// controller.
     pub(super) fn seat(
         &self,
-        name: &'static str,
+        name: Arc<str>,
         code: InCode,
     ) -> Result<(Seat, watch::Receiver<ControllerSettings>), RegisterError> {
         loop {
             let configuration = self.configuration();
-            let settings = settings(&configuration, name, &code)?;
+            let settings = settings(&configuration, &name, &code)?;
             let mut state = self.shared.state.lock();
             if state.closed {
                 return Err(RegisterError::Stopped { name });
             }
-            if state.seats.contains_key(name) {
+            if state.seats.contains_key(&name) {
                 return Err(RegisterError::DuplicateName { name });
             }
             if !Arc::ptr_eq(&configuration, &state.configuration) {
@@ -136,7 +136,7 @@ impl Members {
                 continue;
             }
             let (sender, receiver) = watch::channel(settings);
-            state.seats.insert(name, Holder { code, settings: sender });
+            state.seats.insert(Arc::clone(&name), Holder { code, settings: sender });
             drop(state);
             let members = Arc::downgrade(&self.shared);
             return Ok((Seat { members, name, stage: watch::Sender::default() }, receiver));
@@ -150,15 +150,15 @@ impl Members {
     /// Everything that makes no sense together with what the code of a controller sets, one line each.
     pub(super) fn reconfigure(&self, configuration: ManagerConfiguration) -> Result<(), Vec<String>> {
         let configuration = Arc::new(configuration);
-        let mut worked_out: BTreeMap<&'static str, (Holder, ControllerSettings)> = BTreeMap::new();
+        let mut worked_out: BTreeMap<Arc<str>, (Holder, ControllerSettings)> = BTreeMap::new();
         loop {
             let seats = self.shared.state.lock().seats.clone();
             let mut problems = Vec::new();
             for (name, holder) in seats {
-                if worked_out.get(name).is_some_and(|(known, _)| known.is(&holder)) {
+                if worked_out.get(&name).is_some_and(|(known, _)| known.is(&holder)) {
                     continue;
                 }
-                match settings_caught(&configuration, name, &holder.code) {
+                match settings_caught(&configuration, &name, &holder.code) {
                     Ok(settings) => drop(worked_out.insert(name, (holder, settings))),
                     Err(refused) => problems.extend(refused),
                 }
@@ -175,9 +175,9 @@ impl Members {
     }
 
     /// Returns what the code of each controller sets.
-    pub(super) fn codes(&self) -> Vec<(&'static str, InCode)> {
+    pub(super) fn codes(&self) -> Vec<(Arc<str>, InCode)> {
         let state = self.shared.state.lock();
-        state.seats.iter().map(|(name, holder)| (*name, holder.code.clone())).collect()
+        state.seats.iter().map(|(name, holder)| (Arc::clone(name), holder.code.clone())).collect()
     }
 
     /// Has a member started: with the manager, or now if it runs.
@@ -236,10 +236,10 @@ impl Shared {
     fn put_in_force(
         &self,
         configuration: &Arc<ManagerConfiguration>,
-        worked_out: &BTreeMap<&'static str, (Holder, ControllerSettings)>,
+        worked_out: &BTreeMap<Arc<str>, (Holder, ControllerSettings)>,
     ) -> bool {
         let mut state = self.state.lock();
-        let known = |(name, holder): (&&'static str, &Holder)| {
+        let known = |(name, holder): (&Arc<str>, &Holder)| {
             worked_out.get(name).is_some_and(|(known, _)| known.is(holder))
         };
         if !state.seats.iter().all(known) {
@@ -271,10 +271,10 @@ impl Holder {
 // === impl Member ===
 
 impl Member {
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> Arc<str> {
         match self {
-            Self::Controller(newcomer) => newcomer.seat.name,
-            Self::Runnable(recruit) => recruit.name,
+            Self::Controller(newcomer) => Arc::clone(&newcomer.seat.name),
+            Self::Runnable(recruit) => Arc::clone(&recruit.name),
         }
     }
 
@@ -295,7 +295,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let Some(members) = self.members.upgrade() else { return };
-        let holder = members.state.lock().seats.remove(self.name);
+        let holder = members.state.lock().seats.remove(&self.name);
         drop(holder);
     }
 }
@@ -303,18 +303,22 @@ impl Drop for Seat {
 /// What a controller works by under a configuration. Calls code of users.
 fn settings(
     configuration: &ManagerConfiguration,
-    name: &'static str,
+    name: &Arc<str>,
     code: &InCode,
 ) -> Result<ControllerSettings, RegisterError> {
     let settings = configuration.controllers.settings(name, |below| code.apply(below));
     let problems = settings.problems();
-    if problems.is_empty() { Ok(settings) } else { Err(RegisterError::Settings { name, problems }) }
+    if problems.is_empty() {
+        Ok(settings)
+    } else {
+        Err(RegisterError::Settings { name: Arc::clone(name), problems })
+    }
 }
 
 /// As [`settings`], with everything that is wrong as lines, and a panic of the code as one of them.
 fn settings_caught(
     configuration: &ManagerConfiguration,
-    name: &'static str,
+    name: &Arc<str>,
     code: &InCode,
 ) -> Result<ControllerSettings, Vec<String>> {
     match catch_unwind(AssertUnwindSafe(|| settings(configuration, name, code))) {

@@ -170,11 +170,12 @@ impl Reloads {
 
     /// Returns every key of every controller there is, with what its code sets. Calls code of users.
     pub(super) fn controllers(&self, loaded: &Loaded) -> Vec<Setting> {
-        let of = |(name, code): (&'static str, InCode)| {
-            let asked = catch_unwind(AssertUnwindSafe(|| loaded.controller(name, |below| code.apply(below))));
+        let of = |(name, code): (Arc<str>, InCode)| {
+            let asked =
+                catch_unwind(AssertUnwindSafe(|| loaded.controller(&name, |below| code.apply(below))));
             asked.unwrap_or_else(|panic| {
                 let panic = panic_text(&*panic);
-                warn!(controller = name, panic, "what its code sets cannot be shown: it panicked");
+                warn!(controller = &*name, panic, "what its code sets cannot be shown: it panicked");
                 Vec::new()
             })
         };

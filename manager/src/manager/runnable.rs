@@ -1,6 +1,7 @@
 //! Anything with a lifetime that is not a controller.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
@@ -8,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error_span};
 
 use super::gates::{Gate, Gates};
-use crate::reconcile::{BoxError, Context, Surroundings};
+use crate::reconcile::{BoxError, Context, RunEnvironment};
 
 /// Something that runs beside the controllers: a server, a poller, a one-off job.
 ///
@@ -106,7 +107,7 @@ pub struct RunContext {
     pub stop: CancellationToken,
     /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
     pub leading: watch::Receiver<bool>,
-    pub(super) surroundings: Surroundings,
+    pub(super) run_environment: RunEnvironment,
     /// Of the Lease if the runnable needs it, else 1.
     pub(super) term: u64,
     /// `None` if it is ready as it starts.
@@ -115,7 +116,7 @@ pub struct RunContext {
 
 /// A runnable that has been added, and what it said of itself then: no later word moves it to another group.
 pub(super) struct Recruit {
-    pub(super) name: &'static str,
+    pub(super) name: Arc<str>,
     pub(super) group: RunnableGroup,
     pub(super) gate: Option<Gate>,
     pub(super) runnable: Box<dyn Runnable>,
@@ -126,7 +127,7 @@ pub(super) struct Recruit {
 impl RunContext {
     /// Returns what writes are made with: fenced by the Lease and of its term if the runnable needs it.
     pub fn context(&self) -> Context {
-        self.surroundings.context().with_term(self.term)
+        self.run_environment.context().with_term(self.term)
     }
 
     /// Says that the runnable is ready: those who start after it may. Once is enough, and it cannot be taken back. Changes
@@ -150,7 +151,7 @@ impl Recruit {
     pub(super) fn new(name: &'static str, runnable: impl Runnable, gates: &Gates) -> Self {
         let group = runnable.group();
         let gate = runnable.declares_readiness().then(|| gates.enter(name, group));
-        Self { name, group, gate, runnable: Box::new(runnable) }
+        Self { name: name.into(), group, gate, runnable: Box::new(runnable) }
     }
 
     /// Runs it, as a future that calls nothing of the user's before it is polled: a panic is the task's then.
@@ -167,7 +168,7 @@ impl Recruit {
             result
         };
         // An error's level: a line must name its runnable wherever it is shown.
-        Box::pin(run.instrument(error_span!("runnable", runnable = name)))
+        Box::pin(run.instrument(error_span!("runnable", runnable = &*name)))
     }
 }
 

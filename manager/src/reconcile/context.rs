@@ -11,9 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Authority, Recorder, Writer};
 use crate::key::{Cause, Key, Trigger};
 
+use super::writes::Writes;
+
 /// What all runs of one controller share.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct RunEnvironment {
     /// Whose writes these are, in every cluster.
     writer: Writer,
     /// The runtime of the clients of runs.
@@ -23,6 +25,8 @@ pub struct Surroundings {
     /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
     /// while one is made, which awaits nothing.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
+    /// The kinds that the controller writes, with its appliers of this cluster.
+    pub(crate) writes: Arc<Writes>,
     /// Fenced by the Lease if the controller needs it. Requests of this client are not attributed to a run.
     pub client: kube::Client,
     /// Where Events are written from.
@@ -31,13 +35,13 @@ pub struct Surroundings {
     pub stopping: CancellationToken,
 }
 
-/// A cluster's name and the surroundings there.
-type Elsewhere = (Arc<str>, Arc<Surroundings>);
+/// A cluster's name and the run_environment there.
+type Elsewhere = (Arc<str>, Arc<RunEnvironment>);
 
 /// What surrounds one run of a reconciler. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    surroundings: Arc<Surroundings>,
+    run_environment: Arc<RunEnvironment>,
     attempt: u32,
     cause: Cause,
     deadline: Option<Instant>,
@@ -57,10 +61,10 @@ pub struct ReconcileId(u128);
 // === impl Context ===
 
 impl Context {
-    pub(crate) fn new(surroundings: Arc<Surroundings>, attempt: u32, cause: Cause) -> Self {
-        let (id, writer) = (ReconcileId(fastrand::u128(..)), surroundings.writer);
+    pub(crate) fn new(run_environment: Arc<RunEnvironment>, attempt: u32, cause: Cause) -> Self {
+        let (id, writer) = (ReconcileId(fastrand::u128(..)), run_environment.writer);
         let client = OnceLock::new();
-        Self { surroundings, attempt, cause, deadline: None, term: 0, id, writer, client }
+        Self { run_environment, attempt, cause, deadline: None, term: 0, id, writer, client }
     }
 
     /// The same for a run of this key, whose backoff its own writes do not end.
@@ -82,26 +86,32 @@ impl Context {
     }
 
     /// Returns the same run in another cluster, which `move_to` is asked for once per controller: it is given the
-    /// surroundings here, and returns client and recorder there.
+    /// run_environment here, and returns client and recorder there.
     pub(crate) fn elsewhere(
         &self,
         cluster: &Arc<str>,
-        move_to: impl FnOnce(&Surroundings) -> (kube::Client, Recorder),
+        move_to: impl FnOnce(&RunEnvironment) -> (kube::Client, Recorder),
     ) -> Self {
-        let here = &self.surroundings;
+        let here = &self.run_environment;
         let mut known = here.elsewhere.lock();
         let found = known.iter().find(|(name, _)| Arc::ptr_eq(name, cluster));
-        let surroundings = if let Some((_, there)) = found {
+        let run_environment = if let Some((_, there)) = found {
             Arc::clone(there)
         } else {
             let (client, events) = move_to(here);
-            let elsewhere = Arc::default();
-            let there = Arc::new(Surroundings { elsewhere, client, events, ..Surroundings::clone(here) });
+            let name = Some(cluster).filter(|name| !name.is_empty());
+            let (elsewhere, writes) = (Arc::default(), Arc::new(here.writes.within(name)));
+            let there = RunEnvironment { elsewhere, writes, client, events, ..RunEnvironment::clone(here) };
+            let there = Arc::new(there);
             known.push((Arc::clone(cluster), Arc::clone(&there)));
             there
         };
         drop(known);
-        Self { surroundings, client: OnceLock::new(), ..self.clone() }
+        Self { run_environment, client: OnceLock::new(), ..self.clone() }
+    }
+
+    pub(super) fn writes(&self) -> &Writes {
+        &self.run_environment.writes
     }
 
     /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
@@ -110,8 +120,8 @@ impl Context {
     /// It is of this run alone: what is written with it does not end the backoff of the key that runs. Use the client of
     /// each run's own context rather than one kept from another.
     pub fn client(&self) -> &kube::Client {
-        let Surroundings { client, runtime: Some(runtime), .. } = &*self.surroundings else {
-            return &self.surroundings.client;
+        let RunEnvironment { client, runtime: Some(runtime), .. } = &*self.run_environment else {
+            return &self.run_environment.client;
         };
         if !self.writer.is_run() {
             return client;
@@ -125,7 +135,7 @@ impl Context {
 
     /// Returns where to report what a user should see on the object.
     pub fn events(&self) -> &Recorder {
-        &self.surroundings.events
+        &self.run_environment.events
     }
 
     /// Returns which attempt this is: 1 unless the last run of this key failed.
@@ -152,7 +162,7 @@ impl Context {
     /// Returns a token that is cancelled once the manager has begun to stop, or to remove the controller: a long run may
     /// end early then.
     pub fn stopping(&self) -> &CancellationToken {
-        &self.surroundings.stopping
+        &self.run_environment.stopping
     }
 
     /// Returns the name of this run in logs.
@@ -181,17 +191,17 @@ impl fmt::Debug for Context {
     }
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for RunEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
+        f.debug_struct("RunEnvironment").finish_non_exhaustive()
     }
 }
 
-impl Surroundings {
+impl RunEnvironment {
     /// Those of work that nothing stops, of a part of the process without a name.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (writer, elsewhere) = (Writer::default(), Arc::default());
-        Self { writer, runtime: None, fenced: false, elsewhere, client, events, stopping }
+        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
+        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
     }
 
     /// Those of work whose client is stopped with the Lease.
@@ -200,10 +210,10 @@ impl Surroundings {
         Self { fenced: true, ..self }
     }
 
-    /// The same for the runs of this writer, on the runtime in whose context this is called.
+    /// The same for the runs of this writer, which writes these kinds, on the runtime in whose context this is called.
     #[must_use]
-    pub(crate) fn signed(self, writer: Writer) -> Self {
-        Self { writer, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
+    pub(crate) fn signed(self, writer: Writer, writes: Arc<Writes>) -> Self {
+        Self { writer, writes, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
     /// Returns whether the client is stopped with the Lease.

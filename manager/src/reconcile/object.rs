@@ -1,22 +1,23 @@
-//! A reconciler that is handed the object itself, and asked to clean up before the object goes.
+//! A reconciler that is given the object itself, and cleans up before the object goes.
 //!
-//! [`object`] makes a [`Reconciler`] of an [`ObjectReconciler`]. What it does with a key:
+//! [`with_finalizer`] makes a [`Reconciler`] of an [`ObjectReconciler`]. One run, by the state of the object:
 //!
-//! | the object | what is done |
+//! | the object | the run |
 //! |---|---|
-//! | is not there | nothing |
-//! | is there, with the finalizer or without need of one | `reconcile` |
-//! | is there without the finalizer | the finalizer is added, then `reconcile` in the same run |
-//! | is being deleted, with the finalizer | `cleanup`; once that answers `Ok(Action::Done)`, the finalizer is removed |
-//! | is being deleted, without it | nothing: it is no longer ours |
+//! | does not exist | does nothing |
+//! | exists, with the finalizer | calls `reconcile` |
+//! | exists, without the finalizer | adds the finalizer, then calls `reconcile` |
+//! | is being deleted, with the finalizer | calls `cleanup`; after `Ok(Action::Done)` it removes the finalizer |
+//! | is being deleted, without the finalizer | does nothing |
+//! | is left out by [`ObjectAdapter::when`], with the finalizer | as for an object that is being deleted |
+//! | is left out by [`ObjectAdapter::when`], without the finalizer | does nothing |
 //!
-//! Differs from kube's `finalizer`, which ends the run after adding and waits for the event of its own write.
+//! Differs from kube's `finalizer`, which ends the run after it has added the finalizer and waits for the watch event.
 //!
 //! # Invariants
-//! 1. With a finalizer, `reconcile` runs only on an object that the server has let us hold back: what it does is
-//!    cleaned up whatever comes.
-//! 2. An object that cannot be decoded gets no finalizer: nobody could take it off again.
-//! 3. The finalizer goes only after a `cleanup` that answered `Ok(Action::Done)`.
+//! 1. `reconcile` runs only on an object that has the finalizer, so everything it does is cleaned up.
+//! 2. An object that cannot be decoded gets no finalizer, because `cleanup` could not run to remove it.
+//! 3. The finalizer is removed only after a `cleanup` that returned `Ok(Action::Done)`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,48 +26,46 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
-use crate::cache::{Entry, Meta, Store};
-use crate::client::Finalizer;
+use crate::cache::{Entry, Meta, ReadError, Store};
 use crate::client::finalizer::Edited;
-use crate::key::NamespacedName;
+use crate::client::{Finalizer, InvalidFinalizer};
+use crate::key::{KindId, NamespacedName};
 
-use super::{Action, Context, Outcome, Reconciler};
+use super::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
 
 /// Brings the world closer to what one object asks for, and takes back what it did before the object goes.
 ///
-/// The shape that kube-rs users know. Both methods must be safe to repeat. See [`object`] for when each is called.
+/// The shape that kube-rs users know. Both methods must be safe to repeat. See [`with_finalizer`].
 pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
-    /// Acts on an object that is there and not being deleted.
+    /// Acts on an object that exists and is not being deleted.
     fn reconcile(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Takes back what [`reconcile`](Self::reconcile) did outside of what goes with the object by itself. Called while
-    /// the object is being deleted and carries the finalizer.
+    /// Takes back what [`reconcile`](Self::reconcile) did, except for children, which the garbage collector deletes.
+    /// Called while the object is being deleted and has the finalizer, and for one that [`ObjectAdapter::when`] no longer
+    /// admits.
     ///
-    /// `Ok(Action::Done)` lets the object go, and so does `RequeueAfter` of no time, which is the same. After an error or
-    /// any other `Ok(Action::RequeueAfter(..))` it stays, and this is called again.
+    /// After `Ok(Action::Done)`, and after `RequeueAfter` of zero, which is the same, the finalizer is removed. After an
+    /// error or any other `RequeueAfter` the object keeps it, and `cleanup` is called again.
     fn cleanup(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send {
         let _ = (object, cx);
         async { Ok(Action::Done) }
     }
 }
 
-/// Adapts an [`ObjectReconciler`] to a controller that reconciles the objects of `store`.
+/// Adapts an [`ObjectReconciler`] to a controller that reconciles the objects of `store`, and holds each object back by
+/// a finalizer, such as `greeter.example.com/goodbye`, until `cleanup` has run.
 ///
-/// With a finalizer, the controller needs the rights named at [`finalizer`](crate::client::finalizer), and a store that
-/// an object does not leave by being changed: one that no longer has the store's labels is as good as gone to the
-/// controller, and would keep its finalizer for ever.
+/// The controller needs the rights named at [`finalizer`](crate::client::finalizer). The store must not select by labels
+/// or fields: an object that leaves the selection would keep its finalizer. Select with [`ObjectAdapter::when`] instead.
 ///
-/// With `None` no finalizer is written and `cleanup` is never called: for reconcilers whose every trace goes with the object by owner references.
+/// `Manager::register` refuses a finalizer that has no valid name, and a store of another kind than the controller
+/// reconciles.
 ///
 /// ```no_run
 /// use std::sync::Arc;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use mainstay::cache::Scope;
-/// use mainstay::client::Finalizer;
-/// use mainstay::controller::Controller;
-/// use mainstay::manager::Manager;
-/// use mainstay::reconcile::{self, Action, BoxError, Context, ObjectReconciler, Outcome};
+/// use mainstay::prelude::*;
 ///
 /// struct Greeter;
 ///
@@ -84,56 +83,100 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
 ///
 /// fn wire(manager: &Manager) -> Result<(), BoxError> {
 ///     let maps = manager.store::<ConfigMap>(Scope::all());
-///     let greeter = reconcile::object(&maps, Finalizer::new("greeter.example.com/goodbye")?, Greeter);
+///     let greeter = with_finalizer(&maps, "greeter.example.com/goodbye", Greeter)
+///         .when(|map: &ConfigMap| map.data.is_some());
 ///     manager.register(Controller::new("greeter").reconciles(&maps).reconciler(greeter))?;
 ///     Ok(())
 /// }
 /// ```
-pub fn object<K, R>(
-    store: &Store<K>,
-    finalizer: impl Into<Option<Finalizer>>,
-    reconciler: R,
-) -> PerObject<K, R>
+pub fn with_finalizer<K, R>(store: &Store<K>, finalizer: &str, reconciler: R) -> ObjectAdapter<K, R>
 where
-    K: DeserializeOwned + Send + Sync + 'static,
     R: ObjectReconciler<K>,
+    K: Send + Sync,
 {
-    PerObject { store: store.clone(), finalizer: finalizer.into(), reconciler }
+    ObjectAdapter { finalizer: Some(Finalizer::new(finalizer)), ..without_finalizer(store, reconciler) }
 }
 
-/// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`]. Made by [`object`].
-pub struct PerObject<K, R> {
+/// As [`with_finalizer`], for a reconciler whose every trace goes with the object by owner references: no finalizer is
+/// written, and `cleanup` is never called.
+pub fn without_finalizer<K, R>(store: &Store<K>, reconciler: R) -> ObjectAdapter<K, R>
+where
+    R: ObjectReconciler<K>,
+    K: Send + Sync,
+{
+    ObjectAdapter { store: store.clone(), finalizer: None, admits: None, reconciler }
+}
+
+/// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`]. Made by [`with_finalizer`] and
+/// [`without_finalizer`].
+pub struct ObjectAdapter<K, R> {
     store: Store<K>,
-    /// `None`: objects go without asking us.
-    finalizer: Option<Finalizer>,
+    /// `None`: objects are deleted without a cleanup. An invalid name is an error of the wiring.
+    finalizer: Option<Result<Finalizer, InvalidFinalizer>>,
+    /// `None`: every object is reconciled.
+    admits: Option<Admits<K>>,
     reconciler: R,
 }
 
-// === impl PerObject ===
+type Admits<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
-impl<K, R> Reconciler<NamespacedName> for PerObject<K, R>
+// === impl ObjectAdapter ===
+
+impl<K, R> ObjectAdapter<K, R> {
+    /// Reconciles only the objects that `admits` returns true for. An object that was reconciled before and is no longer
+    /// admitted is cleaned up and loses the finalizer.
+    #[must_use]
+    pub fn when(self, admits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        Self { admits: Some(Box::new(admits)), ..self }
+    }
+}
+
+impl<K, R> Reconciler<NamespacedName> for ObjectAdapter<K, R>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     R: ObjectReconciler<K>,
 {
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
+        let finalizer = match &self.finalizer {
+            Some(Err(invalid)) => return Err(ReconcileError::terminal(invalid.clone())),
+            Some(Ok(finalizer)) => Some(finalizer),
+            None => None,
+        };
         let Some(entry) = self.store.entry(request)? else { return Ok(Action::Done) };
         let meta = entry.meta();
-        let held = self.finalizer.as_ref().map(|finalizer| (finalizer, finalizer.is_in(&meta.finalizers)));
-        match (meta.deleting, held) {
-            (true, Some((finalizer, true))) => self.let_go(finalizer, &entry, cx).await,
-            (true, _) => Ok(Action::Done),
-            (false, Some((finalizer, false))) => self.take_hold(finalizer, &entry, cx).await,
-            (false, _) => self.reconciler.reconcile(entry.decode()?, cx).await,
+        let held = finalizer.map(|finalizer| (finalizer, finalizer.is_in(&meta.finalizers)));
+        let wanted = !meta.deleting && self.admits(&entry)?;
+        match (wanted, held) {
+            (false, Some((finalizer, true))) => self.let_go(finalizer, &entry, cx).await,
+            (false, _) => Ok(Action::Done),
+            (true, Some((finalizer, false))) => self.take_hold(finalizer, &entry, cx).await,
+            (true, _) => self.reconciler.reconcile(entry.decode()?, cx).await,
+        }
+    }
+
+    fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
+        let kind = self.store.untyped().kind();
+        match (&self.finalizer, primary) {
+            (Some(Err(invalid)), _) => Err(invalid.clone().into()),
+            (_, Some(primary)) if primary != kind => {
+                Err(format!("it reads {kind}, and the controller reconciles {primary}; give both one store")
+                    .into())
+            }
+            _ => Ok(()),
         }
     }
 }
 
-impl<K, R> PerObject<K, R>
+impl<K, R> ObjectAdapter<K, R>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     R: ObjectReconciler<K>,
 {
+    fn admits(&self, entry: &Entry<K>) -> Result<bool, ReadError> {
+        let Some(admits) = &self.admits else { return Ok(true) };
+        Ok(admits(&*entry.decode()?))
+    }
+
     /// Adds the finalizer and reconciles.
     async fn take_hold(&self, finalizer: &Finalizer, entry: &Entry<K>, cx: &Context) -> Outcome {
         let _decodes = entry.decode()?;
@@ -143,11 +186,11 @@ where
             Edited::Changed => debug!(%finalizer, "finalizer added"),
             Edited::Already => {}
         }
-        // The store shows our own write at once, so that a write guarded by its version is not refused. One that cannot
-        // judge own writes shows the object as it was.
+        // The store shows the own write at once, so that a write guarded by its version is not refused. A store that
+        // cannot judge own writes shows the object as it was.
         let now = self.store.entry(&meta.request)?;
         let Some(now) = now.filter(|now| now.meta().uid == meta.uid && !now.meta().deleting) else {
-            // Deleted while we wrote. If the finalizer holds it, that is the next run's matter.
+            // Deleted meanwhile: the next run cleans up, if the finalizer holds the object back.
             return Ok(Action::Done);
         };
         self.reconciler.reconcile(now.decode()?, cx).await
@@ -165,16 +208,13 @@ where
     }
 }
 
-impl<K, R> fmt::Debug for PerObject<K, R> {
+impl<K, R> fmt::Debug for ObjectAdapter<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerObject")
-            .field("store", &self.store)
-            .field("finalizer", &self.finalizer)
-            .finish_non_exhaustive()
+        f.debug_struct("ObjectAdapter").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
-/// What [`Finalizer`] needs to know of a version of an object that is not known to be going.
+/// Returns the metadata that [`Finalizer`] reads, of an object that is not being deleted.
 fn identity(meta: &Meta) -> ObjectMeta {
     ObjectMeta {
         name: Some(meta.name().to_owned()),

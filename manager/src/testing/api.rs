@@ -20,7 +20,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::cache::{UntypedStore, Select};
+use crate::cache::{Select, UntypedStore};
 use crate::client::ResourcePath;
 use crate::key::{KindId, NamespacedName};
 

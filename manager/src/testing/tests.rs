@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, ObjectReference};
 use kube::Api;
@@ -297,4 +299,50 @@ async fn a_script_answers_what_the_server_does_not_even_understand() {
 #[should_panic(expected = "there is no reactor running")]
 fn a_context_is_made_in_a_runtime_only() {
     let _cx = Context::for_test();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_success_or_shows_what_was_seen_last() {
+    let begun = Instant::now();
+    let mut tries = 0;
+    let third = eventually(Duration::from_secs(1), async || {
+        tries += 1;
+        if tries == 3 { Ok(tries) } else { Err(tries) }
+    });
+    assert_eq!(third.await.unwrap(), 3);
+    assert_eq!(begun.elapsed(), Duration::from_millis(100), "two pauses");
+
+    let mut tries = 0;
+    let never = eventually(Duration::from_secs(1), async || {
+        tries += 1;
+        Err::<(), _>(format!("try {tries}"))
+    });
+    assert_eq!(never.await.unwrap_err().to_string(), "waited 1s; seen last: try 21");
+    let hung = eventually(Duration::from_secs(1), std::future::pending::<Result<(), String>>);
+    assert!(hung.await.unwrap_err().to_string().contains("the first check has not returned"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_waits_for_a_state_of_the_object_and_shows_another_one() {
+    let ready = json!({"metadata": {"name": "web", "namespace": "shop"},
+        "status": {"conditions": [{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "False"}]}});
+    let deployments = Store::<Deployment>::from_objects([from(ready)]);
+    let cx = Context::for_test().with_store(&deployments);
+    let api: Api<Deployment> = Api::namespaced(cx.client().clone(), "shop");
+    let found = Condition::is_true("Available").wait(&api, "web").await.unwrap();
+    assert_eq!(found.unwrap().metadata.name.as_deref(), Some("web"));
+    assert!(Condition::deleted().wait(&api, "none").await.unwrap().is_none());
+    let limit = Duration::from_secs(1);
+    let error =
+        Condition::is_true("Progressing").within(limit).wait(&api, "web").await.unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "waited 1s; seen last: web, of which is expected that it has condition Progressing: {"
+        ) && error.contains("\"Available\""),
+        "{error}"
+    );
+    let error = Condition::exists().within(limit).wait(&api, "none").await.unwrap_err().to_string();
+    assert_eq!(error, "waited 1s; seen last: none, of which is expected that it exists: no such object");
+    cx.api().refuse_next(500, "InternalError", "etcd is away");
+    assert!(Condition::exists().wait(&api, "web").await.is_ok(), "a failed read is repeated");
 }

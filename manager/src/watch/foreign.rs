@@ -1,4 +1,4 @@
-//! Sources made of what is at hand: a stream of keys, or a function that does as it likes.
+//! Sources made from a stream of keys or from a function.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,12 +19,12 @@ pub struct FunctionSource<F> {
     syncs_itself: bool,
 }
 
-/// Enqueues every key of a stream as it comes. Counts as synced at once, and when the stream ends nothing is wrong.
+/// Enqueues every key of a stream. Counts as synced at once; the end of the stream is no error.
 pub fn stream<Q: Key>(keys: impl Stream<Item = Q> + Send + 'static) -> impl Source<Q> {
     of_stream("stream".to_owned(), keys.map(Ok::<Q, Infallible>))
 }
 
-/// As [`stream`], of a stream that can fail. Its first error ends the source, and with it the manager, under `name`.
+/// As [`stream`], for a stream that can fail. Its first error ends the source, and with it the manager, under `name`.
 pub fn try_stream<Q, E>(
     name: &'static str,
     keys: impl Stream<Item = Result<Q, E>> + Send + 'static,
@@ -42,12 +42,12 @@ where
     E: Into<BoxError> + 'static,
 {
     let run = move |sink: Sink<Q>, stop: CancellationToken| async move {
-        // Turned into the boxed error first: the stream's own need not be `Send`.
+        // Converted into the boxed error first, because the error of the stream need not be `Send`.
         let keys = keys.map(|key| key.map_err(Into::into)).take_until(stop.cancelled_owned());
         pin_mut!(keys);
         while let Some(key) = keys.next().await {
             sink.add(key?, Cause::bare(Trigger::Generic));
-            // A stream that always has a key would otherwise never let another task of its thread run.
+            // Without this, a stream that always has a key would block all other tasks of its thread.
             consume_budget().await;
         }
         Ok(())
@@ -55,8 +55,8 @@ where
     FunctionSource { name, run, syncs_itself: false }
 }
 
-/// Runs a function as a source. It should return when its token is cancelled; when it returns before, nothing is
-/// wrong, unless with an error, which ends the manager under `name`.
+/// Runs a function as a source. It should return when its token is cancelled, and may return earlier; an error ends the
+/// manager under `name`.
 ///
 /// Counts as synced at once, unless [`FunctionSource::syncs_itself`].
 pub fn function<Q, F, W>(name: &'static str, run: F) -> FunctionSource<F>
@@ -71,7 +71,7 @@ where
 // === impl FunctionSource ===
 
 impl<F> FunctionSource<F> {
-    /// Leaves it to the function to call [`Sink::synced`]; the controller runs nothing before.
+    /// Has the function call [`Sink::synced`] itself; the controller reconciles nothing before.
     #[must_use]
     pub fn syncs_itself(mut self) -> Self {
         self.syncs_itself = true;

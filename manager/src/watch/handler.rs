@@ -2,28 +2,32 @@
 
 use std::any::type_name;
 use std::collections::HashSet;
+use std::marker::PhantomData;
 use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use crate::cache::{Delta, View};
 use crate::client::Writer;
 use crate::key::{Key, KindId, NamespacedName};
 use crate::queue::Add;
 
-/// Up to this many keys, comparing with each is faster than keeping a set: most events concern one or two.
+/// Up to this many keys, comparing with each is faster than a set: most events concern one or two keys.
 const FEW: usize = 16;
 
-/// Turns what happened to an object into the keys that should be looked at again.
+/// Turns a delta of an object into the keys to reconcile.
 ///
-/// Called with both the old and the new state, so that a key named only by the old one is not forgotten. Runs in the
-/// task that delivers deltas: quick and without decoding; expensive mapping belongs in an index. A panic costs the one
-/// delta, and is counted and logged under the names of the controller and of the handler.
+/// The delta has both the old and the new state, so that a key that only the old state names is enqueued too. Runs in the
+/// dispatcher of the store, so it has to be quick: an expensive mapping belongs in an index. A panic loses this one delta,
+/// and is counted and logged under the names of the controller and of the handler.
 ///
 /// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
-    /// Adds the concerned keys to `out`. Adding one twice is the same as adding it once.
+    /// Adds the keys to `out`. A key that is added twice is enqueued once.
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>);
 
-    /// Returns what logs and metrics call this handler, after the name of its controller.
+    /// Returns the name of this handler in logs and metrics, where it follows the name of the controller.
     fn name(&self) -> &str {
         type_name::<Self>()
     }
@@ -33,11 +37,11 @@ pub trait EventHandler<Q: Key>: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Enqueue<Q> {
     usual: Add,
-    /// How the key is added whose run wrote the delta.
+    /// The add of the key whose run wrote the delta.
     own: Option<(Writer, Add)>,
-    /// In the order they were named. `None` = as usual, and then the key stands here once.
+    /// In the order of the calls. `None` for the usual add, with each key once.
     keys: Vec<(Q, Option<Add>)>,
-    /// The keys that were added as usual; empty while there are few.
+    /// The keys with the usual add; empty while there are at most [`FEW`].
     seen: HashSet<Q>,
 }
 
@@ -54,7 +58,14 @@ pub struct EnqueueForOwner {
     only_controller: bool,
 }
 
-struct Mapped<F>(F);
+/// Calls a function with the view of an object.
+struct MapView<F>(F);
+
+/// Calls a function with an object decoded as a `K`.
+struct Map<K, F> {
+    function: F,
+    decode: PhantomData<fn() -> K>,
+}
 
 // === impl Enqueue ===
 
@@ -63,32 +74,32 @@ impl<Q: Key> Enqueue<Q> {
         Self { usual, own, keys: Vec::new(), seen: HashSet::new() }
     }
 
-    /// Names a key to be looked at again.
+    /// Enqueues a key.
     pub fn add(&mut self, key: Q) {
         if self.is_new(&key) {
             self.keys.push((key, None));
         }
     }
 
-    /// Names a key to be looked at once this time has passed. If it was to run earlier anyway, it does.
+    /// Enqueues a key after this time. A key that is due earlier stays due earlier.
     pub fn add_after(&mut self, key: Q, wait: Duration) {
         let add = usual_of(&self.usual, self.own.as_ref(), &key).clone().after(wait);
         self.add_with(key, add);
     }
 
-    /// Names a key with strength, band, cause and delay of the handler's choice. A cause without an object gets the
-    /// delta's. Of several adds of one key the queue takes the strongest and earliest.
+    /// Enqueues a key with strength, band, cause and delay of the handler's choice. A cause without an object gets the
+    /// object of the delta. Of several adds of one key the queue takes the strongest and earliest.
     pub fn add_with(&mut self, key: Q, add: Add) {
         self.keys.push((key, Some(add)));
     }
 
-    /// Returns how [`Enqueue::add`] adds: what the delta itself says about strength and band. The key whose run wrote it is
-    /// added weakly instead, unless the answer may also show edits by others.
+    /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. For the key whose run wrote the
+    /// delta it uses a weak one instead, unless the answer of the API server may also show edits by others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }
 
-    /// Gives the keys, in the order they were named, and how each is to be added.
+    /// Returns the keys in the order of the calls, each with its add.
     pub(super) fn into_adds(self) -> impl Iterator<Item = (Q, Add)> {
         let Self { usual, own, keys, .. } = self;
         keys.into_iter().map(move |(key, add)| {
@@ -149,7 +160,7 @@ impl EventHandler<NamespacedName> for EnqueueForOwner {
                 {
                     continue;
                 }
-                // An owner lives in the namespace of what it owns, or in none.
+                // An owner is in the namespace of the object that it owns, or is cluster-scoped.
                 let namespace = meta.request.namespace().filter(|_| self.owner.is_namespaced());
                 out.add(NamespacedName::new(namespace, &owner.name));
             }
@@ -161,7 +172,7 @@ impl EventHandler<NamespacedName> for EnqueueForOwner {
     }
 }
 
-/// Returns the group of an `apiVersion`; `None` for what no server would take, with more than one slash.
+/// Returns the group of an `apiVersion`; `None` if it has more than one slash, which no server accepts.
 fn group(api_version: &str) -> Option<&str> {
     match api_version.split_once('/') {
         None => Some(""),
@@ -169,19 +180,78 @@ fn group(api_version: &str) -> Option<&str> {
     }
 }
 
-// === impl Mapped ===
+// === impl MapView, Map ===
 
-/// Enqueues what a function answers for the old and for the new state of an object.
-pub fn enqueue_mapped<Q, I, F>(map: F) -> impl EventHandler<Q>
+/// Enqueues the keys that a function returns for the old and for the new state of an object, from its metadata alone.
+///
+/// [`map`] gives the function the object itself, which has to be decoded first.
+pub fn map_view<Q, I, F>(function: F) -> impl EventHandler<Q>
 where
     Q: Key,
     I: IntoIterator<Item = Q>,
     F: Fn(&View) -> I + Send + Sync + 'static,
 {
-    Mapped(map)
+    MapView(function)
 }
 
-impl<Q, I, F> EventHandler<Q> for Mapped<F>
+/// Enqueues the keys that a function returns for the old and for the new state of an object, decoded as a `K`.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Secret;
+/// use mainstay::cache::Store;
+/// use mainstay::controller::Controller;
+/// use mainstay::key::NamespacedName;
+/// use mainstay::watch::map;
+///
+/// /// The order that a Secret of this type pays for has the name of the Secret.
+/// fn order_of(secret: &Secret) -> Option<NamespacedName> {
+///     let name = secret.metadata.name.as_deref()?;
+///     let pays = secret.type_.as_deref() == Some("shop.example.com/payment");
+///     pays.then(|| NamespacedName::new(secret.metadata.namespace.as_deref(), name))
+/// }
+///
+/// # fn wire(secrets: &Store<Secret>) {
+/// let controller = Controller::new("orders").watches(secrets, map(order_of));
+/// # }
+/// ```
+///
+/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues nothing, and the log names it. Where
+/// metadata is enough, [`map_view`] costs less.
+pub fn map<K, Q, I, F>(function: F) -> impl EventHandler<Q>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&K) -> I + Send + Sync + 'static,
+{
+    Map { function, decode: PhantomData::<fn() -> K> }
+}
+
+impl<K, Q, I, F> EventHandler<Q> for Map<K, F>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+    Q: Key,
+    I: IntoIterator<Item = Q>,
+    F: Fn(&K) -> I + Send + Sync + 'static,
+{
+    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
+        for view in delta.old.into_iter().chain(delta.new) {
+            match view.decode::<K>() {
+                Ok(object) => (self.function)(&object).into_iter().for_each(|key| out.add(key)),
+                Err(error) => {
+                    let object = view.request();
+                    warn!(handler = type_name::<F>(), %object, %error, "an object cannot be mapped to keys");
+                }
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        type_name::<F>()
+    }
+}
+
+impl<Q, I, F> EventHandler<Q> for MapView<F>
 where
     Q: Key,
     I: IntoIterator<Item = Q>,

@@ -1,4 +1,4 @@
-//! What is counted about sources. Panics of handlers are the cache's to count, whose task they run in.
+//! Metrics of sources. The cache counts panics of handlers, which run in its task.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,16 +16,16 @@ pub(crate) struct SourceMetrics {
 impl SourceMetrics {
     /// Registers the families.
     pub(crate) fn register(registry: &Registry) -> Self {
-        let help = "Looks of interval sources lost to a panic, by controller";
+        let help = "Rounds of interval sources lost to a panic, by controller";
         Self { panics: registry.family("mainstay_source_panics", help, Family::default()) }
     }
 
-    /// Has the series of one controller present from the start.
+    /// Creates the series of one controller, so that it is exported from the start.
     pub(crate) fn begin(&self, controller: &str) {
         drop(self.panics.get_or_create(&labels(controller)));
     }
 
-    /// Takes the series of one controller away.
+    /// Removes the series of one controller.
     pub(crate) fn remove(&self, controller: &str) {
         self.panics.remove(&labels(controller));
     }

@@ -1,12 +1,12 @@
-//! Which deltas matter to a controller.
+//! Which deltas reach the handler of a controller.
 //!
-//! Most predicates judge updates alone: whether a generation changed cannot be asked of an object that has just come.
-//! About such a delta they are [indifferent](Verdict::Indifferent), and it passes, also under [`not`](Predicate::not):
-//! a filter for idle updates never hides that an object came or went, however it is combined. So they are of an update
-//! by which an object becomes too large to be decoded, or is so no longer.
+//! Most predicates decide about updates alone: a created object, for example, has no earlier generation. For any other
+//! delta they return [`Verdict::Indifferent`], and it passes, also under [`not`](Predicate::not): however predicates of
+//! updates are combined, they never hide that an object was created or deleted. They are also indifferent to an update
+//! by which an object becomes too large to be decoded, or small enough again.
 //!
-//! Predicates save reconciles, not memory: to leave objects out of the cache, narrow its
-//! [`Scope`](crate::cache::Scope). A change of the annotations that pause or ask for a reconcile passes all of them.
+//! Predicates save reconciles and no memory: to leave objects out of the cache, narrow its
+//! [`Scope`](crate::cache::Scope). The annotations that pause an object or ask for a reconcile bypass predicates.
 
 use crate::cache::{Delta, LabelSelector, Meta, View};
 use crate::client::Extent;
@@ -16,16 +16,16 @@ use crate::client::Extent;
 /// ```
 /// use mainstay::watch::{DeletionRequested, GenerationChanged, LabelsChanged, Predicate};
 ///
-/// // New intent, or a label; not what controllers report.
+/// // A new spec, a label or a deletion, but no change of the status.
 /// let relevant = GenerationChanged.or(LabelsChanged).or(DeletionRequested);
 /// # fn takes(_: impl Predicate) {}
 /// # takes(relevant);
 /// ```
 pub trait Predicate: Send + Sync + 'static {
-    /// Judges a delta. A `bool` becomes a verdict by [`Verdict::from`].
+    /// Decides about a delta. [`Verdict::from`] makes a verdict of a `bool`.
     fn verdict(&self, delta: &Delta<'_>) -> Verdict;
 
-    /// Admits what both admit.
+    /// Admits a delta that both admit.
     fn and<P: Predicate>(self, other: P) -> And<Self, P>
     where
         Self: Sized,
@@ -33,7 +33,7 @@ pub trait Predicate: Send + Sync + 'static {
         And(self, other)
     }
 
-    /// Admits what one of the two admits.
+    /// Admits a delta that one of the two admits.
     fn or<P: Predicate>(self, other: P) -> Or<Self, P>
     where
         Self: Sized,
@@ -41,7 +41,7 @@ pub trait Predicate: Send + Sync + 'static {
         Or(self, other)
     }
 
-    /// Admits what this one drops, and the other way round.
+    /// Admits a delta that this predicate drops, and drops one that it admits.
     fn not(self) -> Not<Self>
     where
         Self: Sized,
@@ -50,39 +50,39 @@ pub trait Predicate: Send + Sync + 'static {
     }
 }
 
-/// What a predicate says of a delta.
+/// The decision of a predicate about a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It matters.
+    /// The delta passes, unless another predicate drops it.
     Admit,
-    /// It does not matter.
+    /// The delta is dropped.
     Drop,
-    /// The question makes no sense here; the delta passes unless another predicate drops it.
+    /// The predicate is not about such deltas: the delta passes, also under [`Predicate::not`], unless another drops it.
     Indifferent,
 }
 
-/// Judges updates: admits a new `metadata.generation`, which the server raises for a change of `spec` and not for one
-/// of `status` or metadata. Indifferent to resyncs and to kinds without generations.
+/// Admits updates with a new `metadata.generation`, which the server raises for a change of `spec` and not for one of
+/// `status` or metadata. Indifferent to resyncs and to kinds without generations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerationChanged;
 
-/// Judges updates: admits a change of labels.
+/// Admits updates that change labels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelsChanged;
 
-/// Judges updates: admits a change of annotations.
+/// Admits updates that change annotations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationsChanged;
 
-/// Judges updates: admits a change of finalizers.
+/// Admits updates that change finalizers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinalizersChanged;
 
-/// Judges updates: admits the one by which the deletion of an object is asked for.
+/// Admits the update that begins the deletion of an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeletionRequested;
 
-/// Drops updates that bring the same version again: the periodic look at everything.
+/// Drops resyncs and other updates that bring the same version again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceVersionChanged;
 
@@ -108,8 +108,8 @@ impl Verdict {
 }
 
 impl From<bool> for Verdict {
-    fn from(matters: bool) -> Self {
-        if matters { Self::Admit } else { Self::Drop }
+    fn from(admits: bool) -> Self {
+        if admits { Self::Admit } else { Self::Drop }
     }
 }
 
@@ -169,8 +169,8 @@ impl Predicate for ResourceVersionChanged {
 
 // === impl LabelSelector ===
 
-/// Admits what concerns an object that the selector picks, or picked before this change: of an object that leaves the
-/// selection the last thing seen is that it left.
+/// Admits deltas of an object that the selector selects, or selected before this change: the last delta of an object that
+/// leaves the selection is the one by which it leaves.
 impl Predicate for LabelSelector {
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         let mut states = delta.old.into_iter().chain(delta.new);
@@ -216,18 +216,18 @@ impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
     }
 }
 
-/// Returns whether the object has become too large to be decoded, or is so no longer: a run may fare otherwise now,
-/// whichever part of it has changed.
+/// Returns whether the object has become too large to be decoded, or small enough again: the next run may have another
+/// outcome, whichever part of the object has changed.
 pub(super) fn changes_readability(delta: &Delta<'_>) -> bool {
     let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge { .. });
     matches!((delta.old, delta.new), (Some(old), Some(new)) if is_too_large(old) != is_too_large(new))
 }
 
-/// Judges an update by its two states; everything else is none of this predicate's business.
-fn of_update(delta: &Delta<'_>, matters: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
+/// Decides about an update by its two states; indifferent to every other delta.
+fn of_update(delta: &Delta<'_>, admits: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
     match (delta.old, delta.new) {
         (Some(old), Some(new)) if !delta.resync && !changes_readability(delta) => {
-            matters(old.meta(), new.meta()).into()
+            admits(old.meta(), new.meta()).into()
         }
         _ => Verdict::Indifferent,
     }

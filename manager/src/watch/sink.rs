@@ -1,4 +1,4 @@
-//! Where sources put keys: the queue of their controller, and the account of who has synced.
+//! The way of sources to the queue of their controller, and the count of sources that have not synced.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use super::SourceMetrics;
 use crate::key::{Cause, Key, panic_text};
 use crate::queue::{Add, Added, WorkQueue};
 
-/// One source's way to the queue of its controller. Cheap to clone.
+/// Enqueues keys of one source on the queue of its controller. Cheap to clone.
 ///
-/// A controller runs nothing until every one of its sources has said [`Sink::synced`]: a reconcile must never take the
-/// absence of an object that has merely not been listed yet for the object's deletion.
+/// A controller reconciles nothing until all of its sources have called [`Sink::synced`]: a reconcile must never take an
+/// object that has not been listed yet for a deleted one.
 #[derive(Clone, Debug)]
 pub struct Sink<Q: Key> {
     queue: WorkQueue<Q>,
     pending: Arc<Pending>,
 }
 
-/// Tells when every source of a controller has handled its initial list. Cheap to clone; all clones are one account.
+/// Counts the sources of a controller that have not handled their initial list. Cheap to clone; all clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct SourcesSynced {
     account: watch::Sender<Account>,
 }
 
-/// A source has ended without ever having synced: its controller would wait for ever.
+/// A source ended before it had synced, so its controller would wait for ever.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("source {name} ended before it had synced")]
 pub struct NeverSynced {
-    /// What the source calls itself.
+    /// The name of the source.
     pub name: String,
 }
 
-/// The sources that have not synced.
+/// The state of [`SourcesSynced`].
 #[derive(Clone, Debug, Default)]
 struct Account {
-    /// Number of those that still can.
+    /// Number of sources that run and have not synced.
     pending: usize,
-    /// The first that has ended without.
+    /// The first source that ended before it had synced.
     abandoned: Option<Arc<str>>,
 }
 
-/// One source's entry in the account; counts itself out once, at the latest when its last sink is dropped.
+/// Counts as one source that has not synced, until it syncs or its last sink is dropped.
 #[derive(Debug)]
 struct Pending {
-    /// What the source calls itself.
+    /// The name of the source.
     name: Arc<str>,
     account: watch::Sender<Account>,
     counted_out: AtomicBool,
@@ -57,7 +57,7 @@ struct Pending {
 // === impl Sink ===
 
 impl<Q: Key> Sink<Q> {
-    /// Makes the sink of one more source, which is waited for from now on.
+    /// Makes the sink of one more source. From now on the controller waits for its sync.
     pub(crate) fn join(
         queue: &WorkQueue<Q>,
         synced: &SourcesSynced,
@@ -70,31 +70,31 @@ impl<Q: Key> Sink<Q> {
         Self { queue: queue.clone(), pending: Arc::new(pending) }
     }
 
-    /// Returns what the source calls itself.
+    /// Returns the name of the source.
     pub(crate) fn source(&self) -> &Arc<str> {
         &self.pending.name
     }
 
-    /// Puts a key on the queue because something outside the cache happened.
+    /// Enqueues a key for a change outside of the cache.
     pub fn add(&self, key: Q, cause: Cause) {
         self.offer(key, Add::strong(cause));
     }
 
-    /// Puts a key on the queue in every detail. Answers whether the queue took it.
+    /// Enqueues a key with this strength, band, cause and delay. Returns whether the queue took it.
     pub fn offer(&self, key: Q, add: Add) -> Added {
         self.queue.add(key, add)
     }
 
-    /// Says that everything that was there at the start has been put on the queue. Further calls do nothing.
+    /// Marks the source as synced: every object that existed at the start has been enqueued. Further calls do nothing.
     pub fn synced(&self) {
         self.pending.count_out(|account| account.pending -= 1);
     }
 
-    /// Counts and logs a panic that costs the source one look at what it watches, and no more.
+    /// Counts and logs a panic that loses one round of the source, and no more.
     pub(super) fn count_panic(&self, panic: &(dyn Any + Send)) {
         let (controller, source) = (self.queue.name(), &*self.pending.name);
         self.pending.metrics.count_panic(controller);
-        error!(controller, source, panic = panic_text(panic), "source panicked; this look is lost to it");
+        error!(controller, source, panic = panic_text(panic), "source panicked; this round is lost");
     }
 
     pub(super) fn queue(&self) -> &WorkQueue<Q> {
@@ -106,7 +106,7 @@ impl<Q: Key> Sink<Q> {
 
 impl Pending {
     fn count_out(&self, how: impl FnOnce(&mut Account)) {
-        // AcqRel: pairs with itself, so that of two clones only one counts the source out.
+        // AcqRel: pairs with itself, so that of two clones only one changes the count.
         if !self.counted_out.swap(true, Ordering::AcqRel) {
             self.account.send_modify(how);
         }
@@ -127,14 +127,14 @@ impl SourcesSynced {
     /// Waits until every source has synced.
     ///
     /// # Errors
-    /// Fails once a source has ended without.
+    /// A source ended before it had synced.
     ///
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
     pub async fn wait(&self) -> Result<(), NeverSynced> {
         let mut account = self.account.subscribe();
         let decided = account.wait_for(|account| account.pending == 0 || account.abandoned.is_some()).await;
-        // The sender lives in `self`, so this cannot end with an error while we wait.
+        // The sender lives in `self`, so the channel does not close during the wait.
         match decided.ok().and_then(|account| account.abandoned.clone()) {
             Some(name) => Err(NeverSynced { name: name.to_string() }),
             None => Ok(()),

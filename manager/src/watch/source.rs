@@ -1,4 +1,4 @@
-//! Where requests come from: a thing that runs beside the controller and feeds its queue.
+//! The trait of sources, and a source that is fed from anywhere in the process.
 
 use std::any::type_name;
 
@@ -11,19 +11,19 @@ use super::Sink;
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
-/// Feeds the queue of one controller for as long as that controller lives.
+/// Enqueues keys for one controller for as long as the controller runs.
 pub trait Source<Q: Key>: Send + 'static {
-    /// Runs until `stop` is cancelled, calling [`Sink::synced`] once everything that was there at the start is queued.
+    /// Runs until `stop` is cancelled. Calls [`Sink::synced`] once every object that existed at the start is enqueued.
     ///
     /// # Errors
-    /// An error ends the manager: a controller without one of its sources would be blind without knowing it.
+    /// An error ends the manager, because a controller without one of its sources would miss changes unnoticed.
     fn run(
         self: Box<Self>,
         sink: Sink<Q>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), SourceError>>;
 
-    /// Returns what errors and logs call this source, after the name of its controller. Asked once, before it runs.
+    /// Returns the name of this source in errors and logs, where it follows the name of the controller. Called once.
     fn name(&self) -> String {
         type_name::<Self>().to_owned()
     }
@@ -33,9 +33,9 @@ pub trait Source<Q: Key>: Send + 'static {
 #[derive(Debug, Error)]
 #[error("source {name} ended")]
 pub struct SourceError {
-    /// What the source calls itself.
+    /// The name of the source.
     pub name: String,
-    /// Why it ended.
+    /// The cause.
     #[source]
     pub source: BoxError,
 }
@@ -46,16 +46,16 @@ pub struct ChannelSource<Q> {
     keys: mpsc::UnboundedReceiver<Q>,
 }
 
-/// Tells a controller from anywhere in the process that a key should be looked at. Cheap to clone.
+/// Enqueues keys of a controller from anywhere in the process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Notifier<Q> {
     keys: mpsc::UnboundedSender<Q>,
 }
 
-/// Makes a source and the handle that feeds it.
+/// Makes a source and the handle that enqueues through it.
 ///
-/// Unbounded on purpose: the receiver does nothing but hand keys to a queue that keeps each only once, and a notifier
-/// that could block would let a slow consumer stall, for example, every probe.
+/// Unbounded on purpose: the receiver only passes keys to a queue that keeps each key once, and a notifier that could
+/// block would let a slow controller stall, for example, every probe.
 pub fn channel<Q: Key>() -> (Notifier<Q>, ChannelSource<Q>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Notifier { keys: sender }, ChannelSource { keys: receiver })
@@ -64,9 +64,9 @@ pub fn channel<Q: Key>() -> (Notifier<Q>, ChannelSource<Q>) {
 // === impl Notifier ===
 
 impl<Q: Key> Notifier<Q> {
-    /// Asks for a look at `key`. After the controller has ended this does nothing.
+    /// Enqueues `key`. After the controller has ended this does nothing.
     pub fn notify(&self, key: Q) {
-        // The only failure is that nobody listens any more, which is what the doc says.
+        // Fails only after the controller has ended.
         drop(self.keys.send(key));
     }
 }
@@ -81,21 +81,21 @@ impl<Q: Key> Source<Q> for ChannelSource<Q> {
     ) -> BoxFuture<'static, Result<(), SourceError>> {
         Box::pin(async move {
             let add = |key| sink.add(key, Cause::bare(Trigger::Generic));
-            // What was asked for before the start is there at the start. Counted first: it comes to an end however
-            // fast more comes in.
+            // Keys that were sent before the start belong to the initial sync. Their number is read first, so that the
+            // sync comes however fast more are sent.
             for _ in 0..self.keys.len() {
                 self.keys.try_recv().into_iter().for_each(add);
             }
             sink.synced();
             loop {
-                // Biased: a stop should not wait behind a full channel.
+                // Biased: a stop does not wait behind a full channel.
                 let key = tokio::select! {
                     biased;
                     () = stop.cancelled() => return Ok(()),
                     key = self.keys.recv() => key,
                 };
                 let Some(key) = key else {
-                    // Every notifier is gone: nothing will come any more, and nothing is wrong.
+                    // Every notifier was dropped, which is no error.
                     stop.cancelled().await;
                     return Ok(());
                 };

@@ -1,15 +1,15 @@
-//! The source that most controllers live on: the deltas of one kind in the cache.
+//! The source of most controllers: the deltas of one store.
 //!
 //! # Invariants
-//! 1. A key the queue refused for being full is owed: once the queue has drained, the store is swept, and the sweep
-//!    goes on where it was refused until it has come to the end. So memory stays bounded and nothing is lost.
-//! 2. A sweep says nothing new: it makes an absent key ready and leaves one in its backoff alone.
-//! 3. What says nothing new never ends a backoff: a resync, to a key what its own run wrote, and of its own primary also a
-//!    change of nothing but status. Everything else counts in full.
-//! 4. Failures belong to what failed: a new generation of the primary, or another object of its name, begins without.
-//!    One that the run of the key wrote itself does not: see 3.
-//! 5. A pause, its end and a request for a reconcile by annotation pass every predicate and count in full. That an object
-//!    becomes too large to be decoded, or is so no longer, counts in full too.
+//! 1. No key is lost to a full queue, and memory stays bounded. After a refusal the source waits until the queue has
+//!    drained and sweeps the store: it offers every object again, and waits at each further refusal.
+//! 2. The adds of a sweep are weak: they enqueue an absent key and leave a key in its backoff alone.
+//! 3. Weak, so that they never end a backoff, are also the adds of a resync, of a write by the run of the same key, and
+//!    of a change of nothing but the status of the primary object. All others are strong. See [`strength`].
+//! 4. A new generation of the primary object, or a new object of its name, clears the failures of the key. A generation
+//!    that the run of the key wrote itself does not.
+//! 5. The annotations that pause an object or ask for a reconcile bypass the predicates, and their adds are strong. Strong
+//!    are also the adds when an object becomes too large to be decoded, or small enough again.
 
 use std::sync::Arc;
 
@@ -20,9 +20,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
-use crate::cache::{Aspect, Changes, Delta, DeltaHandler, UntypedStore, ReadError, Select, View};
+use crate::cache::{Aspect, Changes, Delta, DeltaHandler, ReadError, Select, Store, UntypedStore, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
+
+/// A store, and the predicates that a delta has to pass before a controller sees it.
+///
+/// `&store` becomes one without predicates, [`Store::when`] makes one with a predicate.
+#[must_use = "it does nothing until a controller watches it"]
+pub struct Watched {
+    store: Arc<UntypedStore>,
+    predicates: Vec<Box<dyn Predicate>>,
+}
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
 pub struct StoreSource<Q: Key> {
@@ -32,24 +41,24 @@ pub struct StoreSource<Q: Key> {
 
 struct Feed<Q: Key> {
     handler: Box<dyn EventHandler<Q>>,
-    predicates: Vec<Arc<dyn Predicate>>,
-    /// Whether the store holds the very objects the queue is keyed by.
+    predicates: Vec<Box<dyn Predicate>>,
+    /// Whether the queue is keyed by the objects of this store.
     primary: bool,
-    /// What most causes are about, once for all of them.
+    /// The subject of most causes, shared by all of them: the object that has the name of the key.
     namesake: Arc<Subject>,
 }
 
-/// What the reflector's task and the source's task share.
+/// State shared by the dispatcher of the store and the task of the source.
 struct Shared<Q: Key> {
     feed: Feed<Q>,
     sink: Sink<Q>,
     /// Controller and handler, for logs and metrics.
     name: String,
-    /// Permit = a sweep is owed.
-    owed: Notify,
+    /// Has a permit while a sweep is due.
+    sweep_due: Notify,
 }
 
-/// Offers single objects again, and keeps what the queue refuses.
+/// Offers objects of the store again, and keeps the adds that the queue refuses.
 struct Sweeper<Q: Key> {
     shared: Arc<Shared<Q>>,
     refused: Mutex<Vec<(Q, Add)>>,
@@ -58,32 +67,73 @@ struct Sweeper<Q: Key> {
 /// Objects offered by a sweep between two chances for other work of the same thread.
 const SWEPT_PER_TURN: usize = 256;
 
-// === impl StoreSource ===
+// === impl Watched ===
 
-impl<Q: Key> StoreSource<Q> {
-    /// Watches `store` and asks `handler` which keys each delta concerns.
-    pub fn new(store: Arc<UntypedStore>, handler: impl EventHandler<Q>) -> Self {
-        let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
-        let feed = Feed { handler: Box::new(handler), predicates: Vec::new(), primary: false, namesake };
-        Self { store, feed }
+impl<K> Store<K> {
+    /// Watches this store for the deltas that `predicate` admits: for [`Controller::reconciles`] and its kin.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # use mainstay::cache::Store;
+    /// # use mainstay::controller::Controller;
+    /// use mainstay::watch::GenerationChanged;
+    ///
+    /// # fn wire(deployments: &Store<Deployment>) {
+    /// let controller = Controller::new("restarter").reconciles(deployments.when(GenerationChanged));
+    /// # }
+    /// ```
+    ///
+    /// [`Controller::reconciles`]: crate::controller::Controller::reconciles
+    pub fn when(&self, predicate: impl Predicate) -> Watched {
+        Watched::from(self).when(predicate)
     }
+}
 
-    /// Says that the queue is keyed by the objects of this store: a change of nothing but their status is then weak,
-    /// and a new generation, or a new object of the name, forgets earlier failures.
-    #[must_use]
-    pub fn primary(mut self) -> Self {
-        self.feed.primary = true;
+impl Watched {
+    /// Restricts the deltas further, to those that `predicate` admits too.
+    pub fn when(mut self, predicate: impl Predicate) -> Self {
+        self.predicates.push(Box::new(predicate));
         self
     }
 
-    /// Lets only those deltas through that `predicate` and all earlier ones admit.
-    #[must_use]
-    pub fn filtered(self, predicate: impl Predicate) -> Self {
-        self.filtered_by(Arc::new(predicate))
+    pub(crate) fn store(&self) -> &Arc<UntypedStore> {
+        &self.store
+    }
+}
+
+impl<K> From<&Store<K>> for Watched {
+    fn from(store: &Store<K>) -> Self {
+        Arc::clone(store.untyped()).into()
+    }
+}
+
+impl From<Arc<UntypedStore>> for Watched {
+    fn from(store: Arc<UntypedStore>) -> Self {
+        Self { store, predicates: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("kind", self.store.kind()).finish_non_exhaustive()
+    }
+}
+
+// === impl StoreSource ===
+
+impl<Q: Key> StoreSource<Q> {
+    /// Makes a source of the keys that `handler` returns for the deltas of a store.
+    pub fn new(watched: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
+        let Watched { store, predicates } = watched.into();
+        let namesake = Arc::new(Subject::Namesake(store.kind().clone()));
+        Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
-    pub(crate) fn filtered_by(mut self, predicate: Arc<dyn Predicate>) -> Self {
-        self.feed.predicates.push(predicate);
+    /// Marks the objects of this store as those that the queue is keyed by: a change of nothing but their status is then
+    /// a weak add, and a new generation, or a new object of the name, clears earlier failures.
+    #[must_use]
+    pub fn primary(mut self) -> Self {
+        self.feed.primary = true;
         self
     }
 }
@@ -97,28 +147,28 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
         let called = Source::name(&*self);
         let Self { store, feed } = *self;
         let name = format!("{}: {}", sink.queue().name(), feed.handler.name());
-        let shared = Arc::new(Shared { feed, sink, name, owed: Notify::new() });
+        let shared = Arc::new(Shared { feed, sink, name, sweep_due: Notify::new() });
         Box::pin(async move {
             let mut subscription = store.subscribe(Box::new(Arc::clone(&shared)));
-            // Order does not matter: a controller that is ending does nothing with the sync.
+            // The order does not matter: a controller that is ending ignores the sync.
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = subscription.synced() => shared.sink.synced(),
             }
             let sweeper = Sweeper { shared: Arc::clone(&shared), refused: Mutex::default() };
-            let pay_debts = async {
+            let sweeps = async {
                 loop {
-                    shared.owed.notified().await;
+                    shared.sweep_due.notified().await;
                     if let Err(failure) = sweeper.sweep(&store).await {
                         return failure;
                     }
                 }
             };
-            // Biased: nothing is owed to a controller that is ending.
+            // Biased: a controller that is ending needs no sweep.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(()),
-                failure = pay_debts => Err(SourceError { name: called, source: failure.into() }),
+                failure = sweeps => Err(SourceError { name: called, source: failure.into() }),
             }
         })
     }
@@ -137,7 +187,7 @@ impl<Q: Key> std::fmt::Debug for StoreSource<Q> {
 // === impl Shared ===
 
 impl<Q: Key> Shared<Q> {
-    /// Gives the keys the delta concerns, and how each is to be added.
+    /// Returns the keys that the delta concerns, each with its add.
     fn adds(&self, delta: &Delta<'_>) -> impl Iterator<Item = (Q, Add)> {
         let controller = self.sink.queue().name();
         let own = delta.own_write.filter(|writer| writer.is_controller(controller) && writer.is_run());
@@ -146,7 +196,7 @@ impl<Q: Key> Shared<Q> {
         if self.feed.admits(delta) {
             self.feed.handler.handle(delta, &mut keys);
         }
-        // Made when the first key of another name comes, and shared by all of them.
+        // Allocated for the first key that has another name than the object, and shared by all such keys.
         let mut other = None;
         keys.into_adds().map(move |(key, mut add)| {
             if add.cause.object.is_none() {
@@ -161,7 +211,7 @@ impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
     fn handle(&self, delta: &Delta<'_>) {
         for (key, add) in self.adds(delta) {
             if matches!(self.sink.offer(key, add), Added::Refused) {
-                self.owed.notify_one();
+                self.sweep_due.notify_one();
             }
         }
     }
@@ -176,10 +226,10 @@ impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
 impl<Q: Key> Sweeper<Q> {
     /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is full.
     ///
-    /// Starting over instead would offer the same first objects again each time, and never come to the last ones.
+    /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last ones.
     async fn sweep(&self, store: &UntypedStore) -> Result<(), ReadError> {
         self.wait_for_room().await;
-        // Names, not views: this may take long, and each object counts as it is when its turn has come.
+        // Names and not views: a sweep may take long, and each object is read when its turn comes.
         let views = store.list(&Select::all())?;
         let names: Vec<NamespacedName> = views.iter().map(|view| view.request().clone()).collect();
         drop(views);
@@ -188,7 +238,7 @@ impl<Q: Key> Sweeper<Q> {
                 let (old, new) = (None, Some(&view));
                 store.call(self, &Delta { old, new, initial: true, resync: false, own_write: None });
             }
-            self.insist().await;
+            self.retry_refused().await;
             if at % SWEPT_PER_TURN == SWEPT_PER_TURN - 1 {
                 tokio::task::yield_now().await;
             }
@@ -196,8 +246,8 @@ impl<Q: Key> Sweeper<Q> {
         Ok(())
     }
 
-    /// Offers what was refused until nothing is.
-    async fn insist(&self) {
+    /// Offers refused adds until the queue has taken all of them.
+    async fn retry_refused(&self) {
         loop {
             let refused = std::mem::take(&mut *self.refused.lock());
             if refused.is_empty() {
@@ -221,7 +271,7 @@ impl<Q: Key> Sweeper<Q> {
     }
 }
 
-/// A sweep calls the handler as the cache does: a panic costs the one object.
+/// A sweep calls the handler as the dispatcher of the store does, so a panic loses one object only.
 impl<Q: Key> DeltaHandler for Sweeper<Q> {
     fn handle(&self, delta: &Delta<'_>) {
         for (key, add) in self.shared.adds(delta) {
@@ -241,20 +291,20 @@ impl<Q: Key> Feed<Q> {
         is_steered(delta) || self.predicates.iter().all(|predicate| predicate.verdict(delta).passes())
     }
 
-    /// How a key is added; `own` if its run wrote the delta.
+    /// Returns the add of a key; `own` if the run of the key wrote the delta.
     fn add(&self, delta: &Delta<'_>, own: bool) -> Add {
         let strength = strength(delta, self.primary, own);
         let band = match delta.old {
             _ if delta.initial || delta.resync => Band::Background,
-            // A burst of creations must not delay changes.
+            // A lane of its own, so that a burst of creations does not delay changes.
             None if self.primary => Band::New,
             _ => Band::Live,
         };
         Add {
             strength,
             band,
-            // Of a weak one it would end the backoff after all: the run wrote the spec itself, and then failed.
-            new_generation: self.primary && strength == Strength::Strong && asks_anew(delta),
+            // Not with a weak add, or a run that writes the spec and then fails would end its own backoff.
+            new_generation: self.primary && strength == Strength::Strong && is_new_request(delta),
             ..Add::strong(Cause::bare(trigger(delta)))
         }
     }
@@ -281,8 +331,8 @@ fn trigger(delta: &Delta<'_>) -> Trigger {
     }
 }
 
-/// The object asks for something that was never tried: it has a new generation, or is not the one that was there.
-fn asks_anew(delta: &Delta<'_>) -> bool {
+/// Returns whether the object has a spec that no run has seen: a new generation, or a new object of the name.
+fn is_new_request(delta: &Delta<'_>) -> bool {
     match (delta.old.map(View::meta), delta.new.map(View::meta)) {
         (Some(old), Some(new)) => old.generation != new.generation || old.uid != new.uid,
         (None, Some(_)) => !delta.initial && !delta.resync,
@@ -290,26 +340,26 @@ fn asks_anew(delta: &Delta<'_>) -> bool {
     }
 }
 
-/// A person has paused the object, ended its pause or asked for a look at it.
+/// Returns whether a person has paused the object, resumed it, or requested a reconcile, by annotation.
 fn is_steered(delta: &Delta<'_>) -> bool {
     let (Some(old), Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let asked = new.reconcile_at_hash != 0 && old.reconcile_at_hash != new.reconcile_at_hash;
     asked || old.paused != new.paused
 }
 
-/// How much a delta counts for a key; `own` if the run of the key wrote it. The first case that holds decides:
+/// Returns the strength of the add for a delta; `own` if the run of the key wrote it. The first case that applies decides:
 ///
 /// | case | strength |
 /// |---|---|
-/// | by annotation `mainstay.dev/paused` begins or ends, or `mainstay.dev/reconcile-at` asks, whoever wrote it | strong |
-/// | the object becomes too large to be decoded, or is so no longer | strong |
+/// | the annotation `mainstay.dev/paused` is set or removed, or `mainstay.dev/reconcile-at` changes, by any writer | strong |
+/// | the object becomes too large to be decoded, or small enough again | strong |
 /// | a resync | weak |
-/// | the run's own write of the primary, whose answer may also show edits by others | strong |
-/// | any other write of its own: a run that writes a child and then fails must not undo its own backoff | weak |
-/// | a change of nothing but status and managedFields, of a primary that counts generations | weak |
-/// | everything else, also what the run of another key or another controller of this process wrote | strong |
+/// | a write of the primary by the run, if the answer may also show edits by others | strong |
+/// | any other write by the run: a run that writes a child and then fails must not end its own backoff | weak |
+/// | a change of nothing but status and managedFields, of a primary whose kind has generations | weak |
+/// | everything else, also writes by runs of other keys and by other controllers of this process | strong |
 ///
-/// Of kinds without generations every update by others counts: they have no status apart.
+/// For kinds without generations every update by others is strong, because they have no status of their own.
 pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength {
     let weak = match (delta.old, delta.new) {
         _ if is_steered(delta) || changes_readability(delta) => false,
@@ -322,23 +372,25 @@ pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength 
 }
 
 /// Returns whether the answer to an own write may also show edits by others, which no later event shows again: another
-/// generation (where there is none, other content) or other finalizers, unless the write was for the very version that was
-/// stored. Never another status, which a failing run reports each time. The beginning of a deletion always counts,
-/// because the object may have something to clean up.
+/// generation (other content, for a kind without generations) or other finalizers, unless the write was for exactly the
+/// stored version. A new status is no such edit, because a failing run may report one each time. The beginning of a
+/// deletion always is, because the object may need a cleanup.
 fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     let (old, Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let Some(old) = old else { return new.deleting };
-    let asks = old.finalizers != new.finalizers
+    let edited = old.finalizers != new.finalizers
         || match new.generation {
             Some(_) => old.generation != new.generation,
             None => old.content_hash != new.content_hash,
         };
-    let alone = || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
-    old.deleting != new.deleting || (asks && !alone())
+    let alone =
+        || delta.own_write.is_some_and(|writer| writer.was_for_version(old.resource_version.number()));
+    old.deleting != new.deleting || (edited && !alone())
 }
 
-/// Of a kind that counts generations: content that changes without one is a status by another name.
+/// Returns whether nothing but the status changed. For a kind with generations, content that changes without a new
+/// generation is status too.
 fn same_but_status(old: &View, new: &View) -> bool {
-    let says_nothing = |aspect| matches!(aspect, Aspect::Status | Aspect::Content);
-    old.meta().uid == new.meta().uid && Changes::between(old, new).iter().all(says_nothing)
+    let is_status = |aspect| matches!(aspect, Aspect::Status | Aspect::Content);
+    old.meta().uid == new.meta().uid && Changes::between(old, new).iter().all(is_status)
 }

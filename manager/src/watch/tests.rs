@@ -216,8 +216,8 @@ fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
 }
 
 #[test]
-fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
-    let handler = enqueue_mapped(|view: &View| {
+fn a_map_gets_both_states_and_each_key_is_enqueued_once() {
+    let handler = map_view(|view: &View| {
         vec![
             NamespacedName::cluster(view.meta().resource_version.to_string()),
             NamespacedName::cluster("all"),
@@ -225,10 +225,26 @@ fn a_mapped_event_asks_about_both_states_and_names_each_key_once() {
     });
     let (old, new) = (view_of(&base()), view_of(&with("/status/ready", json!(1))));
     assert_eq!(keys(&handler, &delta(Some(&old), Some(&new))), ["5", "all", "6"]);
-    let maybe = enqueue_mapped(|view: &View| {
-        view.meta().controller().map(|owner| NamespacedName::cluster(&*owner.name))
-    });
+    let maybe =
+        map_view(|view: &View| view.meta().controller().map(|owner| NamespacedName::cluster(&*owner.name)));
     assert_eq!(keys(&maybe, &delta(Some(&old), Some(&new))), [""; 0], "an `Option` will do");
+}
+
+#[test]
+fn a_typed_map_gets_both_states_and_an_object_that_is_none_enqueues_no_key() {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        ready: u32,
+    }
+    #[derive(serde::Deserialize)]
+    struct Ready {
+        status: Status,
+    }
+    let handler = map(|object: &Ready| [NamespacedName::cluster(object.status.ready.to_string())]);
+    let (one, two) = (view_of(&with("/status/ready", json!(1))), view_of(&with("/status/ready", json!(2))));
+    assert_eq!(keys(&handler, &delta(Some(&one), Some(&two))), ["1", "2"]);
+    let odd = view_of(&with("/status/ready", json!("many")));
+    assert_eq!(keys(&handler, &delta(Some(&odd), Some(&two))), ["2"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The source that asks again every so often: for what no watch tells of.
+//! A source that calls a function periodically, for state that no watch reports.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,10 @@ use super::{Sink, Source, SourceError};
 use crate::key::{Cause, Key, Trigger};
 use crate::queue::{Add, Added, Strength};
 
-/// Largest part of the period that is left out at random, so that replicas and controllers drift apart.
+/// Largest part of the period that is subtracted at random, so that replicas and controllers drift apart.
 const JITTER: f64 = 0.1;
 
-/// Enqueues what a function answers, again and again. Made by [`interval`].
+/// Enqueues the keys that a function returns, periodically. Made by [`interval`].
 pub struct Interval<F> {
     name: &'static str,
     period: Duration,
@@ -24,12 +24,12 @@ pub struct Interval<F> {
     random: fastrand::Rng,
 }
 
-/// Asks `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a tenth less.
-/// A panic in it costs that one look, also the first, and is counted and logged under `name`.
+/// Calls `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a tenth earlier.
+/// A panic in it loses this one round, and is counted and logged under `name`.
 ///
-/// The keys are strong, so they end backoffs, unless [`Interval::weak`]; and they go behind live events. While the
-/// queue is full the source waits, and asks no more often than it is listened to; what the first look is still to add
-/// then comes after the sync. A zero period asks once only, and so does one beyond what the clock can hold.
+/// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind live events. While
+/// the queue is full the source waits and calls nothing; the rest of the first round is then enqueued after the sync. With
+/// a period of zero, or one beyond the range of the clock, the function is called once.
 pub fn interval<Q, I, F>(name: &'static str, period: Duration, keys: F) -> Interval<F>
 where
     Q: Key,
@@ -42,21 +42,21 @@ where
 // === impl Interval ===
 
 impl<F> Interval<F> {
-    /// Leaves failing keys to their backoff: for a mere look at everything, as a resync is.
+    /// Makes the adds weak, so that failing keys stay in their backoff: for a periodic round over all keys, such as a resync.
     #[must_use]
     pub fn weak(mut self) -> Self {
         self.strength = Strength::Weak;
         self
     }
 
-    /// Takes its randomness from here.
+    /// Sets the source of randomness.
     #[must_use]
     pub fn with_random(mut self, random: fastrand::Rng) -> Self {
         self.random = random;
         self
     }
 
-    /// Subtracted, so that no period is too long for it: a factor of nearly one may round up beyond the longest.
+    /// Returns the time to the next round. Subtracts, because a product with a factor near one may round up and overflow.
     fn next_wait(&mut self) -> Duration {
         self.period.saturating_sub(self.period.mul_f64(JITTER * self.random.f64()))
     }
@@ -69,10 +69,9 @@ impl<F> Interval<F> {
         I: IntoIterator<Item = Q>,
         F: FnMut() -> I,
     {
-        // Collected, so that what the function answers need not be `Send`; then offered one by one. After a panic the
-        // function is left with its own state alone.
-        let looked = catch_unwind(AssertUnwindSafe(|| (self.keys)().into_iter().collect::<Vec<Q>>()));
-        let keys = looked.unwrap_or_else(|panic| {
+        // Collected, because the iterator need not be `Send`. A panic can leave only the function's own state broken.
+        let round = catch_unwind(AssertUnwindSafe(|| (self.keys)().into_iter().collect::<Vec<Q>>()));
+        let keys = round.unwrap_or_else(|panic| {
             sink.count_panic(&*panic);
             Vec::new()
         });
@@ -80,8 +79,7 @@ impl<F> Interval<F> {
             Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
         for key in keys {
             while sink.offer(key.clone(), add.clone()) == Added::Refused {
-                // What is refused is owed, as a store's sweep is. Nothing would ever drain the queue of a controller
-                // that waits for this source to have synced.
+                // Offered again later. Synced first, because the controller drains its queue only after the sync.
                 sink.synced();
                 sink.queue().wait_for_room().await;
             }
@@ -98,7 +96,7 @@ impl<F> Interval<F> {
         self.ask(&sink).await;
         sink.synced();
         while !self.period.is_zero() {
-            // From the planned moment, not from the end of the last round: a full queue does not stretch the period.
+            // From the planned time and not from the end of the last round, so that a full queue does not stretch the period.
             let Some(planned) = next.checked_add(self.next_wait()) else { return };
             next = planned.max(Instant::now());
             sleep_until(next).await;

@@ -9,7 +9,7 @@ use mainstay::controller::Controller;
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::ControllerHandle;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
-use mainstay::watch::{Notifier, channel, enqueue_mapped};
+use mainstay::watch::{Notifier, channel, map_view};
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::witness::{Run, Runs, witness};
 use mainstay_tests::{LocalManager, TestCluster, wait};
@@ -116,7 +116,7 @@ impl Scene {
             let wired = Controller::new("backoff")
                 .reconciles(&ingresses)
                 .owns(&children)
-                .watches(&friends, enqueue_mapped(waits_for));
+                .watches(&friends, map_view(waits_for));
             controller = Some(manager.register(wired.reconciler(reconciler)).expect("registered"));
             let neighbour = Controller::new("neighbour").source(orders);
             drop(manager.register(neighbour.reconciler(witness(be_friendly).0)).expect("registered"));

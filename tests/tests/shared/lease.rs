@@ -261,7 +261,12 @@ async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
         let waited = record.acquire_time.expect("it was acquired").0.duration_since(started).unsigned_abs();
         assert!(waited >= *holds, "{name}: taken after {waited:?}");
         let absurd = usize::from(*name == "no-duration");
-        assert_eq!(said(&process, "implausible leaseDurationSeconds"), absurd, "{name}: {:#?}", process.log());
+        assert_eq!(
+            said(&process, "implausible leaseDurationSeconds"),
+            absurd,
+            "{name}: {:#?}",
+            process.log()
+        );
         process.terminate();
         assert!(process.ended().await.success(), "{:#?}", process.log());
     };

@@ -11,6 +11,7 @@ mod adoption;
 mod backoff;
 mod black_holes;
 mod blocked;
+mod children;
 mod clusters;
 mod command_line;
 mod connections;

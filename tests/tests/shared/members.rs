@@ -88,13 +88,13 @@ async fn a_controller_registered_on_the_leader_runs_and_once_removed_leaves_noth
         async { Ok(Action::Done) }
     });
     let sees_all = move |_: &Delta<'_>| !in_predicate.is_closed();
-    let late = Controller::new("late").reconciles_when(&store, sees_all).reconciler(reconciler);
+    let late = Controller::new("late").reconciles(store.when(sees_all)).reconciler(reconciler);
     let late = manager.manager.register(late).expect("registered");
     assert_eq!(runs.next().await.name, WEB, "what is there already");
     create(&cluster, "other").await;
     assert_eq!(runs.next().await.name, "other", "what comes");
     let taken = manager.manager.register(idle("late", &store).0);
-    assert!(matches!(taken, Err(RegisterError::DuplicateName { name: "late" })), "{taken:?}");
+    assert!(matches!(&taken, Err(RegisterError::DuplicateName { name }) if **name == *"late"), "{taken:?}");
     let inspect = manager.manager.inspect_addr().expect("it is served");
     let page = async || get(inspect, "/debug/controllers/late/queue").await.0;
     assert!(manager.metrics_text().await.contains(r#"controller="late""#));

@@ -14,7 +14,7 @@ use mainstay::controller::Controller;
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay::metrics::{FamilyError, Format, OPENMETRICS_CONTENT_TYPE, Registry, TEXT_CONTENT_TYPE};
 use mainstay::reconcile::{Action, Context, Outcome};
-use mainstay::watch::enqueue_mapped;
+use mainstay::watch::map_view;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::exposition::{Families, parse, promtool, scrape};
 use mainstay_tests::fixtures::{wait_deployment, wait_probe};
@@ -67,13 +67,13 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, R
         let store =
             manager.store::<ConfigMap>(Scope::all().labels("of=metrics".parse().expect("a selector")));
         store.index_view("by-mood", |_| Err("no mood".into())).expect("an index");
-        let slow = enqueue_mapped(|_| {
+        let slow = map_view(|_| {
             let began = Instant::now();
             // Handlers do not wait, so one that is slow is busy.
             while began.elapsed() < Duration::from_millis(11) {}
             [] as [NamespacedName; 0]
         });
-        let panics = enqueue_mapped(|_| -> [NamespacedName; 0] { panic!("a bug in a handler") });
+        let panics = map_view(|_| -> [NamespacedName; 0] { panic!("a bug in a handler") });
         let controller = Controller::new("trouble")
             .reconciles(&store)
             .watches(&store, slow)

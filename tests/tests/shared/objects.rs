@@ -14,7 +14,7 @@ use mainstay::client::finalizer::Edited;
 use mainstay::client::{Authority, Finalizer};
 use mainstay::controller::Controller;
 use mainstay::key::KindId;
-use mainstay::reconcile::{Action, Context, ObjectReconciler, Outcome, ReconcileError, object};
+use mainstay::reconcile::{Action, Context, ObjectReconciler, Outcome, ReconcileError, with_finalizer};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -90,16 +90,12 @@ async fn start(
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
         // The label says whose objects these are, and nobody changes it.
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects".parse().expect("a selector")));
-        let reconciler = object(&maps, finalizer(), witness);
+        let reconciler = with_finalizer(&maps, OURS, witness);
         let controller = Controller::new("objects").reconciles(&maps);
         drop(manager.register(controller.reconciler(reconciler)).expect("registered"));
     })
     .await;
     (manager, told)
-}
-
-fn finalizer() -> Finalizer {
-    Finalizer::new(OURS).expect("qualified")
 }
 
 async fn create(maps: &Api<ConfigMap>, finalizers: &[&str]) -> ConfigMap {
@@ -202,10 +198,11 @@ async fn a_stale_finalizer_is_put_on_and_taken_off_the_object_as_it_is() {
 
 async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
     let kind = KindId::of::<ConfigMap>();
+    let finalizer = Finalizer::new(OURS).expect("qualified");
     let add =
-        async |stale: &ConfigMap| finalizer().add(&admin, &kind, &stale.metadata).await.expect("answered");
+        async |stale: &ConfigMap| finalizer.add(&admin, &kind, &stale.metadata).await.expect("answered");
     let remove =
-        async |stale: &ConfigMap| finalizer().remove(&admin, &kind, &stale.metadata).await.expect("answered");
+        async |stale: &ConfigMap| finalizer.remove(&admin, &kind, &stale.metadata).await.expect("answered");
     let live = async || maps.get(NAME).await.expect("there").finalizers().to_vec();
 
     let stale = create(maps, &[]).await;

@@ -79,9 +79,8 @@ async fn a_right_that_was_taken_away_in_between_is_no_loss_and_nothing_is_scaled
         let told =
             web.condition("DependenciesReady").filter(|found| found.reason.as_deref() == Some("AllReady"));
         let message = told.and_then(|told| told.message.as_deref());
-        message.is_some_and(|message| {
-            message.starts_with("ready at the last check; schema cannot be checked")
-        })
+        message
+            .is_some_and(|message| message.starts_with("ready at the last check; schema cannot be checked"))
     };
     wait::until(&objects, "web", "the right to be missed", stands).await;
     // Longer than a loss lasts before replicas are taken away for it, which is 30 s.

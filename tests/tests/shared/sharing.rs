@@ -80,7 +80,7 @@ async fn controllers_of_one_kind_share_one_watch_that_ends_with_the_last_and_dis
         handles = Some((
             register(Controller::new("all").reconciles(&store()).reconciler(all)),
             register(Controller::new("fails").reconciles(&store()).reconciler(fails)),
-            register(Controller::new("picky").reconciles_when(&store(), is_picked).reconciler(picky)),
+            register(Controller::new("picky").reconciles(store().when(is_picked)).reconciler(picky)),
         ));
     })
     .await;

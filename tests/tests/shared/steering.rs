@@ -137,7 +137,7 @@ async fn a_paused_object_is_left_alone_and_seen_as_such_until_it_runs_once_as_it
     let Some(cluster) = TestCluster::shared().await else { return };
     create(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"})).await;
     create(&cluster, MARKER, json!({})).await;
-    let mut scene = Scene::begin(&cluster, Controller::reconciles).await;
+    let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
     assert_eq!(scene.runs.next().await.name, MARKER, "the only one that may run");
     scene.set_image(WEB, "example.invalid/main:2").await;
     scene.nothing_until_marker().await;
@@ -177,7 +177,7 @@ async fn a_deletion_is_seen_to_although_the_object_is_paused() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
     create(&cluster, MARKER, json!({})).await;
-    let mut scene = Scene::begin(&cluster, Controller::reconciles).await;
+    let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
     assert_eq!(scene.runs.next().await.name, MARKER);
     scene.nothing_until_marker().await;
     drop(scene.templates.delete(WEB, &DeleteParams::default()).await.expect("deleted"));
@@ -190,7 +190,7 @@ async fn a_deletion_is_seen_to_although_the_object_is_paused() {
 async fn a_paused_object_that_another_objects_run_deletes_is_cleaned_up() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
-    let mut scene = Scene::begin(&cluster, Controller::reconciles).await;
+    let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
     create(&cluster, REAPER, json!({})).await;
     assert_eq!(scene.runs.next().await.name, REAPER);
     assert_eq!(scene.runs.next().await.name, WEB);
@@ -204,7 +204,7 @@ async fn a_new_value_asks_for_a_look_at_once_past_every_predicate_and_the_same_o
     create(&cluster, WEB, json!({RECONCILE_AT_ANNOTATION: "before"})).await;
     create(&cluster, MARKER, json!({})).await;
     let refuses = |controller: Controller, store: &Store<PodTemplate>| {
-        controller.filtered(|_: &Delta<'_>| false).reconciles_when(store, |_: &Delta<'_>| false)
+        controller.reconciles(store.when(|_: &Delta<'_>| false))
     };
     let mut scene = Scene::begin(&cluster, refuses).await;
     scene.nothing_until_marker().await;

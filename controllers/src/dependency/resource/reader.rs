@@ -170,7 +170,8 @@ impl<'a> ResourceReader<'a> {
         let Some(status) = object.status.as_ref().filter(|_| is_final(check)) else { return false };
         let ready = status.dependencies.iter().find(|entry| entry.name == dependency.name && entry.ready);
         // An edit may have put another object under the name of the dependency; the message names the object.
-        let message = ObjectsText { namespace: self.request.namespace().unwrap_or_default(), check }.in_state();
+        let message =
+            ObjectsText { namespace: self.request.namespace().unwrap_or_default(), check }.in_state();
         ready.is_some_and(|entry| entry.message.as_ref() == Some(&message))
     }
 }

@@ -143,7 +143,11 @@ async fn an_object_is_read_only_if_the_service_account_may_read_it() {
     assert_eq!(bench.enqueued(), 1);
     assert_eq!(bench.observation(), NOT_YET, "no access review yet");
     bench.answer("get", None, Answer::No);
-    assert_eq!((bench.enqueued(), bench.observation().as_str()), (1, NOT_YET), "the one object may be allowed");
+    assert_eq!(
+        (bench.enqueued(), bench.observation().as_str()),
+        (1, NOT_YET),
+        "the one object may be allowed"
+    );
     bench.answer("get", Some("migrate"), Answer::No);
     assert_eq!(bench.enqueued(), 1);
     let text = "Blind AccessDenied: ServiceAccount shop/web of the template may not get Job shop/migrate; \
@@ -324,7 +328,11 @@ async fn a_selector_is_ready_once_all_selected_objects_are_in_the_state() {
         text(vec![good, bad]),
         format!("NotReady NotInState: {objects} do not all have condition Complete=True yet")
     );
-    assert_eq!(text(vec![old]), format!("NotReady NotFound: {objects} do not exist"), "no object is not all objects");
+    assert_eq!(
+        text(vec![old]),
+        format!("NotReady NotFound: {objects} do not exist"),
+        "no object is not all objects"
+    );
     let many = (0..=MAX_SELECTED).map(|number| job(&number.to_string(), "Complete")).collect();
     let text = text(many);
     assert_eq!(text, format!("Blind TooManyObjects: {objects} are more than 500; narrow the selector"));

@@ -41,7 +41,7 @@ fn a_term_has_ended_when_the_last_work_has() {
     let second = term.enter("web").unwrap();
     term.end();
     drop(first);
-    assert_eq!(term.late(), ["web"]);
+    assert_eq!(term.late(), ["web".into()]);
     assert!(poll_once(term.ended()).is_pending());
     drop(second);
     assert!(poll_once(term.ended()).is_ready());

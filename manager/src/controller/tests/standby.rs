@@ -131,8 +131,8 @@ async fn a_source_added_on_a_standby_starts_at_once() {
     let bench = Bench::start_in(Term::new(), Controller::new("test"), reconciler);
     sleep(LONG).await;
     let (source, starts) = late(Duration::ZERO);
-    let post = bench.post.upgrade().expect("it lives");
-    assert!(post.add_source(Box::new(source)));
+    let port = bench.port.upgrade().expect("it lives");
+    assert!(port.add_source(Box::new(source)));
     none(&mut runs, Duration::from_millis(1)).await;
     assert_eq!((starts.load(Ordering::SeqCst), bench.keys().len()), (1, 1));
 }

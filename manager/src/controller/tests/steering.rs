@@ -32,7 +32,7 @@ pub(super) fn store(cache: &ByHand) -> Store {
 async fn a_paused_object_is_left_alone_until_its_pause_ends() {
     let cache = ByHand::listed(&[paused(5)]);
     let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
-    let controller = Controller::new("test").reconciles_when(&store(&cache), GenerationChanged);
+    let controller = Controller::new("test").reconciles(store(&cache).when(GenerationChanged));
     let bench = Bench::start(controller, reconciler);
     none(&mut runs, LONG).await;
     let mut edited = paused(11);
@@ -91,9 +91,8 @@ async fn a_paused_controller_begins_no_run_and_loses_no_key() {
 async fn a_request_by_annotation_ends_a_backoff_whoever_wrote_it_and_passes_every_predicate() {
     let cache = ByHand::listed(&[web(5, json!({}))]);
     let (reconciler, mut runs) = scripted(async |_| Err("no luck".into()));
-    let controller = Controller::new("test")
-        .reconciles_when(&store(&cache), GenerationChanged)
-        .filtered(|_: &Delta<'_>| true);
+    let controller =
+        Controller::new("test").reconciles(store(&cache).when(GenerationChanged).when(|_: &Delta<'_>| true));
     let bench = Bench::start(controller, reconciler);
     bench.settings.send_modify(|settings| settings.queue.retry = RetryPolicy::fixed(LONG));
     assert_eq!(next(&mut runs).await.1, 1);
@@ -112,7 +111,7 @@ async fn a_request_by_annotation_ends_a_backoff_whoever_wrote_it_and_passes_ever
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_predicate_of_one_store_sees_that_store_and_a_filter_all_of_them() {
+async fn a_predicate_sees_the_deltas_of_its_store_that_earlier_predicates_admit() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let spy = |who: &'static str| {
         let seen = Arc::clone(&seen);
@@ -125,15 +124,14 @@ async fn a_predicate_of_one_store_sees_that_store_and_a_filter_all_of_them() {
     let (first, second) = (ByHand::listed(&[object("a", "u1", 5)]), ByHand::listed(&[object("b", "u2", 5)]));
     let (reconciler, mut runs) = scripted(async |_| Ok(Action::Done));
     let controller = Controller::new("test")
-        .filtered(spy("filter"))
-        .reconciles_when(&store(&first), spy("first"))
-        .watches_when(&store(&second), EnqueueForObject, |_: &Delta<'_>| false);
+        .reconciles(store(&first).when(spy("one")).when(spy("two")))
+        .watches(store(&second).when(|_: &Delta<'_>| false).when(spy("three")), EnqueueForObject);
     let bench = Bench::start(controller, reconciler);
     assert_eq!(next(&mut runs).await.0, key("a"));
     bench.notifier.notify(key("raw"));
-    assert_eq!(next(&mut runs).await.0, key("raw"), "what is no store is not filtered");
+    assert_eq!(next(&mut runs).await.0, key("raw"), "a channel passes no predicate");
     none(&mut runs, LONG).await;
     let mut seen = seen.lock().clone();
     seen.sort();
-    assert_eq!(seen, ["filter shop/a", "first shop/a"], "what its own predicate drops goes no further");
+    assert_eq!(seen, ["one shop/a", "two shop/a"], "the delta of b ends at the first predicate");
 }

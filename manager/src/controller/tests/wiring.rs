@@ -16,8 +16,8 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
         wired.err().map(|problem| problem.to_string())
     };
     let owned_first = "owns(ConfigMap) needs to know the owner's kind: call reconciles(...) before it";
-    assert_eq!(wired(Controller::owns).as_deref(), Some(owned_first));
-    assert_eq!(wired(Controller::co_owns).as_deref(), Some(owned_first));
+    assert_eq!(wired(|controller, maps| controller.owns(maps)).as_deref(), Some(owned_first));
+    assert_eq!(wired(|controller, maps| controller.co_owns(maps)).as_deref(), Some(owned_first));
     assert_eq!(
         wired(|controller, maps| controller.reconciles(maps).reconciles(maps)).as_deref(),
         Some(
@@ -96,7 +96,7 @@ async fn two_controllers_of_one_kind_each_see_what_their_own_predicates_admit() 
     let mut benches = Vec::new();
     for name in ["a", "b"] {
         let (reconciler, runs) = scripted(async |_| Ok(Action::Done));
-        let controller = Controller::new("test").reconciles_when(&store(&cache), named(name));
+        let controller = Controller::new("test").reconciles(store(&cache).when(named(name)));
         benches.push((name, Bench::start(controller, reconciler), runs));
     }
     for (name, _bench, runs) in &mut benches {

@@ -29,11 +29,9 @@ fn the_defaults_and_short_leases_are_accepted() {
 fn timings_with_which_a_leader_tries_longer_than_it_may_write_are_refused() {
     check(
         &settings(5_000, 4_900, 3_000),
-        &[
-            "leaderElection.renewDeadline 4.9s: with retryPeriod 3s the leader would try for 7.9s, but may \
+        &["leaderElection.renewDeadline 4.9s: with retryPeriod 3s the leader would try for 7.9s, but may \
              write only for 4.5s, 0.9 x leaseDuration 5s; lower renewDeadline or retryPeriod, or raise \
-             leaseDuration",
-        ],
+             leaseDuration"],
     );
     assert_eq!(settings(5_000, 4_001, 500).validate().len(), 1, "one millisecond beyond");
 }
@@ -46,10 +44,8 @@ fn all_contradictions_of_the_timings_are_reported() {
     );
     check(
         &settings(15_000, 2_400, 2_000),
-        &[
-            "leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no \
-             second try",
-        ],
+        &["leaderElection.renewDeadline 2.4s: expected more than 1.2 x retryPeriod = 2.4s, or there is no \
+             second try"],
     );
     check(&settings(15_000, 2_401, 2_000), &[]);
     check(

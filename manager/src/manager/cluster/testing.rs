@@ -22,7 +22,7 @@ impl Cluster {
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use mainstay::cache::Store;
-    /// use mainstay::key::Request;
+    /// use mainstay::key::NamespacedName;
     /// use mainstay::manager::Cluster;
     /// use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
     /// use mainstay::testing::reconcile_once;

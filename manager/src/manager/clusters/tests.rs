@@ -229,7 +229,11 @@ fn put(name: &str) -> http::Request<Body> {
 
 /// A run of the controller `web`.
 fn run_of(manager: &Manager, needs_lease: bool) -> Context {
-    manager.shared.surroundings("web", needs_lease).signed(Writer::controller("web")).context()
+    manager
+        .shared
+        .run_environment("web", needs_lease)
+        .signed(Writer::controller("web"), Arc::default())
+        .context()
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Members that live and end together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -15,14 +16,14 @@ use crate::manager::RunContext;
 use crate::reconcile::BoxError;
 
 /// A member that has ended, by name.
-type Ended = (&'static str, Result<(), BoxError>);
+type Ended = (Arc<str>, Result<(), BoxError>);
 
 /// Members that are stopped together.
 pub(super) struct Group {
     pub(super) stop: CancellationToken,
     tasks: JoinSet<Ended>,
     /// Names by task, for those who are late and those who panic.
-    names: BTreeMap<tokio::task::Id, &'static str>,
+    names: BTreeMap<tokio::task::Id, Arc<str>>,
 }
 
 // === impl Group ===
@@ -34,21 +35,23 @@ impl Group {
 
     pub(super) fn spawn(
         &mut self,
-        name: &'static str,
+        name: impl Into<Arc<str>>,
         task: impl Future<Output = Result<(), BoxError>> + Send + 'static,
     ) {
-        let handle = self.tasks.spawn(async move { (name, task.await) });
+        let name = name.into();
+        let task_name = Arc::clone(&name);
+        let handle = self.tasks.spawn(async move { (task_name, task.await) });
         self.names.insert(handle.id(), name);
     }
 
     /// Starts a runnable: for its whole life, or as work of a term of the Lease, which drops it when the term is lost.
     pub(super) fn start(&mut self, recruit: Recruit, shared: &Shared, work: Option<Work>) {
-        let name = recruit.name;
-        debug!(name, "starting");
+        let name = Arc::clone(&recruit.name);
+        debug!(name = &*name, "starting");
         let cx = RunContext {
             stop: self.stop.child_token(),
             leading: shared.term.subscribe(),
-            surroundings: shared.surroundings(name, work.is_some()),
+            run_environment: shared.run_environment(&name, work.is_some()),
             // A life without a Lease is one term.
             term: work.as_ref().map_or(1, Work::term),
             gate: recruit.gate.clone(),
@@ -68,7 +71,7 @@ impl Group {
     ///
     /// # Cancel safety
     /// A failure is taken only when it is returned.
-    pub(super) async fn failure(&mut self) -> Option<(&'static str, BoxError)> {
+    pub(super) async fn failure(&mut self) -> Option<(Arc<str>, BoxError)> {
         loop {
             let ended = self.tasks.join_next_with_id().await?;
             if let Some(failure) = self.judge(ended) {
@@ -77,14 +80,14 @@ impl Group {
         }
     }
 
-    fn judge(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<(&'static str, BoxError)> {
+    fn judge(&mut self, ended: Result<(Id, Ended), JoinError>) -> Option<(Arc<str>, BoxError)> {
         match ended {
             Ok((id, (name, result))) => {
                 self.names.remove(&id);
                 result.err().map(|error| (name, error))
             }
             Err(failure) => {
-                let name = self.names.remove(&failure.id()).unwrap_or("a task");
+                let name = self.names.remove(&failure.id()).unwrap_or_else(|| "a task".into());
                 let panic = failure.try_into_panic().ok()?;
                 Some((name, format!("panicked: {}", panic_text(&*panic)).into()))
             }
@@ -99,7 +102,7 @@ impl Group {
                 problems.fail(name, error);
             }
         }
-        problems.late.extend(self.names.values().map(|name| (*name).to_owned()));
+        problems.late.extend(self.names.values().map(ToString::to_string));
         self.tasks.abort_all();
     }
 }

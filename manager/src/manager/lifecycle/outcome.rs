@@ -1,6 +1,7 @@
 //! How the life of a manager ends: why it stopped, and what went wrong besides.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::error;
@@ -12,7 +13,7 @@ use crate::reconcile::BoxError;
 /// Why the manager stops.
 pub(super) enum End {
     Asked,
-    Failed(&'static str, BoxError),
+    Failed(Arc<str>, BoxError),
     LeaseLost,
 }
 
@@ -22,14 +23,15 @@ pub(super) struct Problems {
     /// In the order of the stop. A name may come twice: of work, and of whom the work belongs to.
     pub(super) late: Vec<String>,
     /// In the order of the stop.
-    failures: Vec<(&'static str, BoxError)>,
+    failures: Vec<(Arc<str>, BoxError)>,
 }
 
 // === impl Problems ===
 
 impl Problems {
-    pub(super) fn fail(&mut self, name: &'static str, error: BoxError) {
-        error!(name, error = %Chain(&*error), "failed while stopping");
+    pub(super) fn fail(&mut self, name: impl Into<Arc<str>>, error: BoxError) {
+        let name = name.into();
+        error!(name = &*name, error = %Chain(&*error), "failed while stopping");
         self.failures.push((name, error));
     }
 
@@ -60,6 +62,6 @@ impl Problems {
     }
 }
 
-fn failed((name, error): (&'static str, BoxError)) -> StopError {
+fn failed((name, error): (Arc<str>, BoxError)) -> StopError {
     StopError::Failed { name, error }
 }

@@ -19,7 +19,7 @@ impl Running<'_> {
     ) {
         self.shared.stops.begun.cancel();
         // Without an elector nobody renews: the term is as good as lost.
-        if matches!(end, End::LeaseLost | End::Failed(ELECTION, _)) {
+        if matches!(end, End::LeaseLost) || matches!(end, End::Failed(name, _) if **name == *ELECTION) {
             self.shared.term.lose();
         } else {
             self.shared.term.end();
@@ -31,7 +31,7 @@ impl Running<'_> {
             None => timers.until(deadline, self.shared.term.ended()).await.is_some(),
         };
         if !in_time {
-            problems.late.extend(self.shared.term.late().into_iter().map(str::to_owned));
+            problems.late.extend(self.shared.term.late().iter().map(ToString::to_string));
         }
         self.leader_only.end(timers, deadline, problems).await;
         self.shared.always.end();

@@ -89,7 +89,7 @@ impl Waiting {
         let mut names = Vec::new();
         for party in &mut self.parties {
             if party.tell_at.take_if(|at| *at <= now).is_some() {
-                names.extend(party.recruits.iter().map(|recruit| recruit.name));
+                names.extend(party.recruits.iter().map(|recruit| recruit.name.to_string()));
             }
         }
         if names.is_empty() {

@@ -37,9 +37,9 @@ fn context(term: u64, gate: Option<Gate>) -> RunContext {
     });
     let client = kube::Client::new(silent, "default");
     let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
-    let surroundings = Surroundings::new(client, events, CancellationToken::new());
+    let run_environment = RunEnvironment::new(client, events, CancellationToken::new());
     let leading = watch::Sender::new(true).subscribe();
-    RunContext { stop: CancellationToken::new(), leading, surroundings, term, gate }
+    RunContext { stop: CancellationToken::new(), leading, run_environment, term, gate }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ fn invalid_settings_are_wrong_input_and_a_duplicate_name_is_not() {
         reason: "is too little".to_owned(),
     };
     let problems = vec![problem("workers"), problem("queue.retryShare")];
-    let refused: BoxError = RegisterError::Settings { name: "web", problems }.into();
+    let refused: BoxError = RegisterError::Settings { name: "web".into(), problems }.into();
     assert!(is_wrong_input(&*refused));
     let lines = r#"controller "web": workers 0 is too little
 controller "web": queue.retryShare 0 is too little"#;
@@ -17,8 +17,8 @@ controller "web": queue.retryShare 0 is too little"#;
     let proxy = || ConnectError::Proxy { server: Box::new("https://edge".parse().unwrap()) };
     let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
     assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "for any cluster");
-    let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep" }.into();
+    let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep".into() }.into();
     assert!(is_wrong_input(&*runs_once), "onLost: Exit would prevent the error");
-    let taken: BoxError = RegisterError::DuplicateName { name: "web" }.into();
+    let taken: BoxError = RegisterError::DuplicateName { name: "web".into() }.into();
     assert!(!is_wrong_input(&*taken));
 }

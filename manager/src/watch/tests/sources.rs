@@ -159,7 +159,7 @@ async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
     });
     let line = |said: &str| {
         let named = format!(r#"controller="test" source="interval ids" panic="{said}""#);
-        format!("ERROR source panicked; this look is lost to it {named}")
+        format!("ERROR source panicked; this round is lost {named}")
     };
     assert_eq!(lines.await, [line("nobody has counted yet"), line("miscounted")]);
 }

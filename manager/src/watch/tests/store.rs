@@ -17,7 +17,7 @@ use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
 use crate::watch::{
     Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, GenerationChanged, Sink, Source, SourceError,
-    SourceMetrics, SourcesSynced, StoreSource, enqueue_mapped,
+    SourceMetrics, SourcesSynced, StoreSource, Watched, map_view,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -166,8 +166,9 @@ async fn a_predicate_may_drop_any_kind_of_event() {
     };
     for dropped in ["create", "update", "delete"] {
         let source = |cache: &ByHand| {
-            StoreSource::new(cache.store.clone(), EnqueueForObject)
-                .filtered(move |delta: &Delta<'_>| kind(delta) != dropped)
+            let watched =
+                Watched::from(cache.store.clone()).when(move |delta: &Delta<'_>| kind(delta) != dropped);
+            StoreSource::new(watched, EnqueueForObject)
         };
         let bench = Bench::start(&[], 0, source).await;
         let steps: [(_, &dyn Fn()); 3] = [
@@ -218,7 +219,7 @@ async fn what_is_merely_listed_or_resynced_is_background_work_through_every_hand
             StoreSource::new(cache.store.clone(), EnqueueForOwner::any(owner))
         }),
         ("map", |cache| {
-            let map = enqueue_mapped(|view: &View| Some(view.request().clone()));
+            let map = map_view(|view: &View| Some(view.request().clone()));
             StoreSource::new(cache.store.clone(), map)
         }),
     ];
@@ -299,7 +300,7 @@ async fn a_list_longer_than_the_queue_runs_to_its_last_object_and_each_once_more
 async fn one_object_that_concerns_more_keys_than_the_queue_takes_loses_none_of_them() {
     let source = |cache: &ByHand| {
         let twenty = |_: &View| names(20).into_iter().map(|name| NamespacedName::namespaced("shop", name));
-        StoreSource::new(cache.store.clone(), enqueue_mapped(twenty))
+        StoreSource::new(cache.store.clone(), map_view(twenty))
     };
     let bench = Bench::start(&objects(1), 3, source).await;
     assert_eq!(bench.drain().await, names(20));
@@ -375,8 +376,8 @@ async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whateve
         ("still too large", large, large + 1, State::Parked),
     ] {
         let source = |cache: &ByHand| {
-            let store = StoreSource::new(cache.store.clone(), EnqueueForObject);
-            store.primary().filtered(GenerationChanged)
+            let watched = Watched::from(cache.store.clone()).when(GenerationChanged);
+            StoreSource::new(watched, EnqueueForObject).primary()
         };
         let bench = Bench::start(&[sized(from, 5)], 0, source).await;
         let _parked: Retried = bench.get().await.terminal("no luck");
@@ -459,7 +460,7 @@ async fn a_new_object_of_the_name_does_not_inherit_the_failures_of_the_old_one()
 
 /// Panics whenever it sees this object.
 fn allergic(to: &'static str) -> impl EventHandler<NamespacedName> {
-    enqueue_mapped(move |view: &View| {
+    map_view(move |view: &View| {
         assert!(view.meta().name() != to, "cannot stand {to}");
         Some(view.request().clone())
     })

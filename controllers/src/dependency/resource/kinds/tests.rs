@@ -98,11 +98,7 @@ async fn versions_that_are_not_served_take_no_room() {
         let version = jobs(&format!("v1x{number}"));
         assert_eq!(undiscovered.open(&version, Instant::now()), Err(None));
     }
-    assert_eq!(
-        (undiscovered.slots.len(), undiscovered.groups.len()),
-        (0, 1),
-        "also before the answer"
-    );
+    assert_eq!((undiscovered.slots.len(), undiscovered.groups.len()), (0, 1), "also before the answer");
 }
 
 #[tokio::test(start_paused = true)]

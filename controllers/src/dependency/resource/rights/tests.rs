@@ -23,7 +23,11 @@ async fn an_answer_is_renewed_while_a_check_needs_it() {
         assert_eq!(next(&mut rights), Ok(web.clone()), "it is due");
         assert_eq!(next(&mut rights), Err(None), "one review at a time");
         assert_eq!(rights.answer(&web, Instant::now()), before, "until the next answer");
-        assert_eq!(rights.answered(&web, answer, Instant::now()), before != Some(answer), "whether it has changed");
+        assert_eq!(
+            rights.answered(&web, answer, Instant::now()),
+            before != Some(answer),
+            "whether it has changed"
+        );
         assert_eq!(rights.answer(&web, Instant::now()), Some(answer));
         advance(counts.saturating_sub(Duration::from_millis(1))).await;
         let again = Instant::now() + Duration::from_millis(1);

@@ -52,11 +52,13 @@ async fn a_failure_is_returned_with_who_failed_or_was_late_besides() {
     let error = end_of(&parts, false).await;
     let text = "feed failed (while stopping: sweep failed: no time to tidy up; deaf was late)";
     assert_eq!(error.to_string(), text);
-    let ManagerError::Failed { name: "feed", source, others } = error else { panic!("{error:?}") };
+    let ManagerError::Failed { name, source, others } = error else { panic!("{error:?}") };
+    assert_eq!(&*name, "feed");
     assert_eq!(source.to_string(), "out of paper");
-    let [StopError::Failed { name: "sweep", .. }, StopError::Late { name: late }] = &others[..] else {
+    let [StopError::Failed { name, .. }, StopError::Late { name: late }] = &others[..] else {
         panic!("{others:?}")
     };
+    assert_eq!(&**name, "sweep");
     assert_eq!(late, "deaf");
 }
 
@@ -64,7 +66,8 @@ async fn a_failure_is_returned_with_who_failed_or_was_late_besides() {
 async fn an_error_of_who_was_told_to_stop_is_returned() {
     let error = end_of(&[("sweep", LeaderElection, Way::FailsWhenTold)], true).await;
     assert_eq!(error.to_string(), "sweep failed");
-    let ManagerError::Failed { name: "sweep", source, .. } = error else { panic!("{error:?}") };
+    let ManagerError::Failed { name, source, .. } = error else { panic!("{error:?}") };
+    assert_eq!(&*name, "sweep");
     assert_eq!(source.to_string(), "no time to tidy up");
 }
 
@@ -87,9 +90,10 @@ async fn who_was_late_is_named_with_who_failed_besides() {
 async fn a_panic_before_there_is_a_future_is_a_failure_like_any_other() {
     let manager = manager("");
     manager.add(Part::new("feed", Others, Way::PanicsAtOnce, &Diary::default())).unwrap();
-    let ManagerError::Failed { name: "feed", source, .. } = manager.run().await.unwrap_err() else {
+    let ManagerError::Failed { name, source, .. } = manager.run().await.unwrap_err() else {
         panic!("the panic is named")
     };
+    assert_eq!(&*name, "feed");
     assert!(source.to_string().starts_with("panicked: "), "{source}");
 }
 
@@ -108,9 +112,10 @@ async fn a_panic_in_a_task_of_a_cache_ends_the_manager() {
             manager.store(Scope::all())
         };
         let _subscription = maps.untyped().subscribe(Box::new(Explodes));
-        let ManagerError::Failed { name: "caches", source, .. } = manager.run().await.unwrap_err() else {
+        let ManagerError::Failed { name, source, .. } = manager.run().await.unwrap_err() else {
             panic!("the cache is named")
         };
+        assert_eq!(&*name, "caches");
         assert_eq!(source.to_string(), "panicked: on purpose");
     }
 }
@@ -144,7 +149,7 @@ async fn a_manager_whose_run_is_dropped_drops_what_runs_and_leads_no_more() {
     diary.until("feed ends").await;
     diary.until("sweep ends").await;
     let error = manager.add(Part::new("late", Others, Way::Well, &diary)).unwrap_err();
-    assert!(matches!(error, RegisterError::Stopped { name: "late" }), "{error:?}");
+    assert!(matches!(&error, RegisterError::Stopped { name } if **name == *"late"), "{error:?}");
 }
 
 /// Hands its context out, and does not listen.

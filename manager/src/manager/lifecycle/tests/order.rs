@@ -11,7 +11,7 @@ use crate::cache::{Scope, Store};
 use crate::manager::RunnableGroup::{LeaderElection, Others, Servers};
 
 /// What a manager with one of everything lives through.
-struct Life {
+struct Lifecycle {
     manager: Manager,
     diary: Diary,
     webhooks: CancellationToken,
@@ -31,14 +31,14 @@ struct Server {
     _task: JoinSet<()>,
 }
 
-impl Life {
+impl Lifecycle {
     /// Starts a manager that has nothing cached, with a runnable in every group, one that lives this way in each, and
     /// a controller in those that have some. No socket is open, so the clock may be paused.
     fn begin(ways: [Way; 3]) -> Self {
         Self::of(manager(""), Diary::default(), ways, None)
     }
 
-    /// As [`Life::begin`], with a kind cached, and one more among the others that is ready once all of them run. Returns
+    /// As [`Lifecycle::begin`], with a kind cached, and one more among the others that is ready once all of them run. Returns
     /// once all have started.
     async fn begin_cached(ways: [Way; 3]) -> Self {
         let diary = Diary::default();
@@ -139,7 +139,7 @@ const LONG: Duration = Duration::from_mins(10);
 
 #[tokio::test]
 async fn groups_start_one_after_the_other_and_stop_in_the_opposite_order() {
-    let life = Life::begin_cached([Way::AfterCaches, Way::Well, Way::Well]).await;
+    let life = Lifecycle::begin_cached([Way::AfterCaches, Way::Well, Way::Well]).await;
     let (diary, ended) = life.stop().await;
     ended.unwrap();
     let stop = [
@@ -153,7 +153,7 @@ async fn groups_start_one_after_the_other_and_stop_in_the_opposite_order() {
 
 #[tokio::test]
 async fn a_slow_runnable_holds_up_the_stop_of_those_behind_it() {
-    let life = Life::begin_cached([Way::AfterCaches, Way::Slow, Way::Slow]).await;
+    let life = Lifecycle::begin_cached([Way::AfterCaches, Way::Slow, Way::Slow]).await;
     let (diary, ended) = life.stop().await;
     ended.unwrap();
     let stop =
@@ -163,7 +163,7 @@ async fn a_slow_runnable_holds_up_the_stop_of_those_behind_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_runnable_that_becomes_ready_lets_those_behind_it_start() {
-    let life = Life::begin([Way::ReadyAtCue, Way::ReadyAtCue, Way::Well]);
+    let life = Lifecycle::begin([Way::ReadyAtCue, Way::ReadyAtCue, Way::Well]);
     tokio::time::sleep(LONG).await;
     life.diary.reads(&START_BARE[..1]);
     life.webhooks.cancel();
@@ -180,7 +180,7 @@ async fn a_runnable_that_becomes_ready_lets_those_behind_it_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_never_ready_holds_up_all_but_the_stop() {
-    let life = Life::begin([Way::NeverReady, Way::Well, Way::Well]);
+    let life = Lifecycle::begin([Way::NeverReady, Way::Well, Way::Well]);
     tokio::time::sleep(LONG).await;
     let (diary, ended) = life.stop().await;
     ended.unwrap();
@@ -189,7 +189,7 @@ async fn a_server_that_is_never_ready_holds_up_all_but_the_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_runnable_that_is_never_ready_holds_up_the_leader_and_nothing_else() {
-    let life = Life::begin([Way::Well, Way::NeverReady, Way::Well]);
+    let life = Lifecycle::begin([Way::Well, Way::NeverReady, Way::Well]);
     tokio::time::sleep(LONG).await;
     let (diary, ended) = life.stop().await;
     ended.unwrap();
@@ -199,10 +199,10 @@ async fn a_runnable_that_is_never_ready_holds_up_the_leader_and_nothing_else() {
 
 #[tokio::test]
 async fn a_failure_stops_all_others_in_order_and_is_returned() {
-    let life = Life::begin_cached([Way::AfterCaches, Way::FailsAtCue, Way::Slow]).await;
+    let life = Lifecycle::begin_cached([Way::AfterCaches, Way::FailsAtCue, Way::Slow]).await;
     life.feed.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("feed", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("feed".to_owned(), "out of paper".to_owned()));
     let stop =
         [&["feed ends"][..], &RUNS, &["sweep ends"], &["gate ends"], &["caches end"], &["webhooks ends"]];
     diary.reads(&[&START[..], &stop].concat());
@@ -210,7 +210,7 @@ async fn a_failure_stops_all_others_in_order_and_is_returned() {
 
 #[tokio::test]
 async fn a_panic_stops_all_others_in_order_and_is_returned_with_its_text() {
-    let life = Life::begin_cached([Way::AfterCaches, Way::Slow, Way::PanicsAtCue]).await;
+    let life = Lifecycle::begin_cached([Way::AfterCaches, Way::Slow, Way::PanicsAtCue]).await;
     life.sweep.cancel();
     let (diary, ended) = life.end().await;
     let (name, text) = told(ended);
@@ -223,10 +223,10 @@ async fn a_panic_stops_all_others_in_order_and_is_returned_with_its_text() {
 
 #[tokio::test]
 async fn a_server_that_fails_stops_all_others_in_order() {
-    let life = Life::begin_cached([Way::FailsAtCue, Way::Well, Way::Well]).await;
+    let life = Lifecycle::begin_cached([Way::FailsAtCue, Way::Well, Way::Well]).await;
     life.webhooks.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("webhooks", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("webhooks".to_owned(), "out of paper".to_owned()));
     let stop = [
         &["webhooks ends"][..],
         &[RUNS[0], RUNS[1], "sweep ends"],
@@ -238,11 +238,11 @@ async fn a_server_that_fails_stops_all_others_in_order() {
 
 #[tokio::test]
 async fn a_server_that_fails_before_it_is_ready_lets_nobody_start() {
-    let life = Life::begin([Way::FailsUnready, Way::Well, Way::Well]);
+    let life = Lifecycle::begin([Way::FailsUnready, Way::Well, Way::Well]);
     life.diary.until("webhooks starts").await;
     life.webhooks.cancel();
     let (diary, ended) = life.end().await;
-    assert_eq!(told(ended), ("webhooks", "out of paper".to_owned()));
+    assert_eq!(told(ended), ("webhooks".to_owned(), "out of paper".to_owned()));
     diary.reads(&[&["webhooks starts"], &["webhooks ends"]]);
 }
 
@@ -276,9 +276,11 @@ async fn a_stop_before_the_caches_have_been_listed_is_in_order_and_at_once() {
 }
 
 /// Who failed, and how.
-fn told(ended: Result<(), ManagerError>) -> (&'static str, String) {
+fn told(ended: Result<(), ManagerError>) -> (String, String) {
     match ended.unwrap_err() {
-        ManagerError::Failed { name, source, others } if others.is_empty() => (name, source.to_string()),
+        ManagerError::Failed { name, source, others } if others.is_empty() => {
+            (name.to_string(), source.to_string())
+        }
         error => panic!("one failure: {error:?}"),
     }
 }

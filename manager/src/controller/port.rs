@@ -1,7 +1,9 @@
-//! What reaches a controller from outside while it lives: keys and sources given by hand, and looks at how it does.
+//! The access to a running controller from outside: its status, and keys and sources that are added by hand.
 //!
-//! The life of the controller owns the post; whoever else has one has it weakly, so that nothing of a controller that has
-//! ended is kept by those who once asked for it.
+//! The future of the controller owns the port, and all others hold it weakly, so that nothing of a controller outlives
+//! its end.
+
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
@@ -11,9 +13,9 @@ use crate::key::{Key, KindId};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
 use crate::watch::{Sink, Source, SourceMetrics, SourcesSynced};
 
-/// One controller as others reach it.
-pub(crate) struct Post<Q: Key> {
-    pub(super) name: &'static str,
+/// One controller, as the manager, its handle and the debug pages reach it.
+pub(crate) struct ControllerPort<Q: Key> {
+    pub(super) name: Arc<str>,
     pub(super) needs_lease: bool,
     pub(super) queue: WorkQueue<Q>,
     pub(super) settings: watch::Receiver<ControllerSettings>,
@@ -23,35 +25,35 @@ pub(crate) struct Post<Q: Key> {
     /// The kind whose objects the queue is keyed by.
     pub(super) primary: Option<KindId>,
     pub(super) metrics: SourceMetrics,
-    /// To the life, which runs them. Unbounded: it holds what a program wires, each source once.
+    /// To the future of the controller, which runs the sources. Unbounded: a program adds each source once.
     pub(super) feeds: mpsc::UnboundedSender<Feed<Q>>,
 }
 
-/// A source on its way to be run. On the account of those to be waited for from the moment it is made.
+/// A source that has not been started. It counts as not synced from the moment it is made.
 pub(super) struct Feed<Q: Key> {
     pub(super) source: Box<dyn Source<Q>>,
     pub(super) sink: Sink<Q>,
 }
 
-// === impl Post ===
+// === impl ControllerPort ===
 
-impl<Q: Key> Post<Q> {
-    /// Asks for a look at a key, as a person would.
+impl<Q: Key> ControllerPort<Q> {
+    /// Enqueues a key as if a person had asked for it.
     pub(crate) fn trigger(&self, key: Q) {
         self.queue.add(key, Add::by_hand());
     }
 
-    /// Has one more source run; returns false if the life takes no more.
+    /// Adds a source; returns false if the controller has ended.
     pub(crate) fn add_source(&self, source: Box<dyn Source<Q>>) -> bool {
         let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.metrics);
         self.feeds.send(Feed { source, sink }).is_ok()
     }
 }
 
-impl<Q: Key> ControllerView for Post<Q> {
+impl<Q: Key> ControllerView for ControllerPort<Q> {
     fn status(&self) -> ControllerStatus {
         ControllerStatus {
-            name: self.name,
+            name: Arc::clone(&self.name),
             needs_lease: self.needs_lease,
             leading: *self.open.borrow(),
             synced: self.synced.is_synced(),
@@ -85,7 +87,7 @@ impl<Q: Key> ControllerView for Post<Q> {
             self.trigger(key);
             return Ok(1);
         }
-        // Such a key cannot be made from namespace and name, so only keys that are on the queue can be meant.
+        // Such a key cannot be made from namespace and name, so only keys on the queue can match.
         let mut count = 0;
         self.queue.visit(|KeySnapshot { key, .. }| {
             let fits = namespace.is_none_or(|namespace| namespace == key.namespace().unwrap_or_default());

@@ -1,20 +1,15 @@
-//! What `reconcile::object` makes of each state of an object, as a user's own unit tests would show it.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests fail the test by panicking, as tests do"
-)]
+//! Runs of `with_finalizer` and `without_finalizer`, by the state of the object.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::cache::Store;
-use mainstay::client::Finalizer;
+use mainstay::controller::{Controller, WiringError};
 use mainstay::key::{KindId, NamespacedName};
 use mainstay::reconcile::{
-    Action, Context, ObjectReconciler, Outcome, PerObject, ReconcileError, Retry, object,
+    Action, Context, ObjectAdapter, ObjectReconciler, Outcome, ReconcileError, Retry, with_finalizer,
+    without_finalizer,
 };
 use mainstay::testing::{Run, reconcile_once};
 use parking_lot::Mutex;
@@ -75,8 +70,8 @@ fn store(objects: impl IntoIterator<Item = Value>) -> Store<ConfigMap> {
     Store::from_values(&KindId::of::<ConfigMap>(), objects)
 }
 
-fn adapted(store: &Store<ConfigMap>, notes: &Notes) -> PerObject<ConfigMap, Notes> {
-    object(store, Finalizer::new(OURS).unwrap(), notes.clone())
+fn adapted(store: &Store<ConfigMap>, notes: &Notes) -> ObjectAdapter<ConfigMap, Notes> {
+    with_finalizer(store, OURS, notes.clone())
 }
 
 /// Runs once on what the cache shows, while the server has something else.
@@ -142,7 +137,7 @@ async fn a_cleanup_that_asks_for_another_look_after_no_time_is_done() {
 }
 
 #[tokio::test]
-async fn nobody_elses_finalizer_is_touched() {
+async fn finalizers_of_other_controllers_stay() {
     let (notes, store) = (Notes::default(), store([stored(&[OTHER, OURS, "x/y"], true)]));
     let cx = Context::for_test().with_store(&store);
     let run = reconcile_once(&adapted(&store, &notes), &web(), &cx).await;
@@ -154,11 +149,11 @@ async fn nobody_elses_finalizer_is_touched() {
 }
 
 #[tokio::test]
-async fn without_a_finalizer_nothing_is_written_and_what_is_being_deleted_is_left_alone() {
+async fn without_a_finalizer_no_write_is_sent_and_an_object_that_is_being_deleted_is_left_alone() {
     for (deleting, expected) in [(false, vec![format!("reconcile [{OTHER}]")]), (true, vec![])] {
         let (notes, store) = (Notes::default(), store([stored(&[OTHER], deleting)]));
         let cx = Context::for_test().with_store(&store);
-        let run = reconcile_once(&object(&store, None, notes.clone()), &web(), &cx).await;
+        let run = reconcile_once(&without_finalizer(&store, notes.clone()), &web(), &cx).await;
         assert!(run.outcome.is_ok() && run.writes.is_empty());
         assert_eq!(notes.take(), expected);
     }
@@ -192,7 +187,7 @@ async fn an_object_deleted_or_replaced_between_read_and_write_is_neither_held_no
 }
 
 #[tokio::test]
-async fn a_finalizer_that_somebody_else_took_off_while_cleaning_is_no_error() {
+async fn a_finalizer_that_is_removed_during_the_cleanup_is_no_error() {
     let mut without = stored(&[OTHER], true);
     without["metadata"]["resourceVersion"] = json!("6");
     let mut replaced = stored(&[OURS], false);
@@ -222,4 +217,68 @@ async fn an_object_that_does_not_decode_is_not_held() {
     let (run, calls, _) = run_stale(odd.clone(), [odd]).await;
     assert!(run.writes.is_empty() && calls.is_empty());
     assert_eq!(run.outcome.unwrap_err().retry(), Retry::Never, "only a change can help");
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_admitted_gets_no_finalizer_and_one_that_has_it_is_cleaned_up() {
+    let labelled = |value: &str, finalizers: &[&str]| {
+        let mut object = stored(finalizers, false);
+        object["metadata"]["labels"] = json!({"greet": value});
+        object
+    };
+    let is_greeted = |map: &ConfigMap| {
+        map.metadata.labels.iter().flatten().any(|(key, value)| key == "greet" && value == "yes")
+    };
+    for (object, calls, writes) in [
+        (labelled("no", &[OTHER]), vec![], 0),
+        (labelled("no", &[OTHER, OURS]), vec![format!("cleanup [{OTHER} {OURS}]")], 1),
+        (labelled("yes", &[OURS]), vec![format!("reconcile [{OURS}]")], 0),
+    ] {
+        let (notes, store) = (Notes::default(), store([object]));
+        let cx = Context::for_test().with_store(&store);
+        let run = reconcile_once(&adapted(&store, &notes).when(is_greeted), &web(), &cx).await;
+        assert!(run.outcome.is_ok(), "{run:?}");
+        assert_eq!((notes.take(), run.writes.len()), (calls, writes));
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_admitted_keeps_the_finalizer_until_its_cleanup_is_done() {
+    let (notes, store) = (Notes::default(), store([stored(&[OURS], false)]));
+    let cx = Context::for_test().with_store(&store);
+    let reconciler = adapted(&store, &notes).when(|_| false);
+    notes.answers([Err(ReconcileError::from("not yet"))]);
+    let run = reconcile_once(&reconciler, &web(), &cx).await;
+    assert!(run.outcome.is_err() && run.writes.is_empty());
+    let run = reconcile_once(&reconciler, &web(), &cx).await;
+    assert_eq!(run.wrote(), ["merge configmaps shop/web"]);
+    assert_eq!(finalizers(&store), [""; 0]);
+}
+
+#[tokio::test]
+async fn mistakes_of_an_adapter_are_refused_before_the_controller_is_registered() {
+    let maps = store([]);
+    let secrets: Store<k8s_openapi::api::core::v1::Secret> = Store::from_objects([]);
+    let mistake = |store: &Store<ConfigMap>, finalizer: &str| {
+        let registration = Controller::new("greeter").reconciles(&secrets).reconciler(with_finalizer(
+            store,
+            finalizer,
+            Notes::default(),
+        ));
+        match registration.problem() {
+            Some(WiringError::Reconciler { source }) => source.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        mistake(&maps, "goodbye"),
+        "finalizer \"goodbye\" has no domain; write it as domain/name, such as greeter.example.com/cleanup"
+    );
+    assert_eq!(
+        mistake(&maps, OURS),
+        "it reads ConfigMap, and the controller reconciles Secret; give both one store"
+    );
+    let cx = Context::for_test();
+    let run = reconcile_once(&with_finalizer(&maps, "goodbye", Notes::default()), &web(), &cx).await;
+    assert_eq!(run.outcome.unwrap_err().retry(), Retry::Never);
 }

@@ -1,0 +1,107 @@
+//! A manager for tests on a cluster.
+
+use std::fmt;
+use std::ops::Deref;
+
+use tokio::task::{JoinHandle, spawn};
+
+use super::{Manager, ManagerError, ManagerOptions};
+use crate::config::{ConfigSchema, Overrides};
+use crate::reconcile::BoxError;
+
+/// Leads without an election and serves nothing, so that many run in one process.
+const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+    leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
+    inspect: {bindAddress: \"\"}\n";
+
+/// A manager that runs in the background of a test. Made by [`Manager::for_test`]; lends itself as `&Manager`. Dropping it
+/// aborts it, [`RunningManager::stop`] stops it in order.
+pub struct RunningManager {
+    manager: Manager,
+    run: JoinHandle<Result<(), ManagerError>>,
+}
+
+impl Manager {
+    /// Starts a manager for a test on a cluster: `setup` registers the controllers, as in
+    /// [`Program::setup`](crate::program::Program::setup), and the manager runs in the background. It leads without an
+    /// election and opens no ports. Only with feature `testing`.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # use kube::api::{Api, ListParams};
+    /// use std::time::Duration;
+    ///
+    /// use mainstay::prelude::*;
+    /// use mainstay::testing::{Condition, eventually};
+    ///
+    /// # async fn test(
+    /// #     connection: kube::Config, setup: fn(&Manager) -> Result<(), BoxError>,
+    /// #     maps: Api<ConfigMap>, deployments: Api<Deployment>,
+    /// # ) -> Result<(), BoxError> {
+    /// let manager = Manager::for_test(connection, setup)?;
+    /// Condition::is_true("Available").wait(&deployments, "web").await?;
+    /// Condition::deleted().within(Duration::from_secs(5)).wait(&maps, "old").await?;
+    /// eventually(Duration::from_secs(10), async || {
+    ///     let found = maps.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+    ///     if found.items.len() == 3 { Ok(()) } else { Err(format!("{} ConfigMaps", found.items.len())) }
+    /// })
+    /// .await?;
+    /// manager.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Manager::new`] and of `setup`.
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime.
+    pub fn for_test(
+        connection: kube::Config,
+        setup: impl FnOnce(&Self) -> Result<(), BoxError>,
+    ) -> Result<RunningManager, BoxError> {
+        let loaded = ConfigSchema::new().parse(CONFIGURATION, "test", &Overrides::default())?;
+        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
+        let manager = Self::new(options, loaded, connection)?;
+        setup(&manager)?;
+        let run = spawn({
+            let manager = manager.clone();
+            async move { manager.run().await }
+        });
+        Ok(RunningManager { manager, run })
+    }
+}
+
+// === impl RunningManager ===
+
+impl RunningManager {
+    /// Stops the manager in order.
+    ///
+    /// # Errors
+    /// The error that the manager ended with.
+    pub async fn stop(mut self) -> Result<(), BoxError> {
+        self.manager.stop();
+        Ok((&mut self.run).await??)
+    }
+}
+
+impl Deref for RunningManager {
+    type Target = Manager;
+
+    fn deref(&self) -> &Manager {
+        &self.manager
+    }
+}
+
+impl Drop for RunningManager {
+    fn drop(&mut self) {
+        self.run.abort();
+    }
+}
+
+impl fmt::Debug for RunningManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningManager").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! Typed writes of a run: of children, and of the status of the object that is reconciled.
+//!
+//! A controller declares which kinds it writes; [`Context::apply`] finds here, by the kind of an object, the applier
+//! and the store to compare with. A kind that is not declared is refused before any request, because the rights of the
+//! controller follow from what it declares.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{Context, ReconcileError};
+use crate::cache::{ReadError, UntypedStore, View};
+use crate::client::owner::name_of;
+use crate::client::{Applier, Effect, live, set_controller_reference};
+use crate::key::{KindId, KindScope, NamespacedName};
+
+/// The kinds that one controller writes.
+#[derive(Clone, Default)]
+pub(crate) struct Writes {
+    controller: Arc<str>,
+    field_manager: Arc<str>,
+    /// `None` for the manager's own.
+    cluster: Option<Arc<str>>,
+    /// Every store that the controller watches: objects are compared with these before they are written.
+    stores: Vec<Arc<UntypedStore>>,
+    kinds: Vec<DeclaredKind>,
+}
+
+#[derive(Clone)]
+struct DeclaredKind {
+    kind: KindId,
+    /// The line of code that declares writes of whole objects; `None` if only the status may be written.
+    declared_at: Option<&'static Location<'static>>,
+    applier: Applier<()>,
+}
+
+/// A reconciler tried to write a kind that its controller has not declared.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{kind} {name} was not sent: controller {controller:?} has not declared that it writes this kind; call \
+     .owns(&store) or .writes::<{}>() on the controller{declared}", .kind.kind()
+)]
+struct Undeclared {
+    controller: Arc<str>,
+    kind: KindId,
+    name: NamespacedName,
+    /// The end of the message: the kinds that are declared, and where.
+    declared: String,
+}
+
+// === impl Writes ===
+
+impl Writes {
+    /// Declares that the controller writes a kind; only its status if no line of code is given.
+    pub(crate) fn declare(&mut self, kind: &KindId, declared_at: Option<&'static Location<'static>>) {
+        if let Some(known) = self.kinds.iter_mut().find(|known| known.kind == *kind) {
+            known.declared_at = known.declared_at.or(declared_at);
+        } else {
+            let applier = Applier::new(kind.clone(), "");
+            self.kinds.push(DeclaredKind { kind: kind.clone(), declared_at, applier });
+        }
+    }
+
+    /// Adds a store to compare objects with.
+    pub(crate) fn compare_with(&mut self, store: &Arc<UntypedStore>) {
+        self.stores.push(Arc::clone(store));
+    }
+
+    /// Returns these kinds as written by a controller under the name of a field manager.
+    pub(crate) fn of(self, controller: &Arc<str>, field_manager: &Arc<str>) -> Self {
+        let (controller, field_manager) = (Arc::clone(controller), Arc::clone(field_manager));
+        Self { controller, field_manager, ..self }.within(None)
+    }
+
+    /// Returns the same kinds in one cluster, `None` for the manager's own. Appliers are new, for one remembers the objects
+    /// of a single cluster.
+    pub(crate) fn within(&self, cluster: Option<&Arc<str>>) -> Self {
+        let mut writes = Self { cluster: cluster.cloned(), ..self.clone() };
+        for declared in &mut writes.kinds {
+            declared.applier = Applier::new(declared.kind.clone(), Arc::clone(&self.field_manager));
+        }
+        writes
+    }
+
+    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the object.
+    fn held(&self, kind: &KindId, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
+        let fits =
+            |store: &&Arc<UntypedStore>| store.kind() == kind && store.cluster() == self.cluster.as_deref();
+        let mut reads = self.stores.iter().filter(fits).map(|store| store.get(name));
+        reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
+    }
+
+    /// Returns the kinds whose whole objects may be written, each with the line of code that declares it.
+    fn places(&self) -> impl Iterator<Item = String> {
+        self.kinds.iter().filter_map(|known| Some(format!("{} ({})", known.kind, known.declared_at?)))
+    }
+
+    fn find(
+        &self,
+        kind: &KindId,
+        name: &NamespacedName,
+        whole: bool,
+    ) -> Result<&DeclaredKind, ReconcileError> {
+        let found = self.kinds.iter().find(|declared| declared.kind == *kind);
+        found.filter(|declared| !whole || declared.declared_at.is_some()).ok_or_else(|| {
+            let places: Vec<String> = self.places().collect();
+            let declared =
+                if places.is_empty() { String::new() } else { format!("; declared: {}", places.join(", ")) };
+            let (controller, kind, name) = (Arc::clone(&self.controller), kind.clone(), name.clone());
+            ReconcileError::terminal(Undeclared { controller, kind, name, declared })
+        })
+    }
+}
+
+impl fmt::Debug for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.places()).finish()
+    }
+}
+
+// === impl Context ===
+
+impl Context {
+    /// Makes `child` as given, as a child that `owner` controls, and sends nothing if it is so already.
+    ///
+    /// The controller has to declare the kind of `child`, with `.owns(&store)` or `.writes::<K>()`. The child needs a
+    /// name; filled in are the namespace of the owner where the child has none, the owner reference and the field
+    /// manager, which is the controller's name unless [`Controller::field_manager`] sets another one.
+    ///
+    /// The child is compared with the stores that the controller watches; see [`Applier::ensure`] for when a request is
+    /// sent. A store that selects by labels has to select the child, so give the child those labels. If no store of the
+    /// controller can hold the child, it is read from the API server first.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Service};
+    /// use mainstay::prelude::*;
+    ///
+    /// struct Cards;
+    ///
+    /// impl ObjectReconciler<Service> for Cards {
+    ///     async fn reconcile(&self, service: Arc<Service>, cx: &Context) -> Outcome {
+    ///         let mut card = ConfigMap::default();
+    ///         card.metadata.name = service.metadata.name.as_ref().map(|name| format!("{name}-card"));
+    ///         if cx.apply(&*service, &card).await?.is_change() {
+    ///             tracing::info!("card written");
+    ///         }
+    ///         Ok(Action::Done)
+    ///     }
+    /// }
+    ///
+    /// fn wire(manager: &Manager) -> Result<(), BoxError> {
+    ///     let services = manager.store(Scope::all());
+    ///     let cards = manager.store::<ConfigMap>(Scope::all());
+    ///     let controller = Controller::new("cards").reconciles(&services).owns(&cards);
+    ///     manager.register(controller.reconciler(without_finalizer(&services, Cards)))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Terminal, and before any request: a kind that is not declared, and an owner that cannot own the child, such as
+    /// one in another namespace. Else those of [`Applier::apply`] and of reads from the store.
+    ///
+    /// # Cancel safety
+    /// Dropping it may leave the request sent; applying again is safe.
+    ///
+    /// [`Controller::field_manager`]: crate::controller::Controller::field_manager
+    pub async fn apply<O, K>(&self, owner: &O, child: &K) -> Result<Effect<K>, ReconcileError>
+    where
+        O: Resource<DynamicType = ()>,
+        O::Scope: KindScope,
+        K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Send + Sync,
+        K::Scope: KindScope,
+    {
+        let (kind, mut child) = (KindId::of::<K>(), child.clone());
+        let meta = child.meta_mut();
+        if kind.is_namespaced() && meta.namespace.is_none() {
+            meta.namespace.clone_from(&owner.meta().namespace);
+        }
+        set_controller_reference(meta, owner.meta(), &KindId::of::<O>()).map_err(ReconcileError::terminal)?;
+        self.apply_unowned(&child).await
+    }
+
+    /// As [`apply`](Self::apply), for an object that is no child: it stays when the reconciled object goes, unless
+    /// [`cleanup`](super::ObjectReconciler::cleanup) deletes it.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    ///
+    /// # Cancel safety
+    /// As [`apply`](Self::apply).
+    pub async fn apply_unowned<K>(&self, object: &K) -> Result<Effect<K>, ReconcileError>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Sync,
+        K::Scope: KindScope,
+    {
+        let (kind, name) = (KindId::of::<K>(), name_of(object.meta()));
+        let declared = self.writes().find(&kind, &name, true)?;
+        let applier = declared.applier.view();
+        Ok(match self.writes().held(&kind, &name) {
+            Some(held) => applier.ensure(self, held?.as_ref(), object).await?,
+            None => applier.ensure(self, live(self, &kind, &name).await?.as_ref(), object).await?,
+        })
+    }
+
+    /// Makes the status of `object` as given, through the `status` subresource, and sends nothing if it is so already.
+    /// Fields of the status that other field managers have set stay.
+    ///
+    /// The kind is the one that the controller reconciles, or one that it declares as for [`apply`](Self::apply).
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply); a 404 if the object has gone, a 409 if another has taken its name.
+    ///
+    /// # Cancel safety
+    /// As [`apply`](Self::apply).
+    pub async fn apply_status<K>(
+        &self,
+        object: &K,
+        status: &(impl Serialize + Sync),
+    ) -> Result<Effect<K>, ReconcileError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Sync,
+        K::Scope: KindScope,
+    {
+        let (kind, name) = (KindId::of::<K>(), name_of(object.meta()));
+        let declared = self.writes().find(&kind, &name, false)?;
+        let applier = declared.applier.view();
+        let ObjectMeta { name: given, namespace, uid, .. } = object.meta().clone();
+        let metadata = ObjectMeta { name: given, namespace, uid, ..ObjectMeta::default() };
+        let body = json!({"metadata": metadata, "status": status});
+        Ok(match self.writes().held(&kind, &name).transpose()?.flatten() {
+            Some(held) => applier.ensure_status(self, &held, &body).await?,
+            None => Effect::Changed(applier.apply_status(self, &body).await?),
+        })
+    }
+}
