@@ -70,7 +70,7 @@ pub struct InvalidFinalizer {
 pub enum Edited {
     /// The stored list of finalizers was changed.
     Changed,
-    /// The list was already as wanted; no request was sent.
+    /// The list was already as wanted and was not written.
     Already,
     /// The object was deleted or replaced by another one of its name. Also: a finalizer was to be added to an
     /// object that is being deleted, which the API server no longer allows.

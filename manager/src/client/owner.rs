@@ -190,15 +190,9 @@ fn may_own(child: &NamespacedName, owner: &ObjectMeta, kind: &KindId) -> Result<
 fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     let owners = child.owner_references.get_or_insert_default();
     let before = owners.clone();
-    match owners.iter().position(|given| given.uid == reference.uid) {
-        None => owners.push(reference),
-        Some(first) => {
-            let uid = reference.uid.clone();
-            owners[first] = reference;
-            let mut at = 0..;
-            owners.retain(|given| at.next() == Some(first) || given.uid != uid);
-        }
-    }
+    let first = owners.iter().position(|given| given.uid == reference.uid);
+    owners.retain(|given| given.uid != reference.uid);
+    owners.insert(first.unwrap_or(owners.len()), reference);
     *owners != before
 }
 

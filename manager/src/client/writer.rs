@@ -84,8 +84,8 @@ impl Writer {
     }
 }
 
-/// Hashes a name or key, with the same result throughout the process. Two keys of equal hash count as one key; the
-/// backoff of such a key goes on where it should end.
+/// Hashes a name or key, with the same result throughout the process. Two keys of equal hash count as one
+/// key; the backoff of such a key goes on where it should end.
 fn hash<T: Hash + ?Sized>(key: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

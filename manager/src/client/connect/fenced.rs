@@ -34,7 +34,7 @@ use super::{ResponseBody, Stack};
 
 /// The request was stopped because this replica's term of leadership has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this replica no longer holds the Lease, so nothing may leave it")]
+#[error("this replica no longer holds the Lease, so the request was stopped")]
 pub struct Fenced;
 
 /// A TCP connection of one term.

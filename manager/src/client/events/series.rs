@@ -25,8 +25,7 @@ use super::counts::cause;
 
 /// Series in the table, as many as in client-go. With notes of full length they take about 8 MB.
 const MAX_SERIES: usize = 4096;
-/// From this number of series on, a namespace with its fair share or more keeps no series that is fully
-/// written.
+/// From this number of series on, a namespace with its fair share keeps no fully written series.
 const CROWDED: usize = MAX_SERIES * 3 / 4;
 /// Writes in flight per namespace: half of the writer's, so that a slow namespace cannot use all of them.
 const MAX_IN_FLIGHT_EACH: usize = super::writer::MAX_IN_FLIGHT / 2;
@@ -44,8 +43,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 /// Longest wait that the server can demand: one attempt per ten minutes is a negligible load.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// Attempts per write, as in client-go: about three and a half minutes, unless the server demands longer
-/// waits.
+/// Attempts per write, as in client-go; without `Retry-After` they take about three and a half minutes.
 const MAX_ATTEMPTS: u32 = 12;
 
 /// All series that may still change.
@@ -121,7 +119,7 @@ pub(super) struct EventWrite {
     pub(super) count: i32,
 }
 
-/// The result of a [`EventWrite`].
+/// The result of an [`EventWrite`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WriteResult {
     /// The API server has the Event with this count.

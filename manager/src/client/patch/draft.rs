@@ -155,8 +155,8 @@ impl EditTarget<'_> {
         )))
     }
 
-    /// Fails if the edit changed the status of an object, or another field of a status: the API server would
-    /// drop such a change silently.
+    /// Fails if an edit of an object changed its status, or an edit of the status changed another field: the
+    /// API server would drop such a change silently.
     fn refuse_another_part(&self, before: &Value, after: &Value) -> Result<(), WriteError> {
         let is_of_other = |name: &str| (name == "status") != (self.part == Part::Status);
         match changed(before, after).find(|name| is_of_other(name)) {
@@ -173,22 +173,20 @@ impl EditTarget<'_> {
     /// Fails if the edit changed a field that was not read: the edit took it for absent, and a patch replaces
     /// a list as a whole.
     fn refuse_unread_fields(&self, extent: Extent, before: &Value, after: &Value) -> Result<(), WriteError> {
-        let (unread, why) = match extent {
+        let (has_metadata, why) = match extent {
             Extent::Whole => return Ok(()),
-            Extent::Metadata => (
-                changed(before, after).find(|name| *name != "metadata"),
-                "only the metadata was read; read the whole object, from a store or with live",
-            ),
-            Extent::TooLarge { bare, .. } => (
-                changed(before, after).find(|name| bare || *name != "metadata"),
-                "the object is longer than cache.maxObjectBytes; use ensure_live, or live",
-            ),
+            Extent::Metadata => {
+                (true, "only the metadata was read; read the whole object, from a store or with live")
+            }
+            Extent::TooLarge { bare, .. } => {
+                (!bare, "the object is longer than cache.maxObjectBytes; use ensure_live, or live")
+            }
             Extent::Changed => (
-                changed(before, after).next(),
+                false,
                 "the cache's transform has changed the object that was read; use ensure_live, or live",
             ),
         };
-        match unread {
+        match changed(before, after).find(|name| !has_metadata || *name != "metadata") {
             None => Ok(()),
             Some(name) => Err(self.malformed(format!("the edit changed {name}, and {why}"))),
         }

@@ -56,9 +56,9 @@ fn a_plugin_gets_its_exec_info_and_its_variables() {
     exec.cluster =
         Some(ExecAuthCluster { server: Some("https://s".to_owned()), ..ExecAuthCluster::default() });
     let (auth, _) = outcome(&exec).unwrap();
-    let told = "{.kind.:.ExecCredential.,.apiVersion.:.client.authentication.k8s.io/v1.,\
+    let info = "{.kind.:.ExecCredential.,.apiVersion.:.client.authentication.k8s.io/v1.,\
                 .spec.:{.interactive.:false,.cluster.:{.server.:.https://s.}}}";
-    assert_eq!(auth["token"], format!("north {told}"));
+    assert_eq!(auth["token"], format!("north {info}"));
 }
 
 #[test]
