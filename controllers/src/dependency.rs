@@ -200,7 +200,6 @@ impl Dependencies {
         };
         let cached = |mut others: Vec<NamespacedName>| {
             others.retain(|other| other != request);
-            others.sort();
             Described::Cached { others }
         };
         let one = |dependency: &PlannedDependency| match &dependency.check {

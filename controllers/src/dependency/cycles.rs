@@ -21,6 +21,8 @@ use std::fmt;
 use mainstay::key::{Key, NamespacedName};
 use parking_lot::Mutex;
 
+use super::waiters::Waiters;
+
 /// Most gates that one search visits. A longer cycle is not found; no real setup comes near it.
 const MAX_VISITED: usize = 256;
 /// Most pairs of gates that one search compares, which takes some milliseconds.
@@ -58,11 +60,14 @@ pub struct Cycles {
 struct Graph {
     term: u64,
     gates: HashMap<NamespacedName, Gate>,
-    /// The gates that hold Pods back, by namespace, key and value of each label of these Pods.
-    by_label: HashMap<(String, String, String), BTreeSet<NamespacedName>>,
+    /// The gates that hold Pods back, by each label of these Pods.
+    by_label: Waiters<Label>,
     /// The cycle that [`Cycles::closed`] returned last, by gate.
     cycles: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
+
+/// Namespace, key and value of a label.
+type Label = (String, String, String);
 
 /// The gates that a search visited, nearest first.
 #[derive(Debug)]
@@ -91,8 +96,8 @@ impl Cycles {
         }
         let is_news = graph.gates.get(request) != Some(&gate);
         if is_news {
-            graph.remove(request);
-            graph.insert(request, gate);
+            graph.by_label.set(request, labels(request, &gate));
+            graph.gates.insert(request.clone(), gate);
         }
         let search = graph.search(request);
         let cycle = search.cycle();
@@ -114,9 +119,10 @@ impl Cycles {
     /// Records that the gate of `request` is not closed any more.
     pub fn opened(&self, request: &NamespacedName) {
         let mut graph = self.graph.lock();
-        if !graph.remove(request) {
+        if graph.gates.remove(request).is_none() {
             return;
         }
+        graph.by_label.forget(request);
         graph.cycles.remove(request);
         let concerned = graph.with_cycle_through(request);
         drop(graph);
@@ -148,27 +154,6 @@ pub fn text_of(cycle: &[NamespacedName]) -> String {
 // === impl Graph ===
 
 impl Graph {
-    fn insert(&mut self, request: &NamespacedName, gate: Gate) {
-        for label in labels(request, &gate) {
-            self.by_label.entry(label).or_default().insert(request.clone());
-        }
-        self.gates.insert(request.clone(), gate);
-    }
-
-    /// Returns whether the gate was in the graph.
-    fn remove(&mut self, request: &NamespacedName) -> bool {
-        let Some(gate) = self.gates.remove(request) else { return false };
-        for label in labels(request, &gate) {
-            if let Some(holding) = self.by_label.get_mut(&label) {
-                holding.remove(request);
-                if holding.is_empty() {
-                    self.by_label.remove(&label);
-                }
-            }
-        }
-        true
-    }
-
     /// Returns the gates whose last returned cycle leads through the gate of `request`.
     fn with_cycle_through(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
         let through = self.cycles.iter().filter(|(_, cycle)| cycle.contains(request));
@@ -236,11 +221,11 @@ impl Graph {
     }
 }
 
-/// Returns the keys of a gate in [`Graph::by_label`].
-fn labels(request: &NamespacedName, gate: &Gate) -> impl Iterator<Item = (String, String, String)> {
+/// Returns the labels of the Pods that a gate holds back.
+fn labels(request: &NamespacedName, gate: &Gate) -> Vec<Label> {
     let namespace = request.namespace().unwrap_or_default();
     let held = gate.holds.iter().flatten();
-    held.map(move |(key, value)| (namespace.to_owned(), key.clone(), value.clone()))
+    held.map(|(key, value)| (namespace.to_owned(), key.clone(), value.clone())).collect()
 }
 
 // === impl Search ===

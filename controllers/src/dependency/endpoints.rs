@@ -22,13 +22,12 @@ pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) 
     let ServiceCheck { name, min_ready, port } = check;
     let service = format!("Service {namespace}/{name}");
     let of_port = port.as_ref().map(|port| format!(" for port {port}")).unwrap_or_default();
-    let observed = |state, reason, message| Evaluation::Observed(Observation { state, reason, message });
-    let not_ready = |reason, message| observed(State::NotReady, reason, message);
+    let not_ready = |reason, message| Evaluation::Observed(Observation::not_ready(reason, message));
     match found {
         // The message leaves the count out: with it each new Pod would need a status update.
         Endpoints::Ready(count) if count >= *min_ready => {
             let message = format!("{service} has {}{of_port}", at_least(*min_ready));
-            observed(State::Ready, probe::ENDPOINTS_READY, message)
+            Evaluation::Observed(Observation::new(State::Ready, probe::ENDPOINTS_READY, message))
         }
         Endpoints::Ready(0) => {
             not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint{of_port}"))
@@ -55,7 +54,8 @@ pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) 
         }
         Endpoints::NotFound => not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
         Endpoints::Unknown(cause) => {
-            observed(State::Blind, probe::SERVICES_UNKNOWN, format!("Services cannot be read: {cause}"))
+            let message = format!("Services cannot be read: {cause}");
+            Evaluation::Observed(Observation::blind(probe::SERVICES_UNKNOWN, message))
         }
     }
 }

@@ -42,7 +42,23 @@ pub enum State {
 impl Observation {
     /// Returns the observation of a dependency that was not checked yet.
     pub fn unknown() -> Self {
-        Self { state: State::Unknown, reason: reasons::UNKNOWN, message: "not tried yet".to_owned() }
+        Self::new(State::Unknown, reasons::UNKNOWN, "not tried yet")
+    }
+
+    pub(super) fn new(state: State, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { state, reason, message: message.into() }
+    }
+
+    pub(super) fn not_ready(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(State::NotReady, reason, message)
+    }
+
+    pub(super) fn blind(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(State::Blind, reason, message)
+    }
+
+    pub(super) fn invalid(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(State::Invalid, reason, message)
     }
 
     /// Returns the observation for a verdict. While thresholds keep the state against the last result, reason
@@ -56,17 +72,11 @@ impl Observation {
             VerdictState::NotReady => State::NotReady,
             VerdictState::Denied => State::Denied,
         };
-        let (reason, message) = match state {
-            State::Ready => {
-                let good = ProbeResult::good(check);
-                (good.reason(), good.message().to_owned())
-            }
-            State::NotReady if result.is_good() => {
-                let message = "too few successful probes in a row yet";
-                (reasons::probe::TOO_FEW_SUCCESSES, message.to_owned())
-            }
-            _ => (result.reason(), result.message().to_owned()),
-        };
-        Self { state, reason, message }
+        let result = if state == State::Ready { ProbeResult::good(check) } else { result };
+        if state == State::NotReady && result.is_good() {
+            let message = "too few successful probes in a row yet";
+            return Self::not_ready(reasons::probe::TOO_FEW_SUCCESSES, message);
+        }
+        Self::new(state, result.reason(), result.message())
     }
 }

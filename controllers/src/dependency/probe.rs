@@ -38,7 +38,7 @@ mod services;
 mod slots;
 mod targets;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod want;
 
 use std::fmt;
@@ -58,14 +58,14 @@ use slots::Slots;
 use targets::Targets;
 
 pub use authorities::{Authorities, NoAuthorities, authorities};
-pub use cluster_info::{AddressOwner, ClusterInfo, NoCluster};
+pub use cluster_info::{AddressOwner, ClusterInfo};
 pub use describe::{Description, MAX_NAMED, NextProbe, StartLimit};
 pub use dial::{Connection, Dial, DialFuture, Stream, TokioDial};
 pub use driver::Driver;
 #[cfg(any(test, fuzzing))]
 pub use kinds::fuzz;
 pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
-pub use services::{Backends, Endpoint, NoServices, ServiceAnswer, Services};
+pub use services::{Backends, Endpoint, ServiceAnswer, Services};
 pub use want::{Target, Verdict, VerdictState, Want};
 
 /// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.

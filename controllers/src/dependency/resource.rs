@@ -159,7 +159,7 @@ impl Resources {
         ResourceReader::new(self, request, account)
     }
 
-    /// Returns the WaitDeployments that wait for the objects of a check, in no particular order. With a
+    /// Returns the WaitDeployments that wait for the objects of a check, in order. With a
     /// selector these are all that wait for a selector of the kind and namespace.
     pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<NamespacedName> {
         self.shared.known.lock().waiters.of(&Subject::of(namespace, check))

@@ -258,7 +258,7 @@ fn index_keys(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
             keys
         }
         Err(error) => {
-            warn!(%error, "a Service cannot be decoded and may have any address; no probe connects meanwhile");
+            warn!(%error, "a Service cannot be decoded and may have any address; probes do not connect");
             vec![UNDECODABLE.to_owned()]
         }
     }

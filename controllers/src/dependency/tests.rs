@@ -9,7 +9,8 @@ impl Dependencies {
     pub(crate) fn for_test() -> Self {
         use mainstay::cache::Store;
 
-        use crate::dependency::probe::{NoCluster, NoServices, Seams, TokioDial, TokioResolve};
+        use crate::dependency::probe::tests::no_cluster::{NoCluster, NoServices};
+        use crate::dependency::probe::{Seams, TokioDial, TokioResolve};
 
         let seams = Seams {
             dial: Arc::new(TokioDial),

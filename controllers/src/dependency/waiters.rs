@@ -1,18 +1,18 @@
-//! Which WaitDeployments wait for which subjects, indexed both ways.
+//! An index of WaitDeployments by subject, and of subjects by WaitDeployment.
 //!
 //! # Invariants
 //! 1. `by_subject` and `by_request` contain the same pairs; neither contains an empty collection.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use mainstay::key::NamespacedName;
 
-/// The WaitDeployments that wait for subjects, such as the name of a Service. A subject is identified by a
-/// `T`.
+/// WaitDeployments by the subjects that they wait for, such as the name of a Service. A subject is
+/// identified by a `T`.
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
-    by_subject: HashMap<T, HashSet<NamespacedName>>,
+    by_subject: HashMap<T, BTreeSet<NamespacedName>>,
     /// The lists as given to [`set`](Self::set), with order and duplicates.
     by_request: HashMap<NamespacedName, Vec<T>>,
 }
@@ -54,9 +54,14 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
         self.by_subject.contains_key(subject)
     }
 
-    /// Returns the WaitDeployments that wait for a subject, in no particular order.
+    /// Returns the WaitDeployments that wait for a subject; `None` if there are none.
+    pub(crate) fn get(&self, subject: &T) -> Option<&BTreeSet<NamespacedName>> {
+        self.by_subject.get(subject)
+    }
+
+    /// Returns the WaitDeployments that wait for a subject, in order.
     pub(crate) fn of(&self, subject: &T) -> Vec<NamespacedName> {
-        self.by_subject.get(subject).into_iter().flatten().cloned().collect()
+        self.get(subject).into_iter().flatten().cloned().collect()
     }
 
     /// Returns all WaitDeployments that wait for a subject, in no particular order.

@@ -63,14 +63,11 @@ impl AddressLimits {
         was_postponed: bool,
         now: Instant,
     ) -> Result<(), Instant> {
-        if !self.queues.contains_key(address) {
-            if self.queues.len().is_power_of_two() {
-                self.queues.retain(|_, queue| queue.end > now || !queue.bucket.is_full(now));
-            }
-            let queue = Queue { bucket: TokenBucket::new(self.limit), end: now };
-            self.queues.insert(address.clone(), queue);
+        if !self.queues.contains_key(address) && self.queues.len().is_power_of_two() {
+            self.queues.retain(|_, queue| queue.end > now || !queue.bucket.is_full(now));
         }
-        let Some(queue) = self.queues.get_mut(address) else { return Ok(()) };
+        let new = || Queue { bucket: TokenBucket::new(self.limit), end: now };
+        let queue = self.queues.entry(address.clone()).or_insert_with(new);
         let ready_at = queue.bucket.ready_at(now);
         // Half an interval of slack: a late probe must not cost the next one its turn.
         let slack = if was_postponed { self.limit.interval / 2 } else { Duration::ZERO };

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use futures_util::future::BoxFuture;
 use mainstay_api::wait_for::ConfigMapKey;
 
-use super::authorities::{Authorities, NoAuthorities};
+use super::authorities::Authorities;
 
 /// Reads facts about the cluster that the manager runs in.
 pub trait ClusterInfo: Send + Sync + 'static {
@@ -28,25 +28,4 @@ pub enum AddressOwner {
     ApiServer,
     /// The machine or Pod that the manager runs on.
     Manager,
-}
-
-/// For a process without a cluster: no address has an owner, no namespace is restricted, and no `ConfigMap`
-/// exists.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoCluster;
-
-// === impl NoCluster ===
-
-impl ClusterInfo for NoCluster {
-    fn owner(&self, _: SocketAddr) -> Result<Option<AddressOwner>, String> {
-        Ok(None)
-    }
-
-    fn is_restricted<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<bool, String>> {
-        Box::pin(async { Ok(false) })
-    }
-
-    fn authorities<'a>(&'a self, _: &'a str, _: &'a ConfigMapKey) -> BoxFuture<'a, Authorities> {
-        Box::pin(async { Err(NoAuthorities::Missing) })
-    }
 }

@@ -6,8 +6,7 @@
 //! block too little or everything.
 //!
 //! # Invariants
-//! 1. A [`Route::Dial`] contains only addresses that passed every check, in the form in which they are
-//!    dialled.
+//! 1. A [`Route::Dial`] contains only addresses that passed every check, in the form that is dialled.
 //! 2. One forbidden address among those of a name denies the name, because a mixed answer is typical of DNS
 //!    rebinding. One forbidden endpoint of a Service denies the Service, by name and by address: otherwise
 //!    authors of EndpointSlices could choose the address that is dialled.
@@ -21,7 +20,7 @@ use mainstay_api::{Address, Host};
 
 use super::ProbeResult;
 use super::cluster_info::{AddressOwner, ClusterInfo};
-use super::ranges::{Special, canonical, meanings, special};
+use super::ranges::{Special, meanings, special};
 use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use crate::reasons::{denial, probe};
 use crate::settings::{AllowEntry, AllowRule, ProbeMode, ProbePolicy};
@@ -112,8 +111,8 @@ impl Authorizer<'_> {
                 Some((_, namespace)) if self.policy.mode == ProbeMode::ServicesOnly => denied(
                     denial::CROSS_NAMESPACE,
                     format!(
-                        "{}{SERVICES_ONLY}; {namespace} in probePolicy.crossNamespace admits Services of that \
-                         namespace, {MORE}",
+                        "{}{SERVICES_ONLY}; {namespace} in probePolicy.crossNamespace admits Services of \
+                         that namespace, {MORE}",
                         self.names_no_service()
                     ),
                 ),
@@ -177,7 +176,7 @@ impl Authorizer<'_> {
     }
 
     fn route_ip(&self, ip: IpAddr, port: u16) -> Route {
-        let ip = canonical(ip);
+        let ip = ip.to_canonical();
         // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every
         // mode.
         let go = || Route::dial(self.dial([ip], port, Detail::Coarse), Detail::Coarse);
@@ -222,9 +221,9 @@ impl Authorizer<'_> {
             (_, true, Some(true)) => denied(
                 denial::POD_SECURITY,
                 format!(
-                    "{what}namespace {} enforces the Pod Security level baseline or restricted, where an entry \
-                     of probePolicy.allow admits only if it names the namespace, as {{to: ..., namespaces: \
-                     [{}]}}",
+                    "{what}namespace {} enforces the Pod Security level baseline or restricted, where an \
+                     entry of probePolicy.allow admits only if it names the namespace, as {{to: ..., \
+                     namespaces: [{}]}}",
                     self.namespace, self.namespace
                 ),
             ),
@@ -275,8 +274,8 @@ impl Authorizer<'_> {
     }
 
     fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
-        let checked = |ip| {
-            let address = SocketAddr::new(canonical(ip), port);
+        let checked = |ip: IpAddr| {
+            let address = SocketAddr::new(ip.to_canonical(), port);
             self.deny(address, detail).map_or(Ok(address), Err)
         };
         ips.into_iter().map(checked).collect()
@@ -342,7 +341,7 @@ impl Authorizer<'_> {
             let message = format!("nodes use {what} for Kubernetes itself, and no setting admits it");
             return Some(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
         }
-        let ip = canonical(endpoint.ip);
+        let ip = endpoint.ip.to_canonical();
         let owner = || {
             let owner = |ip| self.cluster.owner(SocketAddr::new(ip, port)).ok().flatten();
             meanings(ip).find_map(owner).map(owner_denied)
@@ -359,8 +358,7 @@ impl Authorizer<'_> {
                 (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Loopback) if !self.policy.allow_loopback => {
-                let message =
-                    "it is a loopback address of the manager itself; probePolicy.allowLoopback admits it";
+                let message = "it is a loopback address of the manager; probePolicy.allowLoopback admits it";
                 (denial::LOOPBACK, message.to_owned())
             }
             Some(Special::Never(what)) => {
@@ -377,8 +375,7 @@ impl Authorizer<'_> {
 
 // === private ===
 
-/// Returns the result while a fact is unknown. It contains the cause only in full detail; otherwise a log
-/// line does.
+/// Returns the result while a fact is unknown. In coarse detail only the log has the cause.
 fn unknown(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
     if detail == Detail::Full {
         return ProbeResult::NotReady { reason, message: format!("{what}: {cause}") };

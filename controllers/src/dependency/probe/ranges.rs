@@ -18,16 +18,11 @@ pub(super) enum Special {
     Never(&'static str),
 }
 
-/// Returns the address that a connection really uses: IPv4-mapped IPv6 is IPv4.
-pub(super) fn canonical(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
-}
-
 /// Returns each address that a connection to this address may end at: the address itself, and IPv4
 /// addresses inside it, which translators and tunnels use. A rule that denies applies to all of them, a
 /// rule that admits only to the first.
 pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
-    let ip = canonical(ip);
+    let ip = ip.to_canonical();
     let inside = match ip {
         IpAddr::V4(_) => [None; EMBEDDED],
         IpAddr::V6(v6) => embedded(v6),
@@ -39,7 +34,7 @@ pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
 /// ordinary.
 pub(super) fn special(ip: IpAddr) -> Option<Special> {
     // Before the loop: the IPv4 address inside `::1` is an unspecified one.
-    if canonical(ip).is_loopback() {
+    if ip.to_canonical().is_loopback() {
         return Some(Special::Loopback);
     }
     let mut found = None;

@@ -54,20 +54,6 @@ pub enum ServiceAnswer {
     Unknown(String),
 }
 
-/// Finds no Service: for a process without a cluster.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoServices;
-
-impl Services for NoServices {
-    fn find(&self, _: &str, _: &str, _: u16) -> ServiceAnswer {
-        ServiceAnswer::NotFound
-    }
-
-    fn backends(&self, _: SocketAddr) -> Result<Option<Backends>, String> {
-        Ok(None)
-    }
-}
-
 /// Parses a host name as that of a Service: `name`, `name.namespace`, `name.namespace.svc` or
 /// `name.namespace.svc.cluster.local`. Returns name and namespace; without a namespace it is `own`.
 pub(super) fn service_name<'a>(host: &'a str, own: &'a str) -> Option<(&'a str, &'a str)> {

@@ -125,8 +125,8 @@ impl Targets {
         Some(changed)
     }
 
-    /// Applies another policy, and makes probes due that the old one denied. Returns the objects with a changed
-    /// verdict.
+    /// Applies another policy, and makes probes due that the old one denied. Returns the objects with a
+    /// changed verdict.
     pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<NamespacedName> {
         self.policy = policy;
         let limit = self.max_targets();

@@ -17,12 +17,14 @@ mod bench;
 mod bookkeeping;
 mod early_probes;
 mod limits;
+pub(crate) mod no_cluster;
 mod outages;
 mod reachability;
 mod terms;
 mod wants;
 
 use bench::*;
+use no_cluster::NoCluster;
 
 #[tokio::test(start_paused = true)]
 async fn the_period_does_not_grow_with_failures() {

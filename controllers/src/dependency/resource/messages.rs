@@ -47,7 +47,8 @@ impl fmt::Display for ObjectsText<'_> {
 // === impl ObjectsText ===
 
 impl ObjectsText<'_> {
-    /// Returns the message of a check with its objects in the state. The reader also finds the check in a status by it.
+    /// Returns the message of a check with its objects in the state. The reader also finds the check in a
+    /// status by it.
     pub(super) fn in_state(&self) -> String {
         let verb = if self.is_one() { "has" } else { "have" };
         format!("{self} {verb} {}", Wanted(&self.check.state))
@@ -67,17 +68,18 @@ pub(super) fn of_found(objects: &ObjectsText<'_>, found: Found) -> Observation {
         }
         Found::NotInState => {
             let does_not = if is_one { "does not" } else { "do not all" };
-            not_ready(resource::NOT_IN_STATE, format!("{objects} {does_not} have {wanted} yet"))
+            Observation::not_ready(resource::NOT_IN_STATE, format!("{objects} {does_not} have {wanted} yet"))
         }
         Found::NotObserved => {
             let message = format!(
                 "the status of {one_of}{objects} is of an earlier generation: {wanted} does not count yet"
             );
-            not_ready(resource::NOT_OBSERVED, message)
+            Observation::not_ready(resource::NOT_OBSERVED, message)
         }
-        Found::Failed => {
-            not_ready(resource::FAILED, format!("{one_of}{objects} has failed and will not have {wanted}"))
-        }
+        Found::Failed => Observation::not_ready(
+            resource::FAILED,
+            format!("{one_of}{objects} has failed and will not have {wanted}"),
+        ),
     }
 }
 
@@ -85,7 +87,7 @@ pub(super) fn of_found(objects: &ObjectsText<'_>, found: Found) -> Observation {
 pub(super) fn of_refusal(objects: &ObjectsText<'_>, refused: NotOneValue) -> Observation {
     let ResourceState::JsonPath { path, .. } = &objects.check.state else { return Observation::unknown() };
     let one_of = if objects.is_one() { "" } else { "one of " };
-    invalid(resource::NOT_ONE_VALUE, format!("{path} of {one_of}{objects} is {refused}"))
+    Observation::invalid(resource::NOT_ONE_VALUE, format!("{path} of {one_of}{objects} is {refused}"))
 }
 
 /// The observation of a kind that is not listed and watched.
@@ -93,15 +95,16 @@ pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observatio
     let kind = gvk(check);
     let name = format!("{} of {}", kind.kind, kind.api_version());
     match trouble {
-        Trouble::NotServed => {
-            blind(resource::KIND_NOT_SERVED, format!("the API server does not serve kind {name}"))
-        }
+        Trouble::NotServed => Observation::blind(
+            resource::KIND_NOT_SERVED,
+            format!("the API server does not serve kind {name}"),
+        ),
         Trouble::NotNamespaced => {
             let message = format!("kind {name} is cluster-scoped; expected a namespaced kind");
-            invalid(resource::KIND_NOT_NAMESPACED, message)
+            Observation::invalid(resource::KIND_NOT_NAMESPACED, message)
         }
         Trouble::Unknown(cause) => {
-            blind(resource::KIND_UNKNOWN, format!("discovery of kind {name} failed: {cause}"))
+            Observation::blind(resource::KIND_UNKNOWN, format!("discovery of kind {name} failed: {cause}"))
         }
     }
 }
@@ -111,26 +114,14 @@ pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Obs
     let (kind, status) = (store.untyped().kind(), store.untyped().status());
     match error {
         ReadError::NotSynced { .. } if !status.absent => Observation::unknown(),
-        ReadError::NotSynced { .. } => blind(
+        ReadError::NotSynced { .. } => Observation::blind(
             resource::KIND_FORBIDDEN,
             format!(
                 "the manager may not list and watch kind {kind}; a ClusterRole with the label \
                  mainstay.dev/aggregate-to-manager: \"true\" gives it the right"
             ),
         ),
-        ReadError::TooLarge { .. } => blind(resource::TOO_MANY_OBJECTS, error.to_string()),
-        _ => blind(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
+        ReadError::TooLarge { .. } => Observation::blind(resource::TOO_MANY_OBJECTS, error.to_string()),
+        _ => Observation::blind(resource::KIND_UNKNOWN, format!("kind {kind} cannot be read: {error}")),
     }
-}
-
-pub(super) fn not_ready(reason: &'static str, message: String) -> Observation {
-    Observation { state: State::NotReady, reason, message }
-}
-
-pub(super) fn blind(reason: &'static str, message: String) -> Observation {
-    Observation { state: State::Blind, reason, message }
-}
-
-pub(super) fn invalid(reason: &'static str, message: String) -> Observation {
-    Observation { state: State::Invalid, reason, message }
 }

@@ -1,7 +1,5 @@
 //! The observations of one WaitDeployment's resource checks, read from the cache.
 
-use std::fmt;
-
 use kube::core::DynamicObject;
 use mainstay::cache::{Entry, LabelSelector, Select, Store};
 use mainstay::key::{Key as _, NamespacedName};
@@ -10,7 +8,7 @@ use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use tokio::time::Instant;
 
 use super::check::{gvk, is_final, kind_name, verb};
-use super::messages::{self, ObjectsText, blind, not_ready, of_found, of_trouble, unreadable};
+use super::messages::{self, ObjectsText, of_found, of_trouble, unreadable};
 use super::rights::Answer;
 use super::state::{Found, compare};
 use super::{Resources, questions};
@@ -25,6 +23,7 @@ pub(super) const MAX_SELECTED: usize = 500;
 const MAX_BYTES: usize = 8 << 20;
 
 /// Reads the objects of one WaitDeployment's checks, within one bound. See [`Resources::watch`].
+#[derive(Debug)]
 pub struct ResourceReader<'a> {
     resources: &'a Resources,
     request: &'a NamespacedName,
@@ -62,29 +61,31 @@ impl<'a> ResourceReader<'a> {
                 match entry.map_err(|error| unreadable(&store, &error))? {
                     Some(entry) => vec![entry],
                     None if self.had_succeeded(dependency, check) => {
-                        return Ok(Observation {
-                            state: State::Ready,
-                            reason: resource::GONE_AFTER_SUCCESS,
-                            message: objects.in_state(),
-                        });
+                        let reason = resource::GONE_AFTER_SUCCESS;
+                        return Ok(Observation::new(State::Ready, reason, objects.in_state()));
                     }
-                    None => return Err(not_ready(resource::NOT_FOUND, format!("{objects} does not exist"))),
+                    None => {
+                        return Err(Observation::not_ready(
+                            resource::NOT_FOUND,
+                            format!("{objects} does not exist"),
+                        ));
+                    }
                 }
             }
             Objects::Selector(selector) => {
                 let selector = selector::text_of(selector).parse::<LabelSelector>();
-                let selector =
-                    selector.map_err(|error| messages::invalid(reasons::probe::FAILED, error.to_string()))?;
+                let selector = selector
+                    .map_err(|error| Observation::invalid(reasons::probe::FAILED, error.to_string()))?;
                 let entries = store.list(&Select::namespace(namespace).labels(selector));
                 entries.map_err(|error| unreadable(&store, &error))?
             }
         };
         if entries.is_empty() {
-            return Err(not_ready(resource::NOT_FOUND, format!("{objects} do not exist")));
+            return Err(Observation::not_ready(resource::NOT_FOUND, format!("{objects} do not exist")));
         }
         if entries.len() > MAX_SELECTED {
             let message = format!("{objects} are more than {MAX_SELECTED}; narrow the selector");
-            return Err(blind(resource::TOO_MANY_OBJECTS, message));
+            return Err(Observation::blind(resource::TOO_MANY_OBJECTS, message));
         }
         let mut worst = Found::InState;
         for entry in &entries {
@@ -110,7 +111,7 @@ impl<'a> ResourceReader<'a> {
                 "the objects of all checks of this WaitDeployment are too large to be read together, and \
                  {objects} come last; narrow the selectors or shorten the paths"
             );
-            blind(resource::TOO_MANY_OBJECTS, message)
+            Observation::blind(resource::TOO_MANY_OBJECTS, message)
         })?;
         let found = compare(objects.check, &json, entry.meta().generation);
         found.map_err(|refused| messages::of_refusal(objects, refused))
@@ -123,11 +124,8 @@ impl<'a> ResourceReader<'a> {
         let mut known = shared.known.lock();
         let name = kind_name(&kind);
         if !known.allowed.contains(&name) {
-            return Err(Observation {
-                state: State::Denied,
-                reason: reasons::POLICY_DENIED,
-                message: format!("kind {name} is not among probePolicy.resources"),
-            });
+            let message = format!("kind {name} is not among probePolicy.resources");
+            return Err(Observation::new(State::Denied, reasons::POLICY_DENIED, message));
         }
         let (kind, store) = match known.kinds.open(&kind, now) {
             Ok(open) => (open.kind.clone(), open.store.clone()),
@@ -150,9 +148,9 @@ impl<'a> ResourceReader<'a> {
                     "ServiceAccount {namespace}/{account} of the template may not {verb} {objects}; allow it \
                      by a Role"
                 );
-                Err(blind(resource::ACCESS_DENIED, message))
+                Err(Observation::blind(resource::ACCESS_DENIED, message))
             }
-            Some(Answer::Failed) => Err(blind(
+            Some(Answer::Failed) => Err(Observation::blind(
                 resource::ACCESS_UNKNOWN,
                 format!("the access review of ServiceAccount {namespace}/{account} failed"),
             )),
@@ -173,11 +171,5 @@ impl<'a> ResourceReader<'a> {
         let message =
             ObjectsText { namespace: self.request.namespace().unwrap_or_default(), check }.in_state();
         ready.is_some_and(|entry| entry.message.as_ref() == Some(&message))
-    }
-}
-
-impl fmt::Debug for ResourceReader<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResourceReader").field("request", self.request).finish_non_exhaustive()
     }
 }

@@ -206,8 +206,8 @@ async fn a_check_is_ready_once_the_object_has_the_condition() {
     let mut early = job("migrate", "Complete");
     early["metadata"]["generation"] = 2.into();
     early["status"]["observedGeneration"] = 1.into();
-    let outdated = "NotReady NotObserved: the status of Job shop/migrate is of an earlier generation: condition \
-                    Complete=True does not count yet";
+    let outdated = "NotReady NotObserved: the status of Job shop/migrate is of an earlier generation: \
+                    condition Complete=True does not count yet";
     assert_eq!(text(early), outdated);
 }
 
@@ -239,8 +239,8 @@ async fn a_check_is_ready_once_the_path_has_the_value() {
     );
     assert_eq!(
         text("{.status.conditions}", "x"),
-        "Invalid NotOneValue: {.status.conditions} of Job shop/migrate is a list; expected a string, a number \
-         or a boolean"
+        "Invalid NotOneValue: {.status.conditions} of Job shop/migrate is a list; expected a string, \
+         a number or a boolean"
     );
     assert_eq!(
         text("{.status.conditions[0]}", "x"),
@@ -262,8 +262,8 @@ async fn a_path_with_several_values_is_refused() {
     twice["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "Other", "status": "True"}));
     assert_eq!(
         text(json!({"name": "migrate"}), vec![twice.clone()]),
-        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of Job shop/migrate is several \
-         values; expected one"
+        "Invalid NotOneValue: {.status.conditions[?(@.status==\"True\")].type} of Job shop/migrate is \
+         several values; expected one"
     );
     assert_eq!(
         text(json!({"selector": {"matchLabels": {"app": "db"}}}), vec![job("a", "Complete"), twice]),
@@ -299,7 +299,7 @@ async fn the_objects_of_all_checks_are_read_within_one_bound() {
         });
         observations.map(|observation| observation.reason).collect::<Vec<_>>()
     };
-    // Seven MiB each. The path has four steps and counts four times; the rest is too little for the last check.
+    // Seven MiB each. The path has four steps and counts four times; too little is left for the last check.
     for _ in 0..2 {
         let expected = ["InState", "TooManyObjects", "TooManyObjects"];
         assert_eq!(observe(), expected, "the same in each reconcile");

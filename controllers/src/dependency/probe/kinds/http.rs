@@ -32,8 +32,7 @@ pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(),
     let status = match check.scheme {
         HttpScheme::Http => exchange(check, connection).await?,
         HttpScheme::Https => {
-            let connection = tls::unverified(&check.address.host, b"http/1.1", connection).await?;
-            exchange(check, connection).await?
+            exchange(check, tls::unverified(&check.address.host, b"http/1.1", connection).await?).await?
         }
     };
     let status = status.as_u16();

@@ -263,18 +263,6 @@ fn one_forbidden_address_among_many_forbids_the_name() {
 
 /// The cluster address of a Service, and a DNS name that resolves to it, reach the same endpoints.
 #[test]
-fn no_raw_address_is_dialled_before_the_api_server_is_known() {
-    let policy = policy(ProbeMode::Any);
-    assert_eq!(check(&policy, "203.0.113.200:80"), "OwnersUnknown");
-    assert_eq!(check(&policy, "[64:ff9b::203.0.113.200]:80"), "OwnersUnknown");
-    assert_eq!(
-        check(&policy, "slow:80"),
-        "dial 203.0.113.200:80 Full",
-        "the cluster wrote its EndpointSlices"
-    );
-}
-
-#[test]
 fn the_api_server_and_the_manager_itself_are_never_dialled() {
     for mode in [ProbeMode::AllowList, ProbeMode::Any] {
         for (host, rule) in

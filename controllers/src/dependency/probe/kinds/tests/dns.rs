@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::dependency::probe::{NoCluster, NoServices, TokioResolve};
+use crate::dependency::probe::TokioResolve;
+use crate::dependency::probe::tests::no_cluster::{NoCluster, NoServices};
 
 const A: u16 = 1;
 const SRV: u16 = 33;

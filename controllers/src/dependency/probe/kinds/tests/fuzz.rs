@@ -37,7 +37,8 @@ const MAX_SENT: usize = 512 * 1024;
 const HANGS: Duration = Duration::from_mins(1);
 
 thread_local! {
-    static RUNTIME: Runtime = Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    static RUNTIME: Runtime =
+        Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     static NAME_SERVER: NameServer = RUNTIME.with(|runtime| runtime.block_on(NameServer::start()));
 }
 

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::dependency::probe::NoServices;
+use crate::dependency::probe::tests::no_cluster::NoServices;
 
 /// Records the addresses, and refuses to connect.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The endpoints behind cluster addresses and listed addresses.
+//! The endpoints and the owners of addresses.
 
 use super::*;
 
@@ -113,4 +113,16 @@ fn the_endpoint_port_of_a_listed_address_is_not_disclosed() {
         panic!("it is dialled")
     };
     assert!(!result.message().contains("10250"), "{}", result.message());
+}
+
+#[test]
+fn no_raw_address_is_dialled_before_the_api_server_is_known() {
+    let policy = policy(ProbeMode::Any);
+    assert_eq!(check(&policy, "203.0.113.200:80"), "OwnersUnknown");
+    assert_eq!(check(&policy, "[64:ff9b::203.0.113.200]:80"), "OwnersUnknown");
+    assert_eq!(
+        check(&policy, "slow:80"),
+        "dial 203.0.113.200:80 Full",
+        "the cluster wrote its EndpointSlices"
+    );
 }
