@@ -14,6 +14,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod choices;
+
+pub use choices::{Adoption, DnsRecord, Gate, GrpcTlsMode, HttpScheme, MatchPolicy, OnDeadline, OnLoss};
+
 /// Maximum number of dependencies of one object.
 pub const MAX_DEPENDENCIES: usize = 16;
 
@@ -335,98 +339,4 @@ pub struct ResourceDependency {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub value: Option<String>,
-}
-
-/// Whether all dependencies must hold, or one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum MatchPolicy {
-    /// Every dependency that is not optional must hold.
-    #[default]
-    All,
-    /// One dependency is enough.
-    Any,
-}
-
-/// A change that the gate holds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Gate {
-    /// The first start.
-    Create,
-    /// A new template.
-    Update,
-    /// A change of replicas from 0.
-    ScaleFromZero,
-}
-
-/// Policy for dependencies that do not hold at the deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum OnDeadline {
-    /// The object is Stalled until the dependencies hold.
-    #[default]
-    Fail,
-    /// The gate opens without the dependencies.
-    Proceed,
-    /// The missed deadline is only reported.
-    KeepWaiting,
-}
-
-/// Policy for a dependency that is lost while the gate is open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum OnLoss {
-    /// Dependencies are not checked while the gate is open.
-    Ignore,
-    /// A loss is reported by a condition and an Event.
-    #[default]
-    Report,
-    /// A loss is reported, and the Deployment has no replicas until the dependency holds again.
-    ScaleToZero,
-}
-
-/// Policy for an existing Deployment of the same name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Adoption {
-    /// Report a conflict.
-    Never,
-    /// Adopt it if no controller owns it and its selector is the same.
-    #[default]
-    IfUnowned,
-    /// Adopt it only if its template is the same too.
-    IfIdentical,
-}
-
-/// Scheme of an HTTP GET.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum HttpScheme {
-    /// Without TLS.
-    #[default]
-    Http,
-    /// With TLS; the certificate is not verified.
-    Https,
-}
-
-/// Whether a gRPC connection uses TLS.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-pub enum GrpcTlsMode {
-    /// Without TLS.
-    #[default]
-    Plaintext,
-    /// With TLS; the certificate is not verified.
-    Tls,
-}
-
-/// Type of DNS records.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-pub enum DnsRecord {
-    /// A and AAAA records.
-    #[default]
-    Address,
-    /// SRV records.
-    Srv,
 }

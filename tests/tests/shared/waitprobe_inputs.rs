@@ -299,7 +299,7 @@ async fn every_way_to_write_an_address_is_understood_or_refused() {
         (".", "neither a name nor an address"),
         ("local host", "neither a name nor an address"),
         ("user@127.0.0.1", "neither a name nor an address"),
-        ("tcp://127.0.0.1", "a scheme has no place here"),
+        ("tcp://127.0.0.1", "an address has no scheme"),
     ];
     cases.extend(hosts.map(|(host, problem)| refused(format!("{host}:{port}"), problem)));
     let bad_ports = ["0", "65536", "http", "-1", "+1", "1e3", " 80", "80 ", "99999999999999999999"];

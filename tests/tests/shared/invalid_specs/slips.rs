@@ -203,7 +203,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
             json!("Authorization"),
-            Refused("httpHeaders[0].name: Invalid value: \"Authorization\": this header is not sent"),
+            Refused("httpHeaders[0].name: Invalid value: \"Authorization\": this header is not permitted"),
         ),
         (
             "/spec/waitFor/dependencies/2/httpGet/httpHeaders/0/name",
@@ -272,7 +272,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/5/dns/name",
             json!("10.0.0.1"),
-            Refused("dns.name: Invalid value: \"10.0.0.1\": name must be a DNS name"),
+            Refused("dns.name: Invalid value: \"10.0.0.1\": name must be a complete DNS name"),
         ),
         ("/spec/waitFor/dependencies/5/dns/record", json!("AAAA"), Refused("dns.record: Unsupported value")),
         ("/spec/waitFor/dependencies/5/dns/minRecords", json!(101), Refused("dns.minRecords")),
