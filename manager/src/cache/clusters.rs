@@ -13,7 +13,7 @@ use super::{Cache, CacheSettings, Inner, KindStatus};
 use crate::key::KindId;
 
 /// All caches of one manager, in the order they were made. Cheap to clone; holds only weak references.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Peers(Arc<RwLock<Vec<Weak<Inner>>>>);
 
 // === impl Cache ===

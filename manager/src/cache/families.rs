@@ -94,6 +94,7 @@ const UNCOVERED_WRITES: &str = "mainstay_cache_uncovered_writes";
 const OF_CLUSTER: &str = "of_cluster";
 
 /// Collects the metrics of all stores of all clusters at each scrape.
+#[derive(Debug)]
 pub(super) struct Families {
     pub(super) caches: Peers,
 }
@@ -200,10 +201,4 @@ fn named_sums(
         }
     }
     sums
-}
-
-impl fmt::Debug for Families {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Families")
-    }
 }

@@ -1,8 +1,8 @@
 //! Keeps one store equal to the server, by one list or watch after another.
 //!
 //! A round is one connection: a list, or a watch from the last known version. After a clean end, an error or
-//! a reset the next round resumes from that version. The reflector lists again only when the server answers
-//! that the version has expired, or repeatedly refuses to resume from it.
+//! a reset the next round resumes from that version. The reflector lists again only if the server answers
+//! that the version has expired or the kind is not served, or repeatedly refuses to resume from the version.
 //!
 //! # Invariants
 //! 1. `resume` advances only to versions whose event, bookmark or list the store has applied.
@@ -33,7 +33,7 @@ use crate::cache::store::object_store::ObjectStore;
 
 /// Items requested per page, as in client-go and kube.
 const PAGE_SIZE: u32 = 500;
-/// Delay before an absent kind is requested again, without jitter of up to half.
+/// Delay before an absent kind is requested again. Jitter adds up to half of it.
 const ABSENT_RETRY: Duration = Duration::from_secs(3);
 /// Consecutive 404 or 403 responses after which a kind that has been watched counts as absent. They take
 /// twelve to eighteen seconds, in which a server that has just started loads its authorization rules and
@@ -42,7 +42,7 @@ const DENIALS: u32 = 5;
 /// Consecutive 404 or 403 responses after which a kind that was never listed counts as absent. With
 /// [`FIRST_RETRY`] between them they take two to three seconds, by which such a kind delays the start.
 const FIRST_DENIALS: u32 = 3;
-/// Delay between the first requests for a kind that was never listed, without jitter of up to half.
+/// Delay between the first requests for a kind that was never listed. Jitter adds up to half of it.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Consecutive streamed lists that end early before the reflector changes to pages, and consecutive refusals
 /// of one version before it lists again.

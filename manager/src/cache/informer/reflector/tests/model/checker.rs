@@ -39,8 +39,8 @@ pub(super) struct OwnWrites {
 }
 
 impl OwnWrites {
-    /// Records a response. If responses arrive in another order than the server wrote, the name is not
-    /// checked any further: the later response may have the older state.
+    /// Records a response. If responses arrive in another order than the server wrote, the later response may
+    /// have the older state, so this name is not checked until its next write.
     pub(super) fn answered(&mut self, request: &NamespacedName, version: u64, is_object: bool) {
         let newest = self.newest.entry(request.clone()).or_default();
         if version < *newest {
