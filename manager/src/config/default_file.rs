@@ -41,8 +41,8 @@ pub(super) fn text(program: &str, schema: &ConfigSchema) -> String {
 
 fn header(program: &str) -> String {
     let commands = [
-        ("run --config manager.yaml", "run with a file, or with a directory that has a manager.yaml"),
-        ("config validate manager.yaml", "print the problems, one line each; exit code 2 if there are any"),
+        ("run --config manager.yaml", "run with a file, or a directory with a manager.yaml"),
+        ("config validate manager.yaml", "print the problems, one line each, with exit code 2"),
         ("config print-defaults", "print this text"),
         ("config schema", "print a JSON Schema of the file, for editors"),
     ];

@@ -4,6 +4,7 @@
 )]
 
 mod behaviours;
+mod failures;
 mod holds;
 mod lanes;
 mod model;

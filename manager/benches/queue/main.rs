@@ -15,6 +15,9 @@
 #![expect(clippy::cast_precision_loss, reason = "figures have a few digits")]
 #![expect(clippy::expect_used, reason = "a benchmark that cannot start has nothing to go on with")]
 
+mod holds;
+mod memory;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::hint::black_box;
@@ -33,7 +36,7 @@ use tokio_util::task::TaskTracker;
 
 use mainstay::key::{Cause, KindId, NamespacedName, Subject, Trigger};
 use mainstay::metrics::Registry;
-use mainstay::queue::{Add, Added, QueueMetrics, QueueSettings, RetryPolicy, Running, WorkQueue};
+use mainstay::queue::{Add, Added, QueueMetrics, QueueSettings, Running, WorkQueue};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -97,15 +100,15 @@ fn main() {
     form.print("queue.throughput_per_s", median(|| throughput(form)), "1/s", &Bound::Least(2e6));
     form.print("queue.wakeup_us_p50", median(|| wakeup(form)), "us", &Bound::Most(20.0));
     form.print("queue.million_delayed_cpu_percent", resting_cpu(form), "%", &Bound::Most(1.0));
-    for (name, hold) in longest_holds(form) {
+    for (name, hold) in holds::longest(form) {
         form.print(name, hold, "us", &Bound::Most(1000.0));
     }
     // From here on every allocation is counted, which is slow.
     let _profiler = dhat::Profiler::builder().testing().build();
-    form.print("queue.cycle_allocs", allocations_per_cycle(), "count", &Bound::Most(0.0));
-    form.print("queue.ready_key_bytes", bytes_per_key(form, false), "bytes", &Bound::Most(96.0));
-    form.print("queue.delayed_key_bytes", bytes_per_key(form, true), "bytes", &Bound::Most(128.0));
-    form.print("queue.emptied_bytes", emptied_bytes(form), "bytes", &Bound::Most(1e6));
+    form.print("queue.cycle_allocs", memory::allocations_per_cycle(), "count", &Bound::Most(0.0));
+    form.print("queue.ready_key_bytes", memory::bytes_per_key(form, false), "bytes", &Bound::Most(96.0));
+    form.print("queue.delayed_key_bytes", memory::bytes_per_key(form, true), "bytes", &Bound::Most(128.0));
+    form.print("queue.emptied_bytes", memory::emptied_bytes(form), "bytes", &Bound::Most(1e6));
 }
 
 /// Criterion's own report.
@@ -285,136 +288,6 @@ fn cpu_time(clock: ClockId) -> Duration {
 
 fn since(earlier: Duration, clock: ClockId) -> Duration {
     cpu_time(clock).saturating_sub(earlier)
-}
-
-// --- holds of the lock ---
-
-/// Returns the longest single call of each sort in microseconds: no call holds the lock for longer than it
-/// lasts. In time on the processor, because a busy machine adds time that is not the queue's; the median of
-/// three rounds, because the best of three maxima would flatter the queue.
-fn longest_holds(form: Form) -> [(&'static str, f64); 5] {
-    let names = [
-        "queue.longest_add_us",
-        "queue.longest_snapshot_hold_us",
-        "queue.longest_get_us",
-        "queue.longest_done_us",
-        "queue.longest_reconfigure_us",
-    ];
-    let rounds: [[f64; 5]; 3] = std::array::from_fn(|_| {
-        let round = [grow_list_and_drain(form), reconfigured(form)];
-        let [[add, list, get, done], [again, reconfigure, ..]] = round;
-        [add.max(again), list, get, done, reconfigure]
-    });
-    std::array::from_fn(|at| (names[at], median_of(rounds.map(|round| round[at]))))
-}
-
-/// Returns the longest add, hold of a snapshot, get and done of a large queue with keys that all become ready
-/// at one moment.
-///
-/// The keys outlive the queue. Else their names are freed one by one, and the allocator merges all of them at
-/// once when a page of the queue is freed after them: milliseconds in a call that no longer holds the lock.
-fn grow_list_and_drain(form: Form) -> [f64; 4] {
-    let (queue, keys, cause) = (queue(1), keys(form.many), cause());
-    let _kept = keys.clone();
-    let mut longest = [0.0_f64; 4];
-    let due = Instant::now() + Duration::from_secs(2);
-    for key in keys {
-        let add = Add::strong(cause.clone()).after(due.saturating_duration_since(Instant::now()));
-        longest[0] = longest[0].max(micros(|| _ = queue.add(key, add)));
-    }
-    // Between two calls of the visitor lies at most one hold of the lock.
-    let mut last = cpu_time(ClockId::ThreadCPUTime);
-    queue.visit(|_| {
-        longest[1] = longest[1].max(since(last, ClockId::ThreadCPUTime).as_secs_f64() * 1e6);
-        last = cpu_time(ClockId::ThreadCPUTime);
-    });
-    while Instant::now() < due {
-        std::thread::yield_now();
-    }
-    let mut left = true;
-    while left {
-        let mut running = None;
-        longest[2] = longest[2].max(micros(|| running = queue.try_get()));
-        left = running.is_some();
-        longest[3] = longest[3].max(micros(|| _ = running.map(Running::done)));
-    }
-    longest
-}
-
-/// Returns the longest add and the time of a whole change of policy, with all keys in backoff.
-fn reconfigured(form: Form) -> [f64; 4] {
-    let (queue, keys, cause) = (queue(1), keys(form.many), cause());
-    let hour = |hours| QueueSettings {
-        retry: RetryPolicy::exponential(Duration::from_hours(hours), Duration::from_hours(hours)),
-        ..QueueSettings::default()
-    };
-    queue.reconfigure(hour(2), 1);
-    let mut longest = [0.0_f64; 4];
-    for key in keys {
-        let add = Add::strong(cause.clone());
-        longest[0] = longest[0].max(micros(|| _ = queue.add(key, add)));
-        if let Some(running) = queue.try_get() {
-            let _retried = black_box(running.retry("no"));
-        }
-    }
-    longest[1] = micros(|| queue.reconfigure(hour(1), 1));
-    for key in self::keys(1000) {
-        let add = Add::strong(cause.clone());
-        longest[0] = longest[0].max(micros(|| _ = queue.add(key, add)));
-    }
-    longest
-}
-
-fn micros(act: impl FnOnce()) -> f64 {
-    let start = cpu_time(ClockId::ThreadCPUTime);
-    act();
-    since(start, ClockId::ThreadCPUTime).as_secs_f64() * 1e6
-}
-
-// --- memory ---
-
-/// Returns allocations per add, get and done of a warm queue.
-fn allocations_per_cycle() -> f64 {
-    const TURNS: u32 = 10_000;
-    let (queue, keys, cause) = (queue(1), keys(1024), cause());
-    for key in &keys {
-        one_cycle(&queue, key, &cause);
-    }
-    let before = dhat::HeapStats::get().total_blocks;
-    for key in keys.iter().cycle().take(TURNS as usize) {
-        one_cycle(&queue, key, &cause);
-    }
-    (dhat::HeapStats::get().total_blocks - before) as f64 / f64::from(TURNS)
-}
-
-/// Returns the live bytes a key in the queue costs beyond the key itself, in a queue of distinct keys.
-fn bytes_per_key(form: Form, delayed: bool) -> f64 {
-    let (queue, keys, cause) = (queue(1), keys(form.many), cause());
-    let before = dhat::HeapStats::get().curr_bytes;
-    fill(&queue, &keys, &cause, delayed);
-    let used = dhat::HeapStats::get().curr_bytes - before;
-    used as f64 / keys.len() as f64 - size_of::<NamespacedName>() as f64
-}
-
-/// Returns the bytes that a large queue keeps once it is empty.
-fn emptied_bytes(form: Form) -> f64 {
-    let (queue, keys, cause) = (queue(1), keys(form.many), cause());
-    let before = dhat::HeapStats::get().curr_bytes;
-    fill(&queue, &keys, &cause, false);
-    while let Some(running) = queue.try_get() {
-        running.done();
-    }
-    dhat::HeapStats::get().curr_bytes.saturating_sub(before) as f64
-}
-
-fn fill(queue: &WorkQueue<NamespacedName>, keys: &[NamespacedName], cause: &Cause, delayed: bool) {
-    for (number, key) in keys.iter().enumerate() {
-        let mut add = Add::strong(cause.clone());
-        if delayed {
-            add = add.after(Duration::from_hours(1) + Duration::from_micros(scattered(number)));
-        }
-        let _: Added = queue.add(key.clone(), add);
-    }
 }
 
 // --- shared by all figures ---
