@@ -101,6 +101,7 @@ pub(crate) trait DynReconciler<Q: Key>: Send + Sync {
 
 impl<Q: Key, R: Reconciler<Q>> DynReconciler<Q> for R {
     fn reconcile<'a>(&'a self, request: &'a Q, cx: &'a Context) -> BoxFuture<'a, Outcome> {
+        tracing::trace!(key = %request, "reconciler called");
         Box::pin(Reconciler::reconcile(self, request, cx))
     }
 }
