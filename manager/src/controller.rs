@@ -1,13 +1,13 @@
 //! One reconciler, one queue, N workers.
 //!
-//! A [`Controller`] is wired once and becomes a [`Registration`], which the manager starts. From then on it has one
-//! life: its sources fill the queue, also on a standby replica; once every source has synced and, unless it
-//! [`runs_without_lease`](Controller::runs_without_lease), this replica leads, its workers take keys from the queue.
+//! A [`Controller`] is wired once and becomes a [`Registration`], which the manager starts. Its sources fill the queue, also
+//! on a standby replica. Its workers take keys from the queue once every source has synced and this replica leads, or at
+//! once if it [`runs_without_lease`](Controller::runs_without_lease).
 //!
 //! # Invariants
 //! 1. No reconcile runs before every source of its controller has handled its whole initial list.
 //! 2. No reconcile of a controller that needs the Lease runs outside a term ([`term::Term`]).
-//! 3. A panic in a reconcile ends that run and nothing else.
+//! 3. A panic in a reconcile ends this run only.
 
 mod directory;
 mod error;
@@ -43,20 +43,19 @@ pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKER
 pub use term::Term;
 pub(crate) use term::Work;
 
-/// A controller being wired: which objects it looks at, what it watches, and how it works.
+/// The wiring of a controller: its sources, the kinds that it writes, and its settings.
 ///
 /// # Settings
 ///
-/// How many workers it has, how long a run may take and how its queue behaves is said in four places. From the weakest
-/// word to the last one:
+/// The number of workers, the longest run and the queue are set in four places. Each overrides those above it:
 ///
 /// 1. the defaults: [`DEFAULT_WORKERS`], [`DEFAULT_RECONCILE_TIMEOUT`], [`QueueSettings::default`];
-/// 2. `controllers: {"*": ...}` in the configuration file, which speaks of every controller;
+/// 2. `controllers: {"*": ...}` in the configuration file, for every controller;
 /// 3. [`Controller::workers`], [`Controller::reconcile_timeout`] and [`Controller::queue`], in the order of the calls;
-/// 4. `controllers: {NAME: ...}` in the configuration file: the operator's last word on this one.
+/// 4. `controllers: {NAME: ...}` in the configuration file, for this controller.
 ///
-/// Each overrides only what it names. What they come to together is checked by `Manager::register`, which refuses
-/// nonsense and lists all of it.
+/// Each place overrides only the values that it sets. `Manager::register` checks the result, and its error lists every value
+/// that is out of bounds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,7 +100,7 @@ pub struct Controller<Q: Key = NamespacedName> {
     pause: Option<Pause<Q>>,
     /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
     primary: Option<KindId>,
-    /// Where those objects are.
+    /// The cluster of those objects.
     cluster: Option<Box<str>>,
     writes: Writes,
     field_manager: Arc<str>,
@@ -117,7 +116,7 @@ pub struct Registration<Q: Key = NamespacedName> {
     pub(crate) wired: Result<Wired<Q>, WiringError>,
 }
 
-/// What a controller is made of.
+/// The parts of a wired controller.
 pub(crate) struct Wired<Q: Key> {
     sources: Vec<Box<dyn Source<Q>>>,
     primary: Option<KindId>,
@@ -126,43 +125,43 @@ pub(crate) struct Wired<Q: Key> {
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
-/// The one future that is the life of a controller.
+/// The future of a controller, from its start to its end.
 pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError>>;
 
-/// What a manager gives a controller to live in.
+/// The parts of the manager that a controller uses.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
     pub(crate) run_environment: RunEnvironment,
     /// Whether `term` is that of the Lease.
     pub(crate) needs_lease: bool,
     pub(crate) term: Term,
-    /// Lists the controller while it lives.
+    /// Lists the controller while it runs.
     pub(crate) directory: Directory,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) queue_metrics: QueueMetrics,
-    /// Ends sources and the queue. Workers end with the term, before this.
+    /// Ends the sources and the queue. Workers end earlier, with the term.
     pub(crate) stop: CancellationToken,
     pub(crate) removal: Removal,
 }
 
-/// How a controller leaves a manager that goes on.
+/// The removal of a controller from a running manager.
 pub(crate) struct Removal {
-    /// Cancelled by who takes it out.
+    /// Cancelled when the removal begins.
     pub(crate) leave: CancellationToken,
     pub(crate) grace: Grace,
-    /// Tells who waits for the end. Gone once everything of the controller is.
+    /// Publishes the progress of the controller. Dropped once nothing of the controller is left.
     pub(crate) stage: watch::Sender<Stage>,
 }
 
-/// How long the runs and sources of who leaves may take. Asked when somebody does, for it changes with the configuration.
+/// Returns the grace period of a removal. Called at the removal, because the configuration may change it.
 pub(crate) type Grace = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// How far the life of a controller has come.
+/// The progress of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// It has begun and not ended.
+    /// Whether it has started and not ended.
     pub(crate) living: bool,
-    /// What had not ended when its time to leave was over, and was dropped.
+    /// The names of the keys and sources that were dropped after the grace period of the removal.
     pub(crate) late: Vec<String>,
 }
 
@@ -171,9 +170,8 @@ pub(crate) struct Stage {
 impl Controller<NamespacedName> {
     /// Starts wiring a controller whose queue is keyed by namespace and name.
     ///
-    /// The name stands in metrics, logs, Events and the configuration file: a DNS label, so 1 to 63 lower-case letters,
-    /// digits and hyphens. It is the only one of that name in its manager for as long as it is registered; another
-    /// manager of the process may have one too.
+    /// The name appears in metrics, logs, Events and the configuration file. It is a DNS label: 1 to 63 lower-case letters,
+    /// digits and hyphens. It is unique in its manager while the controller is registered.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::keyed(name)
     }
@@ -181,7 +179,7 @@ impl Controller<NamespacedName> {
     /// Reconciles the objects of this store: each change of one enqueues it. An object whose annotation
     /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true` is left alone, unless it is being deleted.
     ///
-    /// [`Store::when`](crate::cache::Store::when) leaves out changes that do not matter. The reconciler may write the
+    /// [`Store::when`](crate::cache::Store::when) leaves out changes. The reconciler may write the
     /// status of these objects with [`Context::apply_status`](crate::reconcile::Context::apply_status).
     pub fn reconciles(mut self, store: impl Into<Watched>) -> Self {
         let watched = store.into();
@@ -192,7 +190,7 @@ impl Controller<NamespacedName> {
         }
         self.cluster = objects.cluster().map(Box::from);
         self.writes.declare(&kind, None);
-        // An object that is gone, or cannot be read, is the reconciler's business.
+        // A deleted or unreadable object is left to the reconciler.
         self.pause = Some(Arc::new(move |request| {
             let view = objects.get(request).ok().flatten();
             view.is_some_and(|view| view.meta().paused && !view.meta().deleting)
@@ -273,33 +271,33 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
-    /// Sets the field manager of what the reconciler applies, instead of the controller's name. Keep it when the
-    /// controller is renamed, or fields that it no longer applies stay on the objects.
+    /// Sets the field manager of [`Context::apply`](crate::reconcile::Context::apply), instead of the name of the controller.
+    /// Keep it when the controller is renamed, or fields that it no longer applies stay on the objects.
     pub fn field_manager(mut self, name: impl Into<Arc<str>>) -> Self {
         self.field_manager = name.into();
         self
     }
 
-    /// Adds anything that feeds the queue.
+    /// Adds a source that is no store, such as a channel.
     pub fn source(mut self, source: impl Source<Q>) -> Self {
         self.sources.push(Box::new(source));
         self
     }
 
-    /// Reconciles so many keys at the same time, 1 to [`MAX_WORKERS`], instead of what is said to every controller. See
-    /// the [order of settings](Controller#settings).
+    /// Sets the number of keys that are reconciled at the same time, 1 to [`MAX_WORKERS`]. See the
+    /// [order of settings](Controller#settings).
     pub fn workers(self, workers: usize) -> Self {
         self.set(move |settings| settings.workers = workers)
     }
 
-    /// Drops a run after this time and counts it as failed, instead of what is said to every controller; zero lets it
-    /// take as long as it likes. See the [order of settings](Controller#settings).
+    /// Sets the longest run, which is then dropped and counted as failed; zero for no limit. See the
+    /// [order of settings](Controller#settings).
     pub fn reconcile_timeout(self, limit: Duration) -> Self {
         self.set(move |settings| settings.reconcile_timeout = limit)
     }
 
-    /// Changes how the queue behaves: retries, lanes, limits. The closure is given what is said to every controller, with
-    /// what was set before, and may be called more than once. See the [order of settings](Controller#settings).
+    /// Changes the retries, lanes and limits of the queue. The closure gets the settings for every controller with all
+    /// earlier changes, and may be called more than once. See the [order of settings](Controller#settings).
     pub fn queue(self, change: impl Fn(&mut QueueSettings) + Send + Sync + 'static) -> Self {
         self.set(move |settings| change(&mut settings.queue))
     }
@@ -309,13 +307,13 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
-    /// Runs on every replica, whether it leads or not.
+    /// Reconciles on every replica, also on those that do not lead.
     pub fn runs_without_lease(mut self) -> Self {
         self.needs_lease = false;
         self
     }
 
-    /// Gives the controller its one reconciler. Mistakes in the wiring are told by `Manager::register`.
+    /// Sets the reconciler. `Manager::register` returns mistakes in the wiring.
     pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration<Q> {
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
@@ -334,7 +332,7 @@ impl<Q: Key> Controller<Q> {
 // === impl Removal ===
 
 impl Removal {
-    /// Waits until the controller should have left.
+    /// Waits for the removal to begin and its grace period to pass.
     async fn overdue(&self) {
         self.leave.cancelled().await;
         tokio::time::sleep((self.grace)()).await;
@@ -351,7 +349,7 @@ impl<Q: Key> fmt::Debug for Controller<Q> {
 // === impl Registration ===
 
 impl<Q: Key> Registration<Q> {
-    /// Returns the mistake in the wiring, if there is one: `Manager::register` refuses the controller then.
+    /// Returns the mistake in the wiring, for which `Manager::register` refuses the controller.
     pub fn problem(&self) -> Option<&WiringError> {
         self.wired.as_ref().err()
     }

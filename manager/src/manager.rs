@@ -1,7 +1,7 @@
-//! Owns what all controllers share, and their lives.
+//! Owns everything that controllers share, and starts and stops them.
 //!
-//! Knows every room below. It hands connections, cache, metrics and settings down, starts everything in
-//! order, and stops it in order (see [`Manager::run`]).
+//! Uses every room below. It passes connections, cache, metrics and settings down, and starts and stops everything in
+//! order (see [`Manager::run`]).
 //!
 //! Two managers in one process share nothing.
 
@@ -14,13 +14,13 @@ mod error;
 #[cfg(any(test, fuzzing))]
 #[path = "manager/tests/fuzz.rs"]
 pub mod fuzz;
-mod gates;
 mod guard;
 mod handle;
 mod lifecycle;
 mod members;
 mod options;
 mod readiness;
+mod readiness_list;
 mod reload;
 mod runnable;
 mod serving;
@@ -51,11 +51,11 @@ use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
-use gates::Gates;
 use guard::Guards;
-use members::{Member, Members, Newcomer};
+use members::{Member, Members, PendingController};
+use readiness_list::ReadinessList;
 use reload::Reloads;
-use runnable::Recruit;
+use runnable::PendingRunnable;
 use serving::{count_reads, notice, secured};
 
 pub use cluster::{Cluster, ClusterError};
@@ -67,7 +67,7 @@ pub use runnable::{RunContext, Runnable, RunnableGroup};
 #[cfg(feature = "testing")]
 pub use testing::RunningManager;
 
-/// Where the kubelet writes a Pod's namespace.
+/// The file in which the kubelet writes the namespace of a Pod.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while running; all
@@ -79,50 +79,50 @@ pub struct Manager {
 
 struct Shared {
     options: ManagerOptions,
-    /// `None` if this manager leads without being elected.
+    /// `None` if this manager leads without an election.
     election: Option<ElectionSettings>,
     registry: Registry,
-    /// What is told of tokio's runtimes.
+    /// Metrics of tokio's runtimes.
     runtimes: Runtimes,
     checks: Checks,
     clusters: Clusters,
     fence: Fence,
-    /// Whether leader-only work may run.
+    /// The term of leader-only work.
     term: Term,
-    /// In which the controllers run that need no Lease: from when the caches have been listed to the end of the manager.
+    /// The term of controllers that need no Lease: from the first lists of the caches to the end of the manager.
     always: Term,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
-    /// The controllers that run now.
+    /// The running controllers.
     directory: Directory,
     /// Cancelled to stop the manager.
     stop: CancellationToken,
     stops: Stops,
     guards: Guards,
-    /// What the replicas tell each other on the Lease.
+    /// The addresses that replicas publish on the Lease.
     notice: Notice,
     members: Members,
     reloads: Reloads,
-    /// Pages of the program's own.
+    /// Debug pages of the program.
     pages: OwnPages,
-    gates: Gates,
-    /// What `run` takes; `None` once it has.
+    readiness_list: ReadinessList,
+    /// The ports that `run` takes; `None` after that.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
     metrics_addr: Option<SocketAddr>,
     inspect_addr: Option<SocketAddr>,
 }
 
-/// What the parts of a manager are told to end with, in the order of the stop.
+/// The tokens that stop the parts of a manager, in the order of the stop.
 #[derive(Default)]
 struct Stops {
-    /// What users see as "the manager has begun to stop".
+    /// Cancelled when the stop begins.
     begun: CancellationToken,
     leader_only: CancellationToken,
     others: CancellationToken,
 }
 
-/// What only the running manager needs.
+/// The bound ports of a manager that does not run yet.
 struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
@@ -132,7 +132,7 @@ struct Unstarted {
 // === impl Manager ===
 
 impl Manager {
-    /// Builds a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the runtime that
+    /// Makes a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the runtime that
     /// will run the reconciles.
     pub fn new(
         options: ManagerOptions,
@@ -181,7 +181,7 @@ impl Manager {
             guards,
             members,
             pages: OwnPages::default(),
-            gates: Gates::default(),
+            readiness_list: ReadinessList::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
@@ -195,7 +195,7 @@ impl Manager {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Declares the right to write a kind under a field manager's name.
+    /// Makes an applier of a kind, with this field manager.
     pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -204,7 +204,7 @@ impl Manager {
         Applier::new(KindId::of::<K>(), field_manager)
     }
 
-    /// Declares the right to create and patch a kind under a field manager's name, without server-side apply.
+    /// Makes a patcher of a kind, with this field manager: it creates and patches without server-side apply.
     pub fn patcher<K>(&self, field_manager: impl Into<Arc<str>>) -> Patcher<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -213,41 +213,41 @@ impl Manager {
         Patcher::new(KindId::of::<K>(), field_manager)
     }
 
-    /// Returns where the API server is, as the connection says it.
+    /// Returns the address of the API server.
     pub fn server(&self) -> http::Uri {
         self.connections().config().cluster_url.clone()
     }
 
-    /// Returns the registry, to add metrics of one's own.
+    /// Returns the registry, to add metrics.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
     }
 
-    /// Returns the checks behind the probes, to add some of one's own.
+    /// Returns the checks behind the probes, to add checks.
     pub fn checks(&self) -> &Checks {
         &self.shared.checks
     }
 
-    /// Returns the address of the probes as bound, if they are served.
+    /// Returns the bound address of the probes, if they are served.
     pub fn probes_addr(&self) -> Option<SocketAddr> {
         self.shared.probes_addr
     }
 
-    /// Returns the address of the metrics as bound, if they are served.
+    /// Returns the bound address of the metrics, if they are served.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.shared.metrics_addr
     }
 
-    /// Returns the address of the inspection as bound, if it is served.
+    /// Returns the bound address of the debug pages, if they are served.
     pub fn inspect_addr(&self) -> Option<SocketAddr> {
         self.shared.inspect_addr
     }
 
-    /// Returns whether leader-only work may run here, and tells of every change: true from when this replica has been
-    /// elected, or would have been were there an election, until its term ends or is lost. The channel ends with the last
-    /// handle of the manager.
+    /// Returns a channel that publishes whether leader-only work may run here: true from the election of this replica, or
+    /// from the start if there is no election, until its term ends or is lost. The channel closes with the last handle of
+    /// the manager.
     ///
-    /// It tells; it is no fence. What must not happen on two replicas is written by leader-only work.
+    /// It is no fence: do in leader-only work whatever must not happen on two replicas.
     ///
     /// ```no_run
     /// # async fn wait(manager: &mainstay::manager::Manager) {
@@ -261,17 +261,16 @@ impl Manager {
         self.shared.term.subscribe()
     }
 
-    /// Asks a running manager to stop in order; one that has not been run yet will end at once.
+    /// Stops a running manager in order; one that has not been run ends at once when it is.
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
 
-    /// Registers a controller; it starts with the manager, or now if the manager is running.
+    /// Registers a controller; it starts with the manager, or now if the manager runs.
     ///
     /// # Errors
-    /// If the controller cannot run as it was put together, its name is none or taken, its
-    /// [settings](crate::controller::Controller#settings) make no sense, or the manager has begun to stop. Nothing is left of what was
-    /// refused.
+    /// The controller is wired wrongly, its name is invalid or taken, its [settings](crate::controller::Controller#settings)
+    /// are out of bounds, or the manager has begun to stop. Nothing is left of a refused controller.
     pub fn register<Q: Key>(
         &self,
         registration: Registration<Q>,
@@ -281,25 +280,25 @@ impl Manager {
             return Err(RegisterError::Name { name });
         }
         let wired = wired.map_err(|source| RegisterError::Wiring { name: Arc::clone(&name), source })?;
-        let (seat, settings) = self.shared.members.seat(Arc::clone(&name), settings)?;
-        let (leave, stage) = (CancellationToken::new(), seat.stage().subscribe());
+        let (name_guard, settings) = self.shared.members.name_guard(Arc::clone(&name), settings)?;
+        let (leave, stage) = (CancellationToken::new(), name_guard.stage().subscribe());
         let configurations = self.configurations();
         let grace: Grace = Arc::new(move || *configurations.borrow().shutdown.grace_period);
-        let removal = Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: seat.stage() };
+        let removal = Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: name_guard.stage() };
         let environment = self.shared.environment(&name, needs_lease, settings, removal);
         let (future, port) = wired.open(Arc::clone(&name), environment);
-        let newcomer = Newcomer { needs_lease, future, leave: leave.clone(), seat };
-        self.shared.members.submit(Member::Controller(Box::new(newcomer)))?;
+        let pending = PendingController { needs_lease, future, leave: leave.clone(), name_guard };
+        self.shared.members.submit(Member::Controller(Box::new(pending)))?;
         let members = self.shared.members.downgrade();
         Ok(ControllerHandle { name, port, leave, stage, grace, members })
     }
 
-    /// Serves a page of the program's own at `/debug/NAME`, and at all paths below it, beside those of every manager.
+    /// Serves a debug page of the program at `/debug/NAME` and all paths below it.
     ///
-    /// `answer` gets the segments that follow the name. It runs on a thread of its own and returns JSON.
+    /// `answer` gets the path segments after the name. It runs on a thread of its own and returns JSON.
     ///
     /// # Errors
-    /// If the name is none, or that of another page.
+    /// The name is invalid, or taken by another page.
     pub fn page(
         &self,
         name: &'static str,
@@ -312,11 +311,11 @@ impl Manager {
         }
     }
 
-    /// Adds anything else with a lifetime; it starts with its [group](Runnable::group), or now if that has begun.
+    /// Adds a runnable; it starts with its [group](Runnable::group), or now if that has started.
     ///
     /// # Errors
-    /// If its name is none, it needs a Lease that may be won more than once, or the manager has begun to stop. What was
-    /// refused is dropped.
+    /// Its name is invalid, it needs a Lease that may be won more than once, or the manager has begun to stop. A refused
+    /// runnable is dropped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
         let name = runnable.name();
         if !is_dns_label(name) {
@@ -326,11 +325,11 @@ impl Manager {
         if needs_lease && self.shared.on_lost() == Some(OnLost::Campaign) {
             return Err(RegisterError::RunsOnce { name: name.into() });
         }
-        let recruit = Recruit::new(name, runnable, &self.shared.gates);
-        let gate = recruit.gate.clone();
-        self.shared.members.submit(Member::Runnable(recruit)).inspect_err(|_stopped| {
-            if let Some(gate) = gate {
-                gate.over();
+        let pending = PendingRunnable::new(name, runnable, &self.shared.readiness_list);
+        let entry = pending.entry.clone();
+        self.shared.members.submit(Member::Runnable(pending)).inspect_err(|_stopped| {
+            if let Some(entry) = entry {
+                entry.over();
             }
         })
     }
@@ -339,13 +338,13 @@ impl Manager {
 // === impl Shared ===
 
 impl Shared {
-    /// What this manager does that loses the Lease; `None` if it leads without one.
+    /// Returns the reaction to a lost Lease; `None` if the manager leads without an election.
     fn on_lost(&self) -> Option<OnLost> {
         self.election.as_ref().map(|election| election.on_lost)
     }
 }
 
-/// A manager stands for its own cluster: stores, transforms and readiness of kinds are declared on it directly, as in
+/// A manager derefs to its own cluster, so that stores, transforms and required kinds are declared on it directly, as in
 /// controller-runtime, whose `Manager` embeds its `Cluster`.
 impl Deref for Manager {
     type Target = Cluster;
@@ -361,7 +360,7 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// Binds a port now, so that one that is taken is told before anything runs.
+/// Binds a port at once, so that a taken port is an error before anything runs.
 fn bind(key: &'static str, address: BindAddress) -> Result<Option<Bound>, BuildError> {
     let Some(address) = address.socket() else { return Ok(None) };
     let bound = Bound::bind(address, Limits::default());
@@ -389,7 +388,7 @@ fn election_settings(
     }
 }
 
-/// The namespace of the Pod this process runs in, if it does run in one.
+/// Returns the namespace of the Pod in which this process runs; `None` outside a cluster.
 fn own_namespace() -> Option<String> {
     let namespace = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).ok()?;
     Some(namespace.trim().to_owned()).filter(|namespace| !namespace.is_empty())

@@ -186,6 +186,7 @@ impl<Q: Key> WorkQueue<Q> {
     /// Adds a key, or merges the add into the entry of a key that is in the queue.
     #[inline]
     pub fn add(&self, key: Q, add: Add) -> Added {
+        tracing::trace!(queue = self.name(), %key, "add");
         self.shared.with(|inner| inner.add(key, add))
     }
 

@@ -1,21 +1,21 @@
-//! What a user writes against: a function from a key to an outcome, and what surrounds one call of it.
+//! The interface of user code: a function from a key to an outcome, and the context of one call.
 //!
-//! A reconciler is level-triggered: it is told *which* object to look at, never what happened to it. A deletion is
-//! not reported; it is observed as absence. What each outcome does next:
+//! A reconciler is level-triggered: it gets the *name* of an object and never the event. It finds a deleted object
+//! absent. The next run after each outcome:
 //!
 //! | outcome | next run of the key | attempts | counted as |
 //! |---|---|---|---|
-//! | `Ok(Action::Done)`, `Ok(Action::RequeueAfter(0))` | when something changes | forgotten | `success` |
-//! | `Ok(Action::RequeueAfter(d))`, `d` above 0 | after `d` | forgotten | `requeue_after` |
+//! | `Ok(Action::Done)`, `Ok(Action::RequeueAfter(0))` | after a change | reset | `success` |
+//! | `Ok(Action::RequeueAfter(d))`, `d` above 0 | after `d` | reset | `requeue_after` |
 //! | `Err` with [`Retry::Backoff`] | after the queue's retry delay | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::NotBefore`] | as `Backoff`, and not before that time | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::After`] | after that time | one more | `error`; a 409 as `requeue` |
-//! | `Err` with [`Retry::Never`] | when something changes | kept | `error`, and as terminal |
+//! | `Err` with [`Retry::Never`] | after a change | kept | `error`, and as terminal |
 //! | panic | as `Backoff` | one more | `error`, and as panic |
 //! | `reconcileTimeout` over | as `Backoff` | one more | `error`, and as timeout |
 //!
-//! Differs from controller-runtime in that "not ready yet" is no error here: `RequeueAfter` has nothing to do with
-//! the backoff, and a conflict is not counted as an error.
+//! Differs from controller-runtime: "not ready yet" is no error, as `RequeueAfter` leaves the backoff alone, and a
+//! conflict is not counted as an error.
 
 mod context;
 mod error;
@@ -33,38 +33,38 @@ pub use error::{BoxError, ReconcileError, Retry};
 pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
 pub(crate) use writes::Writes;
 
-/// What one run came to.
+/// The outcome of one run.
 pub type Outcome = Result<Action, ReconcileError>;
 
-/// What happens next after a run without error.
+/// The next step after a run without error.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing until something changes.
+    /// The key runs again after a change.
     Done,
-    /// Another look after this time, even if nothing changes. "Not ready yet" belongs here. After no time it is
-    /// [`Action::Done`], as in controller-runtime: who computes the time gives it a floor.
+    /// The key runs again after this time, even without a change: the answer for "not ready yet". Zero is the same as
+    /// [`Action::Done`], as in controller-runtime, so give a computed time a lower bound.
     RequeueAfter(Duration),
 }
 
 // === impl Action ===
 
 impl Action {
-    /// Returns after which time another look is due; `None` if none is.
+    /// Returns the time after which the key runs again even without a change.
     pub(crate) fn requeue(self) -> Option<Duration> {
         match self {
-            // After no time would be a loop without a pause.
+            // Zero would be a loop without a pause.
             Self::RequeueAfter(wait) if !wait.is_zero() => Some(wait),
             Self::Done | Self::RequeueAfter(_) => None,
         }
     }
 }
 
-/// Brings the world for one key closer to what is asked for.
+/// Brings the state of the cluster closer to the desired state, for one key at a time.
 ///
-/// Implemented with a plain `async fn`. One key is never reconciled twice at the same time, different keys are, up to
-/// the controller's number of workers. The future is dropped at an await point when `reconcileTimeout` runs out or the
-/// Lease is lost: leave nothing half-done across an await that the next run would not repair.
+/// Implemented with a plain `async fn`. One key is never reconciled twice at the same time; different keys are, up to
+/// the number of workers. The future is dropped at an await point when `reconcileTimeout` runs out or the Lease is lost:
+/// leave nothing half-done across an await that the next run does not repair.
 ///
 /// ```
 /// use mainstay::key::NamespacedName;
@@ -80,11 +80,11 @@ impl Action {
 /// }
 /// ```
 pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
-    /// Looks at the object named by `request` and acts. Any error type converts with `?`.
+    /// Reads the object that `request` names, and acts. Any error type converts with `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Checks, before the controller is registered, that the reconciler can work in one that reconciles objects of
-    /// `primary`. `Manager::register` returns the error. Every reconciler can, unless it says otherwise here.
+    /// Checks that the reconciler fits a controller that reconciles objects of `primary`. `Manager::register` returns the
+    /// error. By default every reconciler fits.
     ///
     /// # Errors
     /// A mistake in the wiring, for a person to read.
@@ -101,6 +101,7 @@ pub(crate) trait DynReconciler<Q: Key>: Send + Sync {
 
 impl<Q: Key, R: Reconciler<Q>> DynReconciler<Q> for R {
     fn reconcile<'a>(&'a self, request: &'a Q, cx: &'a Context) -> BoxFuture<'a, Outcome> {
+        tracing::trace!(key = %request, "reconciler called");
         Box::pin(Reconciler::reconcile(self, request, cx))
     }
 }

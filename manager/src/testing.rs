@@ -1,51 +1,43 @@
 //! Unit tests of reconcilers, without a server: feature `testing`, for `[dev-dependencies]` only.
 //!
 //! A reconciler reads from stores and writes through its context, so a test gives it both: [`Store::from_objects`] makes
-//! a store of plain values, [`Context::for_test`] a context whose API server ([`TestApi`]) lives in memory, and
-//! [`reconcile_once`] tells the outcome, the writes and the Events of one run.
+//! a store of plain values, and [`Context::for_test`] a context with an API server in memory ([`TestApi`]).
+//! [`reconcile_once`] returns the outcome, the writes and the Events of one run. For tests on a cluster there are
+//! [`eventually`] and [`Condition`].
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use mainstay::cache::Store;
-//! use mainstay::key::{KindId, NamespacedName};
-//! use mainstay::client::Applier;
-//! use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+//! use mainstay::prelude::*;
 //! use mainstay::testing::reconcile_once;
-//! use serde_json::json;
+//! use serde_json::{from_value, json};
 //!
-//! /// Stamps each `ConfigMap` once.
-//! struct Stamper {
-//!     maps: Store<ConfigMap>,
-//!     write: Applier<ConfigMap>,
-//! }
+//! /// Gives each `ConfigMap` a receipt.
+//! struct Receipts(Store<ConfigMap>);
 //!
-//! impl Reconciler for Stamper {
-//!     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
-//!         let Some(map) = self.maps.get(request)? else { return Ok(Action::Done) };
-//!         if !map.data.as_ref().is_some_and(|data| data.contains_key("stamp")) {
-//!             let (name, namespace) = (&map.metadata.name, &map.metadata.namespace);
-//!             let stamped = json!({"metadata": {"name": name, "namespace": namespace}, "data": {"stamp": "yes"}});
-//!             self.write.apply(cx, &stamped).await?;
-//!         }
+//! impl Reconciler for Receipts {
+//!     async fn reconcile(&self, name: &NamespacedName, cx: &Context) -> Outcome {
+//!         let Some(map) = self.0.get(name)? else { return Ok(Action::Done) };
+//!         let mut receipt = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
+//!         receipt.metadata.name = Some(format!("{}-receipt", name.name()));
+//!         let _effect = cx.apply(&*map, &receipt).await?;
 //!         Ok(Action::Done)
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let map = serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop"}})).unwrap();
-//! let maps = Store::from_objects([map]);
+//! let map = json!({"metadata": {"name": "web", "namespace": "shop"}, "data": {"tea": "3"}});
+//! let maps = Store::from_objects([from_value(map).unwrap()]);
 //! let cx = Context::for_test().with_store(&maps);
-//! let stamper = Stamper { maps, write: Applier::new(KindId::of::<ConfigMap>(), "stamper") };
-//! let request = NamespacedName::namespaced("shop", "web");
+//! let (receipts, web) = (Receipts(maps), NamespacedName::namespaced("shop", "web"));
 //!
-//! let run = reconcile_once(&stamper, &request, &cx).await;
+//! let run = reconcile_once(&receipts, &web, &cx).await;
 //! assert_eq!(run.action(), Action::Done);
-//! assert_eq!(run.writes[0].to_string(), "apply configmaps shop/web");
-//! assert_eq!(run.writes[0].body["data"]["stamp"], "yes");
+//! assert_eq!(run.writes[0].to_string(), "apply configmaps shop/web-receipt");
+//! assert_eq!(run.writes[0].body["data"]["tea"], "3");
 //!
-//! // The write has entered the store, so the second run has nothing to do.
-//! let run = reconcile_once(&stamper, &request, &cx).await;
+//! // The write has entered the store, so the second run sends nothing.
+//! let run = reconcile_once(&receipts, &web, &cx).await;
 //! assert!(run.writes.is_empty());
 //! # }
 //! ```
@@ -76,10 +68,10 @@ pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
 pub use wait::{Condition, NotYet, eventually};
 
-/// The controller that Events of a test are reported by.
+/// The name of the controller in tests.
 const CONTROLLER: &str = "test";
 
-/// A [`Context`] for a unit test, and what was done through it. Made by [`Context::for_test`]; lends itself as `&Context`.
+/// A [`Context`] for a unit test, with its API server and its Events. Made by [`Context::for_test`]; derefs to `Context`.
 pub struct TestContext {
     context: Context,
     run_environment: RunEnvironment,
@@ -87,21 +79,21 @@ pub struct TestContext {
     events: RecordedEvents,
 }
 
-/// What one run came to and what it did.
+/// The result of one run.
 #[derive(Debug)]
 #[must_use]
 pub struct Run {
-    /// What the reconciler answered.
+    /// The outcome that the reconciler returned.
     pub outcome: Outcome,
-    /// What it asked the API server to change, in order, refused requests and dry runs included.
+    /// The writes that it sent, in order, with refused ones and dry runs.
     pub writes: Vec<Write>,
-    /// The Events it recorded, in order.
+    /// The Events that it recorded, in order.
     pub events: Vec<RecordedEvent>,
 }
 
-/// Runs a reconciler once. Panics are not caught, no timeout applies, and nothing is queued.
+/// Runs a reconciler once. Panics are not caught, there is no timeout and no queue.
 pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q, cx: &TestContext) -> Run {
-    // What the test itself did through the context is not of this run.
+    // Writes and Events of the test itself, before this run.
     drop((cx.api.take_writes(), cx.events.take()));
     let outcome = reconciler.reconcile(request, cx).await;
     Run { outcome, writes: cx.api.take_writes(), events: cx.events.take() }
@@ -110,12 +102,11 @@ pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q
 // === impl TestContext ===
 
 impl Context {
-    /// A context for a unit test: first attempt, queued by nothing in particular, no deadline, and an API server in
-    /// memory that takes writes ([`TestApi`]). Only with feature `testing`.
+    /// Makes a context for a unit test: first attempt, no deadline, and an API server in memory that takes writes
+    /// ([`TestApi`]). Only with feature `testing`.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime, where kube makes no client: use `#[tokio::test]`, also for a test that awaits
-    /// nothing.
+    /// Panics outside a tokio runtime, because kube needs one to make a client: use `#[tokio::test]`.
     #[must_use]
     pub fn for_test() -> TestContext {
         let (recorder, events) = Recorder::in_memory(CONTROLLER);
@@ -163,35 +154,35 @@ impl TestContext {
         self.with_attempt(attempt)
     }
 
-    /// As if the key had failed `attempt - 1` times in a row.
+    /// Sets the attempt, as if the key had failed `attempt - 1` times in a row.
     #[must_use]
     pub fn with_attempt(self, attempt: u32) -> Self {
         let cause = self.context.cause().clone();
         self.rebuilt(attempt, cause)
     }
 
-    /// As if this had queued the key.
+    /// Sets the cause by which the key was enqueued.
     #[must_use]
     pub fn with_cause(self, cause: Cause) -> Self {
         let attempt = self.context.attempt();
         self.rebuilt(attempt, cause)
     }
 
-    /// As if it were of this term of leadership; 0 otherwise.
+    /// Sets the term of leadership, which is 0 by default.
     #[must_use]
     pub fn with_term(mut self, term: u64) -> Self {
         self.context = self.context.with_term(term);
         self
     }
 
-    /// As if the run were dropped then. It is not: [`Context::deadline`] tells it, no more.
+    /// Sets the time that [`Context::deadline`] returns. The run is not dropped then.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.context = self.context.with_deadline(Some(deadline));
         self
     }
 
-    /// Has the reconciler talk to another server than [`TestApi`], which then sees nothing.
+    /// Sets a client of another server than [`TestApi`], which then gets no requests.
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
         self.run_environment.client = client;
@@ -204,13 +195,13 @@ impl TestContext {
         &self.api
     }
 
-    /// Takes what was asked to be changed through it, in order, since the last call or [`reconcile_once`]: for what a
-    /// reconciler does elsewhere than in the context of its run.
+    /// Takes the writes that were sent through this context, in order, since the last call or [`reconcile_once`]: for a
+    /// reconciler that writes in a further cluster, with a context of its own.
     pub fn take_writes(&self) -> Vec<Write> {
         self.api.take_writes()
     }
 
-    /// Takes the Events that were recorded through it, like [`TestContext::take_writes`].
+    /// Takes the Events that were recorded through this context, like [`TestContext::take_writes`].
     pub fn take_events(&self) -> Vec<RecordedEvent> {
         self.events.take()
     }
@@ -240,7 +231,7 @@ impl fmt::Debug for TestContext {
 // === impl Run ===
 
 impl Run {
-    /// Returns what the reconciler asked for next.
+    /// Returns the action of a run without error.
     ///
     /// # Panics
     /// Panics, with the error, if the run failed.
@@ -281,7 +272,7 @@ where
 }
 
 impl<K> Store<K> {
-    /// As [`Store::from_objects`], of a kind known only at run time, or of objects as JSON.
+    /// As [`Store::from_objects`], for a kind known only at run time, or objects as JSON.
     ///
     /// # Panics
     /// Panics on a value that is no object of this kind, or has no name.
@@ -301,7 +292,7 @@ impl<K> Store<K> {
     }
 }
 
-/// Fills in what a server would have given the object.
+/// Fills in the metadata that a server would have set.
 fn complete(kind: &KindId, object: &mut Value, number: u64) {
     let Some(fields) = object.as_object_mut() else { panic!("a {kind} cannot be {object}") };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
-use tracing::{Instrument as _, Span, debug, error, error_span};
+use tracing::{Instrument as _, Span, debug, error, error_span, trace};
 
 use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
@@ -195,6 +195,7 @@ impl<Q: Key> WorkerContext<Q> {
             running.park(PAUSED);
             return;
         }
+        trace!(controller = &*self.name, key = %running.key(), "key taken by a worker");
         let limit = self.settings.borrow().reconcile_timeout;
         let deadline = if limit.is_zero() { None } else { Instant::now().checked_add(limit) };
         let cx = Context::new(Arc::clone(&self.run_environment), running.attempt(), running.cause().clone())

@@ -1,8 +1,8 @@
-//! The manager's half of the election: when to stand, what to end when a term ends, when to let go.
+//! The manager's part in the election: when to become a candidate, what ends with a term, when to release the Lease.
 //!
-//! The elector lives on the control thread, leader-only work on the caller's runtime. The word to begin, the state of
-//! leadership and the [`Term`] join them. The elector grants the term and ends it by itself: nothing of that may have to wait
-//! for a free thread of the caller's runtime, and word of a term that arrives there after its end begins nothing.
+//! The elector runs on the control thread, leader-only work on the caller's runtime. They share the signal to begin, the
+//! state of leadership and the [`Term`]. The elector grants the term and ends it by itself, so that neither waits for a free
+//! thread of the caller's runtime; news of a term that arrives there after its end begins nothing.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
 use crate::inspect::LeaseHistory;
 
-/// What the election is called when it fails.
+/// The name of the election in errors.
 pub(super) const ELECTION: &str = "leader election";
 
-/// A replica that stands for election.
+/// A replica that takes part in the election.
 pub(super) struct Candidate {
-    /// Whether this replica leads, and which one does otherwise.
+    /// Whether this replica leads, or which other one does.
     pub(super) leadership: watch::Receiver<Leadership>,
-    /// What has happened to the Lease, for people.
+    /// The history of the Lease, for the debug pages.
     pub(super) history: LeaseHistory,
     campaign: Option<oneshot::Sender<()>>,
-    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not go on renewing: nobody would
-    /// answer for its work.
+    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not renew the Lease, because its work
+    /// has ended.
     stop: DropGuard,
-    /// Dropped when work of the term is given up on. A manager that is dropped does not wait for its work either.
+    /// Dropped when the wait for the work of the term ends early, also if the manager is dropped.
     gave_up: DropGuard,
     ended: oneshot::Receiver<()>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Candidate {
 // === impl Candidate ===
 
 impl Candidate {
-    /// Makes the candidate and the job it runs as; it does nothing until [`Candidate::campaign`].
+    /// Makes the candidate and its job for the control thread, which waits for [`Candidate::campaign`].
     pub(super) fn prepare(
         shared: &Shared,
         settings: ElectionSettings,
@@ -60,7 +60,7 @@ impl Candidate {
         let (elected, history) = (shared.term.clone(), LeaseHistory::default());
         let (noted, notice) = (history.clone(), shared.notice.clone());
         let on_event: OnEvent = Arc::new(move |event: LeaseEvent| {
-            // Before this is forwarded as news, and so before anybody asks for the term to begin.
+            // Before the news is forwarded, and so before `begin_granted` is called.
             if matches!(event, LeaseEvent::BecameLeader { .. }) {
                 elected.grant();
             }
@@ -69,7 +69,7 @@ impl Candidate {
         });
         let stop_election = stop.clone();
         let job = Job::new(ELECTION, move || async move {
-            // Dropped at the end, whichever way that comes.
+            // Dropped at every end.
             let _ended = end_guard;
             let client = connections.client(Role::Lease { request_timeout: settings.request_timeout() })?;
             let elector = Elector::new(settings, client, fence, &registry, on_event)?.with_notice(notice);
@@ -84,7 +84,7 @@ impl Candidate {
                     publish.send_replace(state.borrow_and_update().clone());
                 }
             };
-            // Forwarding ends when the elector does; joined, not raced, so that its last word gets through.
+            // Forwarding ends with the elector; joined, so that its last news is forwarded.
             tokio::join!(elector.run(stop_election, end_work), forward);
             Ok(())
         });
@@ -101,33 +101,33 @@ impl Candidate {
         )
     }
 
-    /// Stands for election from now on.
+    /// Takes part in the election from now on.
     pub(super) fn campaign(&mut self) {
         if self.campaign.take().is_some_and(|campaign| campaign.send(()).is_err()) {
-            debug!("the control thread was gone before the election began");
+            debug!("the control thread ended before the election began");
         }
     }
 
     /// Waits for news of the election.
     ///
     /// # Cancel safety
-    /// News is taken only when it is returned.
+    /// No news is lost.
     pub(super) async fn news(&mut self) -> Leadership {
         if self.leadership.changed().await.is_err() {
-            // An elector that has ended has no news; if it failed, its job says so.
+            // An elector that has ended publishes no news; its job returns a failure.
             std::future::pending::<()>().await;
         }
         self.leadership.borrow_and_update().clone()
     }
 
-    /// Ends the candidacy: the Lease is renewed while the work of the term goes on, and released once that has ended.
-    /// Work that has not by `deadline` is given up on, and the Lease left to run out; if the Lease is lost meanwhile,
-    /// work is dropped at once. Returns whether the work ended in time.
+    /// Ends the candidacy: the Lease is renewed while work of the term runs, and released once it has ended. If work still
+    /// runs at `deadline`, the Lease is not released and expires; if the Lease is lost before, work is dropped at once.
+    /// Returns whether the work ended in time.
     pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
         let Self { mut leadership, stop, gave_up, ended, .. } = self;
         drop(stop);
         let lost = async {
-            // An elector that has ended can lose nothing any more.
+            // An elector that has ended cannot lose the Lease.
             if leadership.wait_for(|state| matches!(state, Leadership::Lost(_))).await.is_ok() {
                 term.lose();
             }
@@ -143,15 +143,15 @@ impl Candidate {
         if !in_time {
             drop(gave_up);
         }
-        // The elector bounds its last requests itself, by less than a lease. An error means that its thread is gone.
+        // The elector bounds its last requests itself, by less than a lease. An error means that its thread has ended.
         if timers.until(own_turn(deadline), ended).await.is_none() {
-            warn!("the lease could not be released in time and is left to run out");
+            warn!("the Lease could not be released in time; it expires by itself");
         }
         in_time
     }
 }
 
-/// Ends the term, and answers once its work is over (`true`) or given up on.
+/// Ends the term. Returns true once its work has ended, false if the wait ends before.
 async fn end_work(term: Term, stopping: CancellationToken, gave_up: CancellationToken) -> bool {
     if stopping.is_cancelled() {
         term.end();
@@ -166,7 +166,7 @@ async fn end_work(term: Term, stopping: CancellationToken, gave_up: Cancellation
     }
 }
 
-/// Tells on the Lease who leads, as client-go does.
+/// Records an Event on the Lease when the leader changes, as client-go does.
 fn record_on_lease(events: Recorder, settings: &ElectionSettings) -> OnEvent {
     let lease = ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),

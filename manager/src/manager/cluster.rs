@@ -1,8 +1,8 @@
-//! An API server and what this process has of it: connections, a cache, a recorder of Events.
+//! One API server: connections to it, a cache, a recorder of Events.
 //!
-//! A manager has one of its own, with the Lease and everything that is declared on the [`Manager`] itself, and may be
-//! given more. All of them live and stop with the manager and share what is the manager's: its fence, registry and checks.
-//! Connections, caches and tasks are each one's own, so what is slow or down is so for itself.
+//! A manager has a cluster of its own, with the Lease and everything that is declared on the [`Manager`] itself, and may
+//! have more. All of them start and stop with the manager and share its fence, registry and checks. Each has its own
+//! connections, cache and tasks, so that one that is slow or down does not delay the others.
 
 #[cfg(feature = "testing")]
 mod testing;
@@ -68,7 +68,7 @@ struct Shared {
     /// Stopped by the fence of the manager's Lease.
     leader_client: kube::Client,
     any_client: kube::Client,
-    /// Reports as the manager.
+    /// Records Events in the name of the manager.
     events: Recorder,
 }
 
@@ -82,9 +82,9 @@ struct Moved<R> {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// The name is none that a cluster can have.
+    /// The name is invalid.
     #[error(
-        "{name:?} is no name of a cluster; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either \
+        "cluster name {name:?} is invalid; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either \
          end, such as edge-1: it stands in metrics and in the paths of checks"
     )]
     Name {
@@ -93,7 +93,7 @@ pub enum ClusterError {
     },
     /// The name is taken.
     #[error(
-        "cluster {name:?} is there already; names must differ, they stand in metrics and in the paths of checks"
+        "cluster {name:?} exists already; the names of clusters differ, because metrics and checks use them"
     )]
     DuplicateName {
         /// The name.
@@ -104,12 +104,12 @@ pub enum ClusterError {
     Connect {
         /// The cluster.
         name: String,
-        /// What is wrong with it.
+        /// The error of the connection.
         #[source]
         source: ConnectError,
     },
     /// The manager is stopping or has stopped.
-    #[error("cluster {name:?} came too late: the manager has begun to stop")]
+    #[error("cluster {name:?} was not added: the manager has begun to stop")]
     Stopped {
         /// The cluster.
         name: String,
@@ -119,24 +119,24 @@ pub enum ClusterError {
 // === impl Manager ===
 
 impl Manager {
-    /// Adds another cluster, before the manager runs or while it does, and makes no connection yet. It stays until the
-    /// manager stops. Call it inside the runtime that runs the reconciles.
+    /// Adds another cluster, before or while the manager runs. It opens no connection yet, and stays until the manager stops.
+    /// Call it inside the runtime that runs the reconciles.
     ///
-    /// What is declared on it is listed and watched as in the manager's own cluster, over connections of its own, with the
-    /// rights that `connection` gives. What starts later waits for its first lists as for those of the own cluster, with
-    /// one difference: a cluster that cannot be reached, or keeps silent for half a minute, holds up those controllers
-    /// that watch something in it and nobody else. It makes no replica unready either, but one that starts, for as long as
-    /// that waits, and has no say in the election; `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` tell.
+    /// Its stores are listed and watched like those of the manager's own cluster, over connections of its own, with the
+    /// rights of `connection`. The start waits for their first lists too, with one difference: a cluster that cannot be
+    /// reached, or is silent for half a minute, delays only the controllers that watch it. It makes a replica unready only
+    /// while that replica starts and waits for it, and has no part in the election. `/readyz/cache-NAME-KIND`, the metrics
+    /// and `/debug/caches` show its state.
     ///
-    /// `cache.namespaces` of the configuration is about the manager's own cluster. In this one [`Scope::all`] is all.
+    /// `cache.namespaces` of the configuration limits the manager's own cluster only.
     ///
     /// # Blocking
-    /// Reads the files that `connection` names before it returns. A credential plug-in (`exec`) runs at the first request, on a
+    /// Reads the files of `connection` before it returns. A credential plug-in (`exec`) runs at the first request, on a
     /// thread of its own.
     ///
     /// # Errors
-    /// If the name is no DNS label or taken, the connection is of no use, or the manager has begun to stop. Nothing is left
-    /// of what was refused.
+    /// The name is no DNS label or is taken, the connection cannot be set up, or the manager has begun to stop. Nothing is
+    /// left of a refused cluster.
     pub fn cluster(
         &self,
         name: impl Into<String>,
@@ -167,12 +167,12 @@ impl Cluster {
         let connections = Connections::new(connection, registry)?;
         let watches = connections.client(Role::Watches)?;
         let cache = Cache::new(configuration.cache.settings(), watches.clone(), registry);
-        // Not fenced: what happened may be told after the Lease is given back, and Events decide nothing.
+        // Not fenced: Events decide nothing, and may be written after the Lease is released.
         let events = Recorder::new(options.name, &options.identity, watches, registry);
         Self::of("", connections, cache, fence, events)
     }
 
-    /// Makes another one for the same manager.
+    /// Makes another cluster of the same manager.
     fn beside(
         &self,
         name: &str,
@@ -211,10 +211,10 @@ impl Cluster {
 
     /// Declares a kind to be cached and returns a handle to read it. Handles of one kind and scope share one watch.
     ///
-    /// The kind is that of the type, or one known only at run time, with [`Scope::of`]. The latter is read as
-    /// [`DynamicObject`](kube::core::DynamicObject), or through [`Store::view`] as a struct of the few fields needed, and
-    /// shared with readers of the same kind by a type. Writers are made from the kind as well:
-    /// [`Applier::new`](crate::client::Applier::new), [`Patcher::new`](crate::client::Patcher::new).
+    /// The kind is that of the type, or with [`Scope::of`] one known only at run time. The latter is read as
+    /// [`DynamicObject`](kube::core::DynamicObject), or through [`Store::view`] as a struct with the needed fields, and is
+    /// shared with typed readers of the same kind. Its writers are
+    /// [`Applier::new`](crate::client::Applier::new) and [`Patcher::new`](crate::client::Patcher::new).
     ///
     /// ```no_run
     /// use kube::core::{DynamicObject, GroupVersionKind};
@@ -227,7 +227,7 @@ impl Cluster {
     /// use mainstay::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
     /// use serde_json::json;
     ///
-    /// /// Labels each object with the colour it asks for, whatever it is.
+    /// /// Labels each object, of any kind, with the colour in its spec.
     /// struct Painter {
     ///     objects: Store,
     ///     applier: Applier<DynamicObject>,
@@ -258,13 +258,13 @@ impl Cluster {
         self.shared.cache.store(objects)
     }
 
-    /// As [`Cluster::store`], for readers that need no more than metadata: `list` and `entry` return it without decoding,
-    /// and a kind is cached without its bodies unless there is a reader of the whole objects.
+    /// As [`Cluster::store`], for readers of metadata only: `list` and `entry` return it without decoding, and the kind is
+    /// cached without bodies, unless there is also a reader of whole objects.
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
         self.shared.cache.metadata(objects)
     }
 
-    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last call holds.
+    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last call counts.
     pub fn required(&self, kind: KindId, required: Required) {
         self.shared.cache.required(kind, required);
     }
@@ -281,12 +281,11 @@ impl Cluster {
         self.shared.cache.transform(kind, change)
     }
 
-    /// Returns the same run in this cluster: its client and its recorder of Events are of this cluster, all else is
-    /// `cx`'s. Where `cx` stops with the Lease of the manager, so does what is written here, and what is written enters
-    /// the stores of this cluster at once.
+    /// Returns the context of the same run in this cluster, with a client, a recorder of Events and typed writes of this
+    /// cluster. Writes are stopped with the Lease as those of `cx`, and enter the stores of this cluster at once.
     ///
-    /// Have an [`Applier`](crate::client::Applier) for each cluster. One that takes turns remembers nothing for long, and
-    /// where one cluster is a copy of the other's data it may take the answer of the one for that of the other.
+    /// Make an [`Applier`](crate::client::Applier) for each cluster: one that is used for several compares the objects of
+    /// one cluster with the answers of another.
     pub fn context(&self, cx: &Context) -> Context {
         cx.elsewhere(&self.shared.name, |here| {
             let events = self.shared.events.for_controller(here.events.controller());
@@ -294,8 +293,8 @@ impl Cluster {
         })
     }
 
-    /// Moves a reconciler to this cluster: it is given [`Cluster::context`] of each run. With stores of this cluster as its
-    /// sources, one that was written for a single cluster does its work in this one, finalizers included.
+    /// Moves a reconciler to this cluster: it gets [`Cluster::context`] of each run. With stores of this cluster, a reconciler
+    /// that was written for a single cluster works in this one, with its finalizers.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -314,7 +313,7 @@ impl Cluster {
         Moved { cluster: self.clone(), reconciler }
     }
 
-    /// Returns the client that work of this kind writes with.
+    /// Returns the client for writes, with or without the fence.
     pub(super) fn client(&self, fenced: bool) -> &kube::Client {
         if fenced { &self.shared.leader_client } else { &self.shared.any_client }
     }

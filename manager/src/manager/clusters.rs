@@ -1,10 +1,9 @@
-//! The clusters of one manager, their own one first: who runs what they have, and who waits for them.
+//! The clusters of one manager: they run caches and writers of Events, and wait for first lists.
 //!
 //! # Invariants
-//! 1. A name is taken once. What belongs to a cluster is run once, also if the cluster comes while the manager runs.
-//! 2. The manager's own cluster is waited for until it has answered, because nothing can be done without it. What is
-//!    declared on another one, and whenever it is, is waited for until it was answered or has failed to be, and not for
-//!    longer than [`PATIENCE`].
+//! 1. A name is taken once. The cache and the writer of a cluster run once, also if it is added while the manager runs.
+//! 2. The wait for the manager's own cluster has no limit, because nothing works without it. The wait for a store of
+//!    another cluster ends with its first list, a failure, or after [`PATIENCE`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +24,8 @@ use crate::client::EventWriter;
 use crate::health::Finding;
 use crate::util::resume_panic;
 
-/// How long a store is waited for whose cluster neither answers nor fails: as long as opening a connection may take, so
-/// that a server that swallows all packets is told like one that refuses them.
+/// Longest wait for a store whose cluster neither answers nor fails: as long as opening a connection may take, so that
+/// a server that drops all packets counts like one that refuses them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The clusters of one manager. Cheap to clone; all clones are the same clusters.
@@ -38,33 +37,33 @@ pub(super) struct Clusters {
 struct Shared {
     own: Cluster,
     state: Mutex<State>,
-    /// Whether this replica's start waits for them no longer. Never false again. Relaxed: a probe that is late by a moment
-    /// tells of that moment.
+    /// Whether the start of this replica has ended its wait for the clusters; never reset. Relaxed, because a probe may be
+    /// late by a moment.
     started: AtomicBool,
-    /// Permit = a cache waits to be run.
+    /// Has a permit while a cache is not running.
     caches: Notify,
-    /// Permit = a writer waits to be run.
+    /// Has a permit while a writer is not running.
     writers: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Nothing that comes now would be run.
+    /// Whether the manager has begun to stop.
     closed: bool,
-    /// Without the own one, in the order they came.
+    /// Without the manager's own, in the order they were added.
     others: Vec<Other>,
-    /// Those whose caches nobody runs yet.
+    /// The clusters whose caches do not run yet.
     idle: Vec<Cluster>,
-    /// Those that nobody runs yet.
+    /// The writers that do not run yet.
     writers: Vec<EventWriter>,
 }
 
-/// A cluster that the manager can do without.
+/// A cluster other than the manager's own.
 #[derive(Clone)]
 struct Other {
     cluster: Cluster,
-    /// When the youngest store began of which the log has it that it was waited for in vain.
-    told: Arc<Mutex<Option<Instant>>>,
+    /// The start of the youngest store for which the log has reported an unanswered wait.
+    logged: Arc<Mutex<Option<Instant>>>,
 }
 
 // === impl Clusters ===
@@ -82,12 +81,12 @@ impl Clusters {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the manager's own one.
+    /// Returns the manager's own cluster.
     pub(super) fn own(&self) -> &Cluster {
         &self.shared.own
     }
 
-    /// Adds another one under a name that is not taken.
+    /// Adds a cluster under a name that is not taken.
     pub(super) fn add(
         &self,
         name: &str,
@@ -103,12 +102,12 @@ impl Clusters {
             Ok(())
         };
         may_come(&self.shared.state.lock())?;
-        // Reads files and runs plug-ins: not under the lock.
+        // Without the lock, because it reads files and runs plug-ins.
         let (cluster, writer) = make()?;
         {
             let mut state = self.shared.state.lock();
             may_come(&state)?;
-            state.others.push(Other { cluster: cluster.clone(), told: Arc::default() });
+            state.others.push(Other { cluster: cluster.clone(), logged: Arc::default() });
             state.idle.push(cluster.clone());
             state.writers.push(writer);
         }
@@ -117,45 +116,44 @@ impl Clusters {
         Ok(cluster)
     }
 
-    /// Takes no more of them.
+    /// Refuses clusters from now on.
     pub(super) fn close(&self) {
         self.shared.state.lock().closed = true;
     }
 }
 
-/// What they have in common with the life of the manager.
+/// Tasks that run with the manager.
 impl Clusters {
-    /// Keeps the caches of all of them true until told to stop, those that come meanwhile included. Returns when all
-    /// tasks have ended.
+    /// Runs the caches of all clusters, also of those added later, until `stop`. Returns when all tasks have ended.
     pub(super) async fn run_caches(self, stop: CancellationToken) {
         let take = || std::mem::take(&mut self.shared.state.lock().idle);
         let run = |cluster: Cluster, stop| async move { cluster.cache().run(stop).await };
         run_all(&self.shared.caches, take, run, stop).await;
     }
 
-    /// Writes the Events of all of them until told to stop, and then for at most `flush`.
+    /// Writes the Events of all clusters until `stop`, and then those that are left for at most `flush`.
     pub(super) async fn run_writers(self, stop: CancellationToken, flush: Duration) {
         let take = || std::mem::take(&mut self.shared.state.lock().writers);
         let run = |writer: EventWriter, stop| writer.run(stop, flush);
         run_all(&self.shared.writers, take, run, stop).await;
     }
 
-    /// Waits until every store that was declared so far has been listed, or is not to be waited for.
+    /// Waits until every store that is declared now has been listed, or the wait for it has ended.
     ///
     /// # Cancel safety
-    /// Nothing is lost, nor is anybody waited for longer if it is called again.
+    /// Call it again; that does not lengthen the wait.
     pub(super) async fn settled(&self) {
         let others = self.others();
         let all = join_all(others.iter().map(Other::settled));
         tokio::join!(self.own().cache().settled(), all);
     }
 
-    /// Notes that the start of this replica has waited for them: from now on none but its own makes it unready.
+    /// Ends the start's wait for the clusters: from now on only the manager's own makes this replica unready.
     pub(super) fn on_start(&self) {
         self.shared.started.store(true, Ordering::Relaxed);
     }
 
-    /// Judges every store for readiness: how long its watch may be down is up to the caller.
+    /// Returns the readiness of every store. A watch counts as broken once it has been down for `watch_down_limit`.
     pub(super) fn findings(&self, watch_down_limit: Duration) -> Vec<Finding> {
         let starting = !self.shared.started.load(Ordering::Relaxed);
         let own = self.own().cache().kinds();
@@ -179,20 +177,20 @@ impl Clusters {
 // === impl Other ===
 
 impl Other {
-    /// Waits until every store declared so far was tried to be listed, as long as there is patience.
+    /// Waits until the first list of every store declared now was tried, for at most [`PATIENCE`].
     async fn settled(&self) {
         self.cluster.cache().tried(PATIENCE).await;
-        self.tell();
+        self.log_unanswered();
     }
 
-    /// Says what was waited for in vain, once for each store.
-    fn tell(&self) {
+    /// Logs the stores that did not answer in time, once each.
+    fn log_unanswered(&self) {
         let silent = self.cluster.cache().unanswered(PATIENCE);
         let youngest = silent.iter().map(|(_, since)| *since).max();
         let news = {
-            let mut told = self.told.lock();
-            let news = youngest > *told;
-            *told = youngest.max(*told);
+            let mut logged = self.logged.lock();
+            let news = youngest > *logged;
+            *logged = youngest.max(*logged);
             news
         };
         if news {
@@ -200,13 +198,16 @@ impl Other {
             let kinds: BTreeSet<_> = silent.iter().map(|(kind, _)| kind.to_string()).collect();
             let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
             let cluster = self.cluster.name();
-            warn!(cluster, kinds, "no answer for {PATIENCE:?}; only what watches them waits any longer");
+            warn!(
+                cluster,
+                kinds, "no answer for {PATIENCE:?}; starting without these kinds, and their controllers wait"
+            );
         }
     }
 }
 
-/// Runs what there is and what comes until told to stop, and returns when all of it has ended. Resumes the panic of any
-/// of it, which ends the manager.
+/// Runs every item, also those added later, until `stop`, and returns when all have ended. Resumes the panic of an item,
+/// which ends the manager.
 async fn run_all<T, F>(
     arrived: &Notify,
     take: impl Fn() -> Vec<T>,
@@ -220,7 +221,7 @@ async fn run_all<T, F>(
         for one in take() {
             running.spawn(run(one, stop.clone()));
         }
-        // The stop first: what comes beside it would be run for nothing.
+        // Biased: after the stop, no item is started.
         tokio::select! {
             biased;
             () = stop.cancelled() => break,

@@ -1,8 +1,8 @@
-//! The control thread: what must stay alive whatever the reconciles do.
+//! The control thread, which a blocked reconcile cannot delay.
 //!
-//! Elector, probes, metrics and signals run on a thread and a runtime of their own. A reconcile that blocks every
-//! thread of the caller's runtime costs neither the Lease nor the answer of a probe. It also keeps the time of the
-//! stop: a runtime without a free thread fires no timer of its own.
+//! The elector, probes, metrics and signals run on a thread and a runtime of their own, so that a reconcile that blocks
+//! every thread of the caller's runtime costs neither the Lease nor the answer to a probe. The thread also has the timers
+//! of the stop, because the timers of a runtime without a free thread do not fire.
 
 use std::io;
 
@@ -17,16 +17,16 @@ use tracing::{debug, error, info};
 
 use crate::reconcile::BoxError;
 
-/// Something to run on the control thread. Made there, because a client and a listener belong to the runtime they were
-/// made in.
+/// A future for the control thread. Made on that thread, because a client and a listener belong to the runtime in which
+/// they were made.
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) start: Box<dyn FnOnce() -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
-/// The running thread. It ends once all jobs have and this value is gone: signals are watched to the last.
+/// The running thread. It ends once all jobs have ended and this value is dropped; until then it watches signals.
 pub(super) struct ControlThread {
-    /// Answers when the last job has ended.
+    /// Resolves when the last job has ended.
     jobs_ended: oneshot::Receiver<()>,
     pub(super) runtime: Handle,
     _end_on_drop: DropGuard,
@@ -60,15 +60,15 @@ impl ControlThread {
         let (tell, jobs_ended) = oneshot::channel();
         let end = CancellationToken::new();
         let end_on_drop = end.clone().drop_guard();
-        // One slot per job: each reports at most once, so nobody ever waits for room.
+        // One slot per job: each sends at most one failure, so that no send waits.
         let (report, failures) = mpsc::channel(jobs.len().max(1));
         std::thread::Builder::new().name("mainstay-control".to_owned()).spawn(move || {
             runtime.block_on(async {
-                // Ends with this future, as the last of all.
+                // Ends with this future, after all jobs.
                 let _watching = watch_signals(signals);
                 run(jobs, &report).await;
                 if tell.send(()).is_err() {
-                    debug!("nobody waited for the end of the control thread");
+                    debug!("the end of the control thread was not awaited");
                 }
                 end.cancelled().await;
             });
@@ -78,11 +78,11 @@ impl ControlThread {
 
     /// Waits until the last job has ended.
     pub(super) async fn jobs_ended(&mut self) {
-        // An error means that the thread panicked: its jobs have ended all the same.
+        // An error means that the thread panicked, so that its jobs have ended too.
         drop((&mut self.jobs_ended).await);
     }
 
-    /// Returns what gives up on futures in time.
+    /// Returns the timers of the control thread.
     pub(super) fn timers(&self) -> Timers {
         Timers(self.runtime.clone())
     }
@@ -91,18 +91,18 @@ impl ControlThread {
 // === impl Timers ===
 
 impl Timers {
-    /// Waits for the future until then, even if the caller's runtime has no thread left to look at the clock. `None`
-    /// if it was not ready in time.
+    /// Waits for the future until the deadline, also while the caller's runtime has no free thread for its own timers.
+    /// `None` if the future was not ready in time.
     pub(super) async fn until<T>(&self, deadline: Instant, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = JoinSet::new();
         alarm.spawn_on(async move { sleep_until(deadline).await }, &self.0);
         let over = async {
-            // Without the thread, for it has panicked, the caller's own timers have to do.
+            // If the thread has panicked, the timers of the caller's runtime are used.
             if !matches!(alarm.join_next().await, Some(Ok(()))) {
                 sleep_until(deadline).await;
             }
         };
-        // Biased: what is ready at the deadline is in time.
+        // Biased: a future that is ready at the deadline is in time.
         tokio::select! {
             biased;
             done = future => Some(done),
@@ -116,7 +116,7 @@ async fn run(jobs: Vec<Job>, report: &mpsc::Sender<(&'static str, BoxError)>) {
     for job in jobs {
         let name = job.name;
         let report = report.clone();
-        // A task within the task, so that a panic of the job is reported like an error of it.
+        // A task within the task, so that a panic of the job becomes an error of it.
         let mut alone = JoinSet::new();
         alone.spawn((job.start)());
         running.spawn(async move {
@@ -125,7 +125,7 @@ async fn run(jobs: Vec<Job>, report: &mpsc::Sender<(&'static str, BoxError)>) {
                 Some(Ok(Err(error))) => error,
                 Some(Err(panic)) => panic.into(),
             };
-            // The only failure is that the manager is gone.
+            // Fails only if the manager was dropped.
             drop(report.send((name, failure)).await);
         });
     }
@@ -137,7 +137,7 @@ fn watch_signals(stop: Option<CancellationToken>) -> JoinSet<()> {
     if let Some(stop) = stop {
         watching.spawn(async move {
             if let Err(error) = obey_signals(stop).await {
-                error!(%error, "signals cannot be watched; stopping works by SIGKILL only");
+                error!(%error, "signals cannot be watched; only SIGKILL stops this process");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! What members are given to live in.
+//! The environments of controllers and runnables.
 
 use tokio::sync::watch;
 
@@ -9,7 +9,7 @@ use crate::reconcile::RunEnvironment;
 // === impl Shared ===
 
 impl Shared {
-    /// What writes are made with: fenced by the Lease where it is needed.
+    /// Returns the environment of runs: client, recorder, stop token; fenced if the Lease is needed.
     pub(super) fn run_environment(&self, name: &str, needs_lease: bool) -> RunEnvironment {
         let own = self.clusters.own();
         let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
@@ -18,7 +18,7 @@ impl Shared {
         if needs_lease { run_environment.fenced() } else { run_environment }
     }
 
-    /// What a controller gets to live in.
+    /// Returns the parts of the manager that a controller uses.
     pub(super) fn environment(
         &self,
         name: &str,

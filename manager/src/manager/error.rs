@@ -1,4 +1,4 @@
-//! What can go wrong in the life of a manager.
+//! The errors of a manager.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::serve::CertificateError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A port of the configuration is taken or cannot be bound.
+    /// A port of the configuration cannot be bound.
     #[error(
         "{key} cannot be served: cannot listen on {address}; free the port or choose another bindAddress"
     )]
@@ -33,40 +33,40 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
-    /// There is no certificate to serve with.
+    /// The certificate of a server cannot be used.
     #[error("{key} cannot be used")]
     Certificates {
         /// Path of the key in the configuration.
         key: &'static str,
-        /// What is wrong with it.
+        /// The error of the certificate.
         source: CertificateError,
     },
-    /// Nothing says where other replicas reach this one.
+    /// The address at which other replicas reach this one is unknown.
     #[error(
         "inspect.peers needs the address of this Pod; set the variable POD_IP by fieldRef status.podIP, or bind inspect to one address"
     )]
     NoPeerAddress,
-    /// There is no token to guard the inspection with.
+    /// The token of the debug pages cannot be used.
     #[error("inspect.tokenFile cannot be used")]
     TokenFile(#[source] TokenFileError),
     /// The connection to the API server cannot be set up.
     #[error("the connection to the API server cannot be set up")]
     Connect(#[from] ConnectError),
-    /// The election's settings cannot work.
-    #[error("the election cannot be held")]
+    /// The settings of the election are invalid.
+    #[error("the election cannot run")]
     Election(#[source] InvalidSettings),
-    /// Nothing says which namespace the Lease lives in.
+    /// The namespace of the Lease is unknown.
     #[error(
         "leaderElection.namespace is empty and this process runs outside a cluster; set it or --leader-election-namespace, or turn the election off with --leader-elect=false"
     )]
     NoLeaseNamespace,
 }
 
-/// Something was registered that cannot run.
+/// A registration was refused.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name is none that a controller can have.
+    /// The name of the controller is invalid.
     #[error(
         "{name:?} is no name of a controller{}; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
          either end, such as web-frontend: it stands in metrics and the configuration",
@@ -76,15 +76,15 @@ pub enum RegisterError {
         /// The name.
         name: Arc<str>,
     },
-    /// What is set makes no sense, after defaults, file and code have had their word. Displays one line per problem.
+    /// Settings are out of bounds, after defaults, file and code. Displays one line per problem.
     #[error("{}", lines(name, problems))]
     Settings {
         /// The controller.
         name: Arc<str>,
-        /// Everything that is wrong, by the paths of the configuration file below the controller's name. Never empty.
+        /// The problems, with paths of the configuration file below the controller's name. Never empty.
         problems: Vec<SettingsProblem>,
     },
-    /// The name is none that a runnable can have.
+    /// The name of the runnable is invalid.
     #[error(
         "{name:?} is no name of a runnable; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
          either end, such as price-feed: it stands in paths of probes"
@@ -95,13 +95,13 @@ pub enum RegisterError {
     },
     /// The name is taken.
     #[error(
-        "controller {name:?} is registered already; names must differ, they stand in metrics and the configuration"
+        "controller {name:?} is registered already; the names of controllers differ, because metrics and the configuration use them"
     )]
     DuplicateName {
         /// The name.
         name: Arc<str>,
     },
-    /// The name is none that a page can have, or another page has it.
+    /// The name of the page is invalid or taken.
     #[error(
         "{name:?} cannot be the name of a page; expected one that no other page under /debug has, 1 to 63 lower-case \
          letters, digits and hyphens, no hyphen at either end"
@@ -110,7 +110,7 @@ pub enum RegisterError {
         /// The name.
         name: Arc<str>,
     },
-    /// The controller was put together wrongly.
+    /// The controller is wired wrongly.
     #[error("controller {name:?} cannot run")]
     Wiring {
         /// The controller.
@@ -122,8 +122,8 @@ pub enum RegisterError {
     /// The program has no such section in its configuration file.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// A runnable that needs the Lease runs once, and this manager may lead more than once: what the configuration says, so
-    /// a `Program` ends as with any wrong input.
+    /// A runnable that needs the Lease runs once, and with this configuration the manager may lead more than once. A
+    /// `Program` ends as with any wrong input.
     #[error(
         "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or a controller"
     )]
@@ -132,69 +132,69 @@ pub enum RegisterError {
         name: Arc<str>,
     },
     /// The manager is stopping or has stopped.
-    #[error("{name:?} came too late: the manager has begun to stop")]
+    #[error("{name:?} was not registered: the manager has begun to stop")]
     Stopped {
-        /// What was to be registered.
+        /// The controller or runnable.
         name: Arc<str>,
     },
 }
 
-/// A manager ended in another way than by being asked to.
+/// A manager ended other than by an orderly stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManagerError {
     /// `run` was called a second time.
-    #[error("this manager has been run already; build a new one")]
+    #[error("this manager has run already; make a new one")]
     AlreadyRun,
     /// The thread for elections, probes and signals could not be started.
     #[error("the control thread could not be started")]
     ControlThread(#[source] io::Error),
-    /// Something that runs in the manager failed; everything else was stopped.
+    /// A part of the manager failed, and all others were stopped.
     #[error("{name} failed{}", while_stopping(.others))]
     Failed {
-        /// What failed first.
+        /// The part that failed first.
         name: Arc<str>,
-        /// How it failed.
+        /// The failure.
         #[source]
         source: BoxError,
-        /// What failed besides or was late, in the order of the stop.
+        /// Further failures and late parts, in the order of the stop.
         others: Vec<StopError>,
     },
     /// The Lease was lost and `leaderElection.onLost` is `Exit`.
-    #[error("the Lease was lost; a replica that lost it must not go on{}", while_stopping(.others))]
+    #[error("the Lease was lost, so this replica has to end{}", while_stopping(.others))]
     LeaseLost {
-        /// What failed besides or was late, in the order of the stop.
+        /// Further failures and late parts, in the order of the stop.
         others: Vec<StopError>,
     },
-    /// Not everything had ended when the grace period was over.
+    /// Parts still ran at the end of the grace period.
     #[error("still running after shutdown.gracePeriod {grace:?}: {}{}", names.join(", "), while_stopping(.others))]
     Late {
-        /// Who was late.
+        /// The parts that still ran.
         names: Vec<String>,
-        /// The period.
+        /// The grace period.
         grace: Duration,
-        /// What failed while stopping, in the order of the stop.
+        /// Failures during the stop, in its order.
         others: Vec<StopError>,
     },
 }
 
-/// What went wrong beside the reason a manager stopped for.
+/// A further failure during the stop of a manager.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StopError {
-    /// Something that ran in the manager failed too, before it was told to stop or while it did.
-    // Told here and no `source`, against the rule: nobody walks the causes of what is an attachment itself.
+    /// Another part failed, before the stop or during it.
+    // Displayed here instead of returned as `source`, because this error is an attachment of another.
     #[error("{name} failed: {}", Chain(&**.error))]
     Failed {
-        /// What failed.
+        /// The part.
         name: Arc<str>,
-        /// How it failed.
+        /// The failure.
         error: BoxError,
     },
-    /// Something had not ended when its time was over.
+    /// A part still ran when its time was over.
     #[error("{name} was late")]
     Late {
-        /// What was late.
+        /// The part.
         name: String,
     },
 }

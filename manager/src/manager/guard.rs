@@ -1,4 +1,4 @@
-//! Who may read what the manager serves: requests with a token that the API server vouches for, or that is in a file.
+//! Access to the servers of the manager: by a token that the API server accepts, or the token of a file.
 //!
 //! A guard is a layer around a router. It decides on the control thread without blocking it. Tokens are compared and
 //! remembered by their digests, so neither timing nor a core file discloses one.
@@ -16,18 +16,18 @@ pub(super) use reviews::{Reviews, reviewed};
 pub use token_file::TokenFileError;
 pub(super) use token_file::{TokenFile, token_required};
 
-/// Which servers are guarded, and by which guard.
+/// The guards of the servers.
 pub(super) struct Guards {
     /// Whether scrapes are [`reviewed`].
     pub(super) reviewed: bool,
-    /// Whether requests to the debug pages are.
+    /// Whether requests to the debug pages are reviewed.
     pub(super) inspect_reviewed: bool,
-    /// The token of the debug pages; `None` where they are reviewed, or bound to loopback and a request from this host is
-    /// enough.
+    /// The token of the debug pages; `None` if they are reviewed, or bound to loopback, where any request from this host is
+    /// admitted.
     pub(super) token: Option<TokenFile>,
 }
 
-/// SHA-256 of a token or of a question about one.
+/// SHA-256 of a token, or of a question about one.
 type Digest = [u8; 32];
 
 // === impl Guards ===
@@ -36,7 +36,7 @@ impl Guards {
     /// Reads the guards from the configuration, and warns where a token crosses the network in plain text.
     pub(super) fn new(configuration: &ManagerConfiguration) -> Result<Self, BuildError> {
         let ManagerConfiguration { metrics, inspect, .. } = configuration;
-        // With reviews the file is for the command that asks.
+        // With reviews the file is for the command `inspect` only.
         let token = inspect.token_file.as_deref().filter(|_| !inspect.auth).map(TokenFile::new).transpose();
         let token = token.map_err(BuildError::TokenFile)?;
         if metrics.auth && metrics.tls_dir.is_none() && leaves_this_host(metrics.bind_address) {

@@ -1,4 +1,4 @@
-//! What a program holds of a controller it has registered.
+//! The handle of a registered controller.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::OWN_TURN;
-use super::members::{WeakMembers, withdraw_leavers};
+use super::members::{WeakMembers, drop_removed};
 use crate::controller::{ControllerPort, ControllerStatus, ControllerView as _, Grace, Stage};
 use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
@@ -40,40 +40,40 @@ use crate::watch::Source;
 #[derive(Clone)]
 pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) name: Arc<str>,
-    /// Gone with the controller.
+    /// Dropped with the controller.
     pub(super) port: Weak<ControllerPort<Q>>,
-    /// Cancelled to take the controller out.
+    /// Cancelled to remove the controller.
     pub(super) leave: CancellationToken,
-    /// Ends once nothing of the controller is left.
+    /// Closes once nothing of the controller is left.
     pub(super) stage: watch::Receiver<Stage>,
-    /// What runs and sources get when the controller is removed.
+    /// The grace period of runs and sources in a removal.
     pub(super) grace: Grace,
     pub(super) members: WeakMembers,
 }
 
 /// The controller has been removed, or its manager has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("controller {name:?} takes nothing any more: it has been removed, or its manager has ended")]
+#[error("controller {name:?} has been removed, or its manager has ended")]
 pub struct ControllerGone {
     /// The controller.
     pub name: Arc<str>,
 }
 
-/// A controller did not leave in good order.
+/// The removal of a controller was not orderly.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RemoveError {
-    /// The controller is gone, but not all of its work had ended by itself. No retry is needed.
+    /// The controller is removed, but some of its work was dropped. No retry is needed.
     #[error("controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", "))]
     Late {
         /// The controller.
         name: Arc<str>,
-        /// What its work was given.
+        /// The grace period.
         grace: Duration,
-        /// The keys whose runs were dropped, and what the sources call themselves that were.
+        /// The keys and sources that were dropped.
         late: Vec<String>,
     },
-    /// Work that blocks its thread can be neither awaited nor dropped. The name stays taken until that ends.
+    /// Work blocks its thread, so it can be neither awaited nor dropped. The name stays taken until it ends.
     #[error(
         "controller {name:?} is still there after shutdown.gracePeriod {grace:?}: {} blocks its thread; \
          use awaits or spawn_blocking", if late.is_empty() { "something".to_owned() } else { late.join(", ") }
@@ -81,13 +81,13 @@ pub enum RemoveError {
     StillRunning {
         /// The controller.
         name: Arc<str>,
-        /// What its work was given.
+        /// The grace period.
         grace: Duration,
-        /// The keys that run, and what the sources call themselves that do.
+        /// The keys and sources that run.
         late: Vec<String>,
     },
-    /// The manager stopped, and its own grace period was over before the controller had ended.
-    #[error("controller {name:?} was dropped with its manager, which stopped before the removal was over")]
+    /// The manager stopped, and its grace period ended before the removal.
+    #[error("controller {name:?} was dropped with its manager, which stopped during the removal")]
     CutShort {
         /// The controller.
         name: Arc<str>,
@@ -97,57 +97,56 @@ pub enum RemoveError {
 // === impl ControllerHandle ===
 
 impl<Q: Key> ControllerHandle<Q> {
-    /// Returns the controller's name.
+    /// Returns the name of the controller.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns how it is doing; `None` once it has ended.
+    /// Returns the state of the controller; `None` once it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
         self.port.upgrade().map(|port| port.status())
     }
 
-    /// Asks for a look at `key`, as a person would: a key in backoff runs at once, a parked one is woken. Before the
-    /// controller runs, and on a standby replica, the key is kept.
+    /// Enqueues `key` as if a person had asked for it: a key in backoff and a parked one run at once. Before the controller
+    /// runs, and on a standby replica, the key waits on the queue.
     ///
     /// # Errors
-    /// If the controller has been removed or has ended.
+    /// The controller has been removed or has ended.
     pub fn trigger(&self, key: Q) -> Result<(), ControllerGone> {
         self.reach()?.trigger(key);
         Ok(())
     }
 
-    /// Adds a source, also while the controller runs. It starts with the controller, or now. A controller that has not
-    /// begun to reconcile waits for it like for any other source; one that has goes on meanwhile, and that is
-    /// safe: a store that has not been listed answers reads with an error, not with absence.
+    /// Adds a source. It starts with the controller, or now if the controller runs. A controller that has not reconciled
+    /// yet waits for its sync as for that of any other source. One that has continues meanwhile, which is safe because
+    /// reads from a store without its first list are errors.
     ///
     /// # Errors
-    /// If the controller has been removed or has ended.
+    /// The controller has been removed or has ended.
     pub fn add_source(&self, source: impl Source<Q>) -> Result<(), ControllerGone> {
         let taken = self.reach()?.add_source(Box::new(source));
         if taken { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// Takes the controller out of its manager, which goes on. Its sources end, its queue takes and hands out no more
-    /// keys, and runs under way are waited for as long as `shutdown.gracePeriod` says, then dropped at their next await.
-    /// When it returns without error nothing of it is left: no task, subscription, metric, entry of the
-    /// inspection, and the name may be used again. Removing it twice is the same as once; stores
-    /// stay, for they are the manager's.
+    /// Removes the controller from its manager, which continues. Its sources end, its queue closes, and running reconciles
+    /// have `shutdown.gracePeriod` to end, before they are dropped at their next await. After a return without error nothing
+    /// of the controller is left: no task, subscription, metric or debug page, and its name is free. A second removal has no
+    /// effect. Stores stay, because they belong to the manager.
     ///
-    /// The removal begins with the call, and the future only waits for its end: a reconcile that removes its own
-    /// controller drops the future, since it cannot wait for itself.
+    /// The removal begins with the call, and the future only waits for its end. A reconcile that removes its own controller
+    /// has to drop the future, because it cannot wait for itself.
     ///
     /// # Errors
-    /// See [`RemoveError`]; in each case nothing new of the controller runs.
+    /// See [`RemoveError`]; in each case the controller starts no more runs.
     ///
     /// # Cancel safety
     /// Dropping the future stops waiting; the removal goes on.
     pub fn remove(&self) -> impl Future<Output = Result<(), RemoveError>> + Send + 'static {
         self.leave.cancel();
-        withdraw_leavers(&self.members);
+        drop_removed(&self.members);
         let (name, grace, mut stage) = (Arc::clone(&self.name), (self.grace)(), self.stage.clone());
         async move {
-            // The channel ends with the controller; nothing sent on it does.
+            // The channel closes with the controller; no value on it ends the wait.
             let ended = timeout(grace + OWN_TURN, stage.wait_for(|_| false)).await.is_ok();
             let Stage { living, late } = stage.borrow().clone();
             match (ended, living) {

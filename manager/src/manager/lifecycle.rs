@@ -1,16 +1,16 @@
 //! Start and stop, in order.
 //!
-//! Start: servers; runnables that stand with them; caches, until every kind that can be read has been listed; what needs
-//! no Lease; the election, and what needs the Lease, whose controllers are warm but idle until then. A runnable that
-//! declares its readiness holds up what comes after its group until it is ready. Stop: leader-only work; the Lease, which is
-//! released only if that work has ended; everything else; caches; the runnables that stand with the servers; servers;
-//! last the Events that are still to be written.
+//! Start: servers; the runnables of their group; caches, until every readable kind has been listed; members without the
+//! Lease; the election, and members with the Lease, whose controllers are synced but idle until then. A runnable that
+//! declares its readiness blocks later groups until it is ready. Stop: leader-only work; the Lease, which is released only
+//! if that work has ended; all other members; caches; the runnables of the servers' group; servers; last the remaining
+//! Events.
 //!
 //! # Invariants
 //! 1. The Lease is never released while leader-only work is running.
 //! 2. Every task spawned here is awaited here, or named as late.
-//! 3. What a runnable waits for holds up those behind it and nothing else: a stop, a failure and the probes are seen to at
-//!    every stage of the start.
+//! 3. A runnable that never becomes ready blocks later start groups, but neither a stop, nor the handling of a failure, nor
+//!    the probes.
 
 mod group;
 mod outcome;
@@ -28,65 +28,66 @@ use tracing::{debug, info, warn};
 use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Timers};
 use super::readiness::{self, Heartbeat};
-use super::runnable::Recruit;
-use super::{Manager, ManagerError, Member, Newcomer, RunnableGroup, Shared, StopError, Unstarted};
+use super::runnable::PendingRunnable;
+use super::{Manager, ManagerError, Member, PendingController, RunnableGroup, Shared, StopError, Unstarted};
 use crate::election::{Leadership, OnLost};
 
 use group::Group;
 use outcome::{End, Problems};
 use waiting::Waiting;
 
-/// What the Events still to be written get, even if the grace period is over.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time for the remaining Events, even after the grace period.
+const EVENTS_TIME: Duration = Duration::from_secs(2);
 
-/// What those get at least who are told to end after others: they are not to be named as late for being behind
-/// somebody who was. Five of these and the last words fit between the grace period (30 s) and the kubelet's (45 s).
+/// Least time for members that are stopped after others, so that a late member does not make those after it late. Five of
+/// these and [`EVENTS_TIME`] fit between the grace period (30 s) and that of the kubelet (45 s).
 pub(super) const OWN_TURN: Duration = Duration::from_secs(1);
 
-/// How long a runnable may take to be ready before the log says that it is waited for: longer than a healthy start.
+/// Time to become ready after which the log reports a runnable: longer than a healthy start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running manager: who runs, and how they are told to end.
+/// A running manager: its groups of members, and the stage of its start.
 struct Running<'a> {
     shared: &'a Shared,
     stage: Stage,
-    /// When the log says who holds up this stage; `None` once it has.
-    tell_at: Option<Instant>,
+    /// The time at which the log reports the runnables that block this stage; `None` after the report.
+    report_at: Option<Instant>,
     /// In the order of the start.
     servers: Group,
     caches: Group,
     others: Group,
     leader_only: Group,
-    /// Until the last word of all the others.
+    /// Stopped after all others.
     events: Group,
     waiting: Waiting,
 }
 
-/// What the start has come to. Each stage begins when the one before it is ready.
+/// A stage of the start. Each begins when the one before it is ready.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Servers,
     Caches,
     Others,
-    /// This replica stands for election, or leads without one.
+    /// This replica takes part in the election, or leads without one.
     LeaderElection,
 }
 
-/// Takes members and clusters in for as long as it exists.
+/// Accepts members and clusters while it exists.
 struct Intake<'a>(&'a Shared);
 
 // === impl Manager ===
 
 impl Manager {
     /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and then stops
-    /// everything in order. When it returns, nothing of this manager runs any more, except what the error names as late.
+    /// everything in order. When it returns, nothing of this manager runs any more, except the parts that the error names as
+    /// late.
     ///
     /// Starts its servers, then each [group](crate::manager::RunnableGroup) once the one before it is ready, with the caches after
     /// `Servers` and the election before `LeaderElection`; stops them in the opposite order. Controllers start at once and
-    /// work when their sources have synced and their group has begun.
+    /// reconcile when their sources have synced and their group has started.
     ///
     /// # Errors
-    /// The first failure is the error; what went wrong while stopping is attached to it.
+    /// The first failure, with all failures of the stop attached.
     ///
     /// # Cancel safety
     /// Dropping the future aborts the members and leaves the Lease to expire, unless they ended at once; stop the
@@ -95,17 +96,22 @@ impl Manager {
         let shared = &*self.shared;
         let Unstarted { probes, metrics, inspect } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
-        // Whichever way this ends, nobody is let wait for a start that will not come.
+        // At every end, registrations are refused from then on.
         let intake = Intake(shared);
 
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
         beats.spawn(heartbeat.clone().beat());
         readiness::add_checks(&shared.checks, &heartbeat);
-        readiness::survey(&shared.checks, &shared.clusters, &shared.gates, shared.options.watch_down_limit);
+        readiness::survey(
+            &shared.checks,
+            &shared.clusters,
+            &shared.readiness_list,
+            shared.options.watch_down_limit,
+        );
 
         let servers_stop = CancellationToken::new();
-        // The control thread ends with this future, also if that is dropped.
+        // The control thread ends with this future, also if it is dropped.
         let _servers_stop_on_drop = servers_stop.clone().drop_guard();
         let mut running = Running::new(shared);
         let election = shared.election.clone();
@@ -145,7 +151,7 @@ impl Manager {
 impl<'a> Running<'a> {
     fn new(shared: &'a Shared) -> Self {
         let mut events = Group::new(CancellationToken::new());
-        let writers = shared.clusters.clone().run_writers(events.stop.clone(), LAST_WORDS);
+        let writers = shared.clusters.clone().run_writers(events.stop.clone(), EVENTS_TIME);
         events.spawn("events", async move {
             writers.await;
             Ok(())
@@ -153,7 +159,7 @@ impl<'a> Running<'a> {
         Self {
             shared,
             stage: Stage::Servers,
-            tell_at: Some(Instant::now() + PATIENCE),
+            report_at: Some(Instant::now() + PATIENCE),
             servers: Group::new(CancellationToken::new()),
             caches: Group::new(CancellationToken::new()),
             others: Group::new(shared.stops.others.clone()),
@@ -163,7 +169,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Starts members as they come and follows the election, until there is a reason to stop.
+    /// Starts members when they are added and follows the election, until there is a reason to stop.
     async fn live(&mut self, control: &mut ControlThread, mut candidate: Option<&mut Candidate>) -> End {
         let shared = self.shared;
         if shared.stop.is_cancelled() {
@@ -171,9 +177,9 @@ impl<'a> Running<'a> {
         }
         loop {
             self.advance(candidate.as_deref_mut());
-            let (listing, tell_at) = (self.stage == Stage::Caches, self.tell_at());
-            // Biased: a request to stop should not wait behind a busy intake, and nothing starts after a failure. Of two
-            // members that have failed, the one on which more depends is the cause.
+            let (listing, report_at) = (self.stage == Stage::Caches, self.report_at());
+            // Biased: a stop does not wait behind many additions, and nothing starts after a failure. Of two failed members,
+            // the one on which more depends is the cause.
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
@@ -189,20 +195,20 @@ impl<'a> Running<'a> {
                     }
                 }
                 members = shared.members.arrivals() => self.take_in(members),
-                () = shared.gates.changed() => {}
+                () = shared.readiness_list.changed() => {}
                 () = shared.clusters.settled(), if listing => self.enter(Stage::Others),
                 () = self.waiting.listed() => self.start_waiting(),
-                Some(()) = OptionFuture::from(tell_at.map(sleep_until)) => self.tell(),
+                Some(()) = OptionFuture::from(report_at.map(sleep_until)) => self.report(),
             }
         }
     }
 
-    /// Begins the stages that nobody holds up.
+    /// Begins the stages that no runnable blocks.
     fn advance(&mut self, mut candidate: Option<&mut Candidate>) {
         loop {
-            // Who was added before a gate opened starts before those behind it do.
+            // A member that was added before a runnable became ready starts before later groups do.
             self.take_in(self.shared.members.take());
-            let shut = |group| !self.shared.gates.shut(group).is_empty();
+            let shut = |group| !self.shared.readiness_list.shut(group).is_empty();
             match self.stage {
                 Stage::Servers if !shut(RunnableGroup::Servers) => {
                     self.start_caches();
@@ -222,7 +228,7 @@ impl<'a> Running<'a> {
 
     fn enter(&mut self, stage: Stage) {
         self.stage = stage;
-        self.tell_at = Some(Instant::now() + PATIENCE);
+        self.report_at = Some(Instant::now() + PATIENCE);
         if stage == Stage::Others {
             self.shared.clusters.on_start();
             self.shared.always.begin();
@@ -230,27 +236,27 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// When there is something to say about who waits.
-    fn tell_at(&self) -> Option<Instant> {
-        // Before, the caches hold up everybody and say so for themselves.
-        let waiting = self.waiting.tell_at().filter(|_| self.stage >= Stage::Others);
-        [self.tell_at, waiting].into_iter().flatten().min()
+    /// Returns the time of the next report about waiting members.
+    fn report_at(&self) -> Option<Instant> {
+        // In earlier stages all members wait for the caches, which report that themselves.
+        let waiting = self.waiting.report_at().filter(|_| self.stage >= Stage::Others);
+        [self.report_at, waiting].into_iter().flatten().min()
     }
 
-    /// Says who holds up the start, or is held up by stores that came before it.
-    fn tell(&mut self) {
+    /// Logs the runnables that block the start, and those that wait for stores.
+    fn report(&mut self) {
         if self.stage >= Stage::Others {
-            self.waiting.tell(&self.shared.clusters);
+            self.waiting.report(&self.shared.clusters);
         }
-        if self.tell_at.take_if(|at| *at <= Instant::now()).is_none() {
+        if self.report_at.take_if(|at| *at <= Instant::now()).is_none() {
             return;
         }
         let (group, behind) = match self.stage {
-            Stage::Servers => (RunnableGroup::Servers, "the caches and all that starts after them wait"),
+            Stage::Servers => (RunnableGroup::Servers, "the caches and later groups wait"),
             Stage::Others => (RunnableGroup::Others, "the election waits"),
             Stage::Caches | Stage::LeaderElection => return,
         };
-        let names = self.shared.gates.shut(group).join(", ");
+        let names = self.shared.readiness_list.shut(group).join(", ");
         warn!(runnables = names, after = ?PATIENCE, "not ready yet: {behind}");
     }
 
@@ -258,17 +264,17 @@ impl<'a> Running<'a> {
         if members.is_empty() {
             return;
         }
-        let mut recruits = Vec::new();
+        let mut runnables = Vec::new();
         for member in members {
             match member {
-                Member::Controller(newcomer) => self.start_controller(*newcomer),
-                Member::Runnable(recruit) if recruit.group == RunnableGroup::Servers => {
-                    self.servers.start(recruit, self.shared, None);
+                Member::Controller(pending) => self.start_controller(*pending),
+                Member::Runnable(pending) if pending.group == RunnableGroup::Servers => {
+                    self.servers.start(pending, self.shared, None);
                 }
-                Member::Runnable(recruit) => recruits.push(recruit),
+                Member::Runnable(pending) => runnables.push(pending),
             }
         }
-        self.waiting.enter(recruits, &self.shared.clusters);
+        self.waiting.enter(runnables, &self.shared.clusters);
         self.start_waiting();
     }
 
@@ -280,31 +286,31 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Starts a controller, whose sources wait for the caches by themselves, and whose workers wait for the term.
-    fn start_controller(&mut self, newcomer: Newcomer) {
-        let Newcomer { needs_lease, future, seat, .. } = newcomer;
-        debug!(name = &*seat.name, "starting");
+    /// Starts a controller. Its sources wait for the caches, and its workers for the term.
+    fn start_controller(&mut self, pending: PendingController) {
+        let PendingController { needs_lease, future, name_guard, .. } = pending;
+        debug!(name = &*name_guard.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
-        group.spawn(seat.name.clone(), async move {
-            // The last thing to go: what is left of the future goes before it, also if this task is aborted.
-            let _seat = seat;
+        group.spawn(name_guard.name.clone(), async move {
+            // Dropped last, after everything of the controller, also if this task is aborted.
+            let _seat = name_guard;
             Ok(future.await?)
         });
     }
 
-    /// Starts the runnables whose group has begun.
+    /// Starts the runnables whose group has started.
     fn start_waiting(&mut self) {
-        for recruit in self.waiting.take_listed() {
-            match recruit.group {
+        for pending in self.waiting.take_listed() {
+            match pending.group {
                 RunnableGroup::Others if self.stage >= Stage::Others => {
-                    self.others.start(recruit, self.shared, None);
+                    self.others.start(pending, self.shared, None);
                 }
-                RunnableGroup::LeaderElection => match self.shared.term.enter(recruit.name.clone()) {
-                    Some(work) => self.leader_only.start(recruit, self.shared, Some(work)),
-                    None => self.waiting.put_back(recruit),
+                RunnableGroup::LeaderElection => match self.shared.term.enter(pending.name.clone()) {
+                    Some(work) => self.leader_only.start(pending, self.shared, Some(work)),
+                    None => self.waiting.put_back(pending),
                 },
-                // Servers never come here: they wait for nothing.
-                RunnableGroup::Servers | RunnableGroup::Others => self.waiting.put_back(recruit),
+                // Servers start at once and are never here.
+                RunnableGroup::Servers | RunnableGroup::Others => self.waiting.put_back(pending),
             }
         }
     }
@@ -314,8 +320,8 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// Acts on what the elector says, which may be over by the time it is heard. So this ends no term: the elector has by
-    /// itself, and the one that runs now may be the next.
+    /// Handles news of the elector, which may be outdated. So this ends no term: the elector has ended it by itself, and the
+    /// present term may be a later one.
     fn follow(&mut self, leadership: &Leadership) -> Option<End> {
         match leadership {
             Leadership::Leading { .. } => {
@@ -333,8 +339,7 @@ impl<'a> Running<'a> {
 }
 
 impl Drop for Running<'_> {
-    /// Where `run` was dropped instead of stopped, nobody leads or works here any more either, and tasks of others that
-    /// listen for the stop hear of it.
+    /// Ends leadership and work also if `run` is dropped instead of stopped, and cancels the tokens of user code.
     fn drop(&mut self) {
         self.shared.term.lose();
         self.shared.always.lose();

@@ -1,12 +1,11 @@
-//! Who belongs to a manager: the names that are taken, what each of them works by, and the members that wait to be
-//! started.
+//! The members of a manager, controllers and runnables: taken names, settings in force, and members that have not started.
 //!
 //! # Invariants
-//! 1. A name is taken for as long as its [`Seat`] exists, and a seat goes with the controller it was taken for, whichever
-//!    way that ends. So a name that is free has nothing left of its last holder.
-//! 2. Nothing of a user's is called or dropped under the lock: what code sets of its controller is worked out before.
-//! 3. Every seat works by the configuration in force. That changes under the lock, together with the settings of all seats,
-//!    and a seat whose settings were worked out for an earlier one is not taken.
+//! 1. A name is taken while its [`NameGuard`] exists, and the controller drops the guard last. So nothing is left of a
+//!    controller whose name is free.
+//! 2. No user code is called or dropped under the lock: settings are computed before.
+//! 3. Every controller has settings of the configuration in force. Both change together under the lock, and a controller
+//!    with settings of an earlier configuration is not registered.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,85 +16,85 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::RegisterError;
-use super::runnable::Recruit;
+use super::runnable::PendingRunnable;
 use crate::config::{Channels, ManagerConfiguration, Section, SectionError};
 use crate::controller::{ControllerFuture, ControllerSettings, InCode, Stage};
 use crate::key::panic_text;
 
-/// The members of one manager. Cheap to clone; all clones are the same members.
+/// The members of one manager. Cheap to clone; all clones are one list.
 #[derive(Clone)]
 pub(super) struct Members {
     shared: Arc<Shared>,
 }
 
-/// The members, for who must not keep them.
+/// The members, without keeping them alive.
 pub(super) type WeakMembers = Weak<Shared>;
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Tells users of the configuration in force, without the lock: who reads what a channel holds has whoever sends on it
-    /// wait, and may well take a seat meanwhile.
-    told: watch::Sender<Arc<ManagerConfiguration>>,
-    /// Publish the sections of the program, also without the lock.
+    /// Publishes the configuration in force, outside the lock: a reader that holds a `watch::Ref` blocks the sender, and may
+    /// register a controller meanwhile.
+    published: watch::Sender<Arc<ManagerConfiguration>>,
+    /// Publish the sections of the program, also outside the lock.
     channels: Channels,
-    /// Permit = somebody waits to be started.
+    /// Has a permit while a member has not started.
     arrived: Notify,
 }
 
 struct State {
-    /// In force.
+    /// The configuration in force.
     configuration: Arc<ManagerConfiguration>,
-    /// The manager starts nobody any more.
+    /// Whether the manager has begun to stop.
     closed: bool,
-    /// By the names that are taken.
-    seats: BTreeMap<Arc<str>, Holder>,
-    /// In the order they came.
+    /// The registered controllers by name.
+    controllers: BTreeMap<Arc<str>, Registered>,
+    /// The members that have not started, in the order of registration.
     waiting: Vec<Member>,
 }
 
-/// What is kept of who has a seat.
+/// A registered controller.
 #[derive(Clone)]
-struct Holder {
-    /// Applied again to each new configuration.
+struct Registered {
+    /// The changes that its code makes, applied to each new configuration.
     code: InCode,
-    /// What goes down to the controller. No two seats have the same channel.
+    /// Publishes the settings to the controller. Each controller has a channel of its own.
     settings: watch::Sender<ControllerSettings>,
 }
 
-/// Something to be started.
+/// A member that has not started.
 pub(super) enum Member {
-    Controller(Box<Newcomer>),
-    Runnable(Recruit),
+    Controller(Box<PendingController>),
+    Runnable(PendingRunnable),
 }
 
-/// A controller to be started.
-pub(super) struct Newcomer {
+/// A controller that has not started.
+pub(super) struct PendingController {
     pub(super) needs_lease: bool,
     pub(super) future: ControllerFuture,
-    /// Cancelled if it is to leave again.
+    /// Cancelled if it is removed.
     pub(super) leave: CancellationToken,
-    pub(super) seat: Seat,
+    pub(super) name_guard: NameGuard,
 }
 
-/// A name that is taken; dropping it frees the name, and then tells who waits for that.
+/// A taken name. Dropping it frees the name, and then closes the channel of the controller's stage.
 #[must_use]
-pub(super) struct Seat {
+pub(super) struct NameGuard {
     members: WeakMembers,
     pub(super) name: Arc<str>,
-    /// Dropped last: the end of this channel is the end of the controller.
+    /// Dropped last: the close of this channel is the end of the controller.
     stage: watch::Sender<Stage>,
 }
 
 // === impl Members ===
 
 impl Members {
-    /// Nobody yet, under this configuration.
+    /// Makes an empty list under this configuration.
     pub(super) fn new(configuration: ManagerConfiguration) -> Self {
         let configuration = Arc::new(configuration);
-        let told = watch::Sender::new(Arc::clone(&configuration));
-        let state = State { configuration, closed: false, seats: BTreeMap::new(), waiting: Vec::new() };
-        let channels = Channels::new(&told.borrow().sections);
-        let shared = Shared { state: Mutex::new(state), told, channels, arrived: Notify::new() };
+        let published = watch::Sender::new(Arc::clone(&configuration));
+        let state = State { configuration, closed: false, controllers: BTreeMap::new(), waiting: Vec::new() };
+        let channels = Channels::new(&published.borrow().sections);
+        let shared = Shared { state: Mutex::new(state), published, channels, arrived: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -104,23 +103,22 @@ impl Members {
         Arc::clone(&self.shared.state.lock().configuration)
     }
 
-    /// Tells of the configuration in force, now and whenever it has become another.
+    /// Returns a channel that publishes the configuration in force.
     pub(super) fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
-        self.shared.told.subscribe()
+        self.shared.published.subscribe()
     }
 
-    /// The channel of a section of the program.
+    /// Returns the channel of a section of the program.
     pub(super) fn section<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         self.shared.channels.subscribe(name)
     }
 
-    /// Takes a name for a controller whose code sets this, and returns its seat and the settings that go down to the
-    /// controller.
-    pub(super) fn seat(
+    /// Takes a name for a controller with these changes of code. Returns the guard of the name and the channel of settings.
+    pub(super) fn name_guard(
         &self,
         name: Arc<str>,
         code: InCode,
-    ) -> Result<(Seat, watch::Receiver<ControllerSettings>), RegisterError> {
+    ) -> Result<(NameGuard, watch::Receiver<ControllerSettings>), RegisterError> {
         loop {
             let configuration = self.configuration();
             let settings = settings(&configuration, &name, &code)?;
@@ -128,64 +126,63 @@ impl Members {
             if state.closed {
                 return Err(RegisterError::Stopped { name });
             }
-            if state.seats.contains_key(&name) {
+            if state.controllers.contains_key(&name) {
                 return Err(RegisterError::DuplicateName { name });
             }
             if !Arc::ptr_eq(&configuration, &state.configuration) {
-                // Another one is in force by now.
+                // Another configuration was put in force meanwhile.
                 continue;
             }
             let (sender, receiver) = watch::channel(settings);
-            state.seats.insert(Arc::clone(&name), Holder { code, settings: sender });
+            state.controllers.insert(Arc::clone(&name), Registered { code, settings: sender });
             drop(state);
             let members = Arc::downgrade(&self.shared);
-            return Ok((Seat { members, name, stage: watch::Sender::default() }, receiver));
+            return Ok((NameGuard { members, name, stage: watch::Sender::default() }, receiver));
         }
     }
 
-    /// Puts another configuration in force, for all controllers or for none. Calls code of users, and not from several
-    /// threads at once.
+    /// Puts another configuration in force, for all controllers or for none. Calls user code, one call at a time.
     ///
     /// # Errors
-    /// Everything that makes no sense together with what the code of a controller sets, one line each.
+    /// The settings of controllers that are out of bounds, one line each.
     pub(super) fn reconfigure(&self, configuration: ManagerConfiguration) -> Result<(), Vec<String>> {
         let configuration = Arc::new(configuration);
-        let mut worked_out: BTreeMap<Arc<str>, (Holder, ControllerSettings)> = BTreeMap::new();
+        let mut computed: BTreeMap<Arc<str>, (Registered, ControllerSettings)> = BTreeMap::new();
         loop {
-            let seats = self.shared.state.lock().seats.clone();
+            let controllers = self.shared.state.lock().controllers.clone();
             let mut problems = Vec::new();
-            for (name, holder) in seats {
-                if worked_out.get(&name).is_some_and(|(known, _)| known.is(&holder)) {
+            for (name, holder) in controllers {
+                if computed.get(&name).is_some_and(|(known, _)| known.is(&holder)) {
                     continue;
                 }
                 match settings_caught(&configuration, &name, &holder.code) {
-                    Ok(settings) => drop(worked_out.insert(name, (holder, settings))),
+                    Ok(settings) => drop(computed.insert(name, (holder, settings))),
                     Err(refused) => problems.extend(refused),
                 }
             }
             if !problems.is_empty() {
                 return Err(problems);
             }
-            if self.shared.put_in_force(&configuration, &worked_out) {
-                let before = self.shared.told.send_replace(Arc::clone(&configuration));
+            if self.shared.put_in_force(&configuration, &computed) {
+                let before = self.shared.published.send_replace(Arc::clone(&configuration));
                 self.shared.channels.publish(&before.sections, &configuration.sections);
                 return Ok(());
             }
         }
     }
 
-    /// Returns what the code of each controller sets.
+    /// Returns the changes of code of each controller.
     pub(super) fn codes(&self) -> Vec<(Arc<str>, InCode)> {
         let state = self.shared.state.lock();
-        state.seats.iter().map(|(name, holder)| (Arc::clone(name), holder.code.clone())).collect()
+        state.controllers.iter().map(|(name, holder)| (Arc::clone(name), holder.code.clone())).collect()
     }
 
-    /// Has a member started: with the manager, or now if it runs.
+    /// Adds a member, which starts with the manager, or now if that runs.
     pub(super) fn submit(&self, member: Member) -> Result<(), RegisterError> {
         let name = member.name();
         let mut state = self.shared.state.lock();
         if state.closed {
-            // The member is dropped after the lock, as it is an argument.
+            // The member is an argument, so it is dropped after the lock.
             return Err(RegisterError::Stopped { name });
         }
         state.waiting.push(member);
@@ -194,21 +191,21 @@ impl Members {
         Ok(())
     }
 
-    /// Takes who waits to be started.
+    /// Takes the members that have not started.
     pub(super) fn take(&self) -> Vec<Member> {
         std::mem::take(&mut self.shared.state.lock().waiting)
     }
 
-    /// Waits for somebody to be started.
+    /// Waits for members that have not started.
     ///
     /// # Cancel safety
-    /// Nobody is lost: members are taken in the poll that returns them.
+    /// No member is lost: they are taken in the poll that returns them.
     pub(super) async fn arrivals(&self) -> Vec<Member> {
         self.shared.arrived.notified().await;
         self.take()
     }
 
-    /// Starts nobody any more.
+    /// Refuses members from now on.
     pub(super) fn close(&self) {
         self.shared.state.lock().closed = true;
         drop(self.take());
@@ -219,35 +216,35 @@ impl Members {
     }
 }
 
-/// Lets those go who are to leave and have not been started.
-pub(super) fn withdraw_leavers(members: &WeakMembers) {
+/// Drops the controllers that were removed before they started.
+pub(super) fn drop_removed(members: &WeakMembers) {
     let Some(members) = members.upgrade() else { return };
-    let leavers: Vec<Member> = {
+    let removed: Vec<Member> = {
         let mut state = members.state.lock();
-        state.waiting.extract_if(.., |member| member.leaves()).collect()
+        state.waiting.extract_if(.., |member| member.is_removed()).collect()
     };
-    drop(leavers);
+    drop(removed);
 }
 
 // === impl Shared ===
 
 impl Shared {
-    /// Puts a configuration in force, unless somebody has taken a seat whose settings were not worked out.
+    /// Puts a configuration in force, unless a controller was registered whose settings were not computed for it.
     fn put_in_force(
         &self,
         configuration: &Arc<ManagerConfiguration>,
-        worked_out: &BTreeMap<Arc<str>, (Holder, ControllerSettings)>,
+        computed: &BTreeMap<Arc<str>, (Registered, ControllerSettings)>,
     ) -> bool {
         let mut state = self.state.lock();
-        let known = |(name, holder): (&Arc<str>, &Holder)| {
-            worked_out.get(name).is_some_and(|(known, _)| known.is(holder))
+        let known = |(name, holder): (&Arc<str>, &Registered)| {
+            computed.get(name).is_some_and(|(known, _)| known.is(holder))
         };
-        if !state.seats.iter().all(known) {
+        if !state.controllers.iter().all(known) {
             return false;
         }
-        // These channels neither wait nor run anybody, as only controllers read them and none keeps what it has read, so
-        // they may be sent on under the lock; nobody reads one half of the old and one of the new.
-        for (holder, settings) in worked_out.values() {
+        // Sent under the lock, so that no controller reads settings of another configuration. The sends do not block,
+        // because only controllers read these channels and none holds a `watch::Ref`.
+        for (holder, settings) in computed.values() {
             holder.settings.send_if_modified(|now| {
                 let differs = now != settings;
                 now.clone_from(settings);
@@ -259,10 +256,10 @@ impl Shared {
     }
 }
 
-// === impl Holder ===
+// === impl Registered ===
 
-impl Holder {
-    /// Whether both are of one seat: a name may have changed hands.
+impl Registered {
+    /// Returns whether both are the same registration; another controller may have taken the name.
     fn is(&self, other: &Self) -> bool {
         self.settings.same_channel(&other.settings)
     }
@@ -273,34 +270,34 @@ impl Holder {
 impl Member {
     pub(super) fn name(&self) -> Arc<str> {
         match self {
-            Self::Controller(newcomer) => Arc::clone(&newcomer.seat.name),
-            Self::Runnable(recruit) => Arc::clone(&recruit.name),
+            Self::Controller(pending) => Arc::clone(&pending.name_guard.name),
+            Self::Runnable(pending) => Arc::clone(&pending.name),
         }
     }
 
-    fn leaves(&self) -> bool {
-        matches!(self, Self::Controller(newcomer) if newcomer.leave.is_cancelled())
+    fn is_removed(&self) -> bool {
+        matches!(self, Self::Controller(pending) if pending.leave.is_cancelled())
     }
 }
 
-// === impl Seat ===
+// === impl NameGuard ===
 
-impl Seat {
-    /// Returns what tells of the controller's stage.
+impl NameGuard {
+    /// Returns the channel of the controller's stage.
     pub(super) fn stage(&self) -> watch::Sender<Stage> {
         self.stage.clone()
     }
 }
 
-impl Drop for Seat {
+impl Drop for NameGuard {
     fn drop(&mut self) {
         let Some(members) = self.members.upgrade() else { return };
-        let holder = members.state.lock().seats.remove(&self.name);
+        let holder = members.state.lock().controllers.remove(&self.name);
         drop(holder);
     }
 }
 
-/// What a controller works by under a configuration. Calls code of users.
+/// Computes the settings of a controller under a configuration. Calls user code.
 fn settings(
     configuration: &ManagerConfiguration,
     name: &Arc<str>,
@@ -315,7 +312,7 @@ fn settings(
     }
 }
 
-/// As [`settings`], with everything that is wrong as lines, and a panic of the code as one of them.
+/// As [`settings`], with the problems as lines, and a panic of the code as one of them.
 fn settings_caught(
     configuration: &ManagerConfiguration,
     name: &Arc<str>,
@@ -326,7 +323,9 @@ fn settings_caught(
         Ok(Err(refused)) => Err(refused.to_string().lines().map(str::to_owned).collect()),
         Err(panic) => {
             let text = panic_text(&*panic).lines().collect::<Vec<_>>().join(" ");
-            Err(vec![format!("controller {name:?}: what its code sets panicked under this file: {text}")])
+            Err(vec![format!(
+                "controller {name:?}: its code panicked while it changed the settings of this file: {text}"
+            )])
         }
     }
 }

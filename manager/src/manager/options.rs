@@ -1,4 +1,4 @@
-//! What a program says of its manager that is in no file.
+//! The options of a manager that are not in the configuration file.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,45 +11,44 @@ use crate::config::{ConfigSource, LogFilter};
 use crate::election::unique_identity;
 use crate::reconcile::BoxError;
 
-/// What a manager is, apart from its configuration file.
+/// The options of a manager that are not in the configuration file.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// Stands in Events, as the one who reports them, and in `mainstay_build_info`.
+    /// The name of the program, in Events and in `mainstay_build_info`.
     pub name: &'static str,
-    /// Stands in `mainstay_build_info`; empty if nobody says.
+    /// The version in `mainstay_build_info`; empty if unknown.
     pub version: &'static str,
-    /// Names this replica in the Lease; no two running replicas may have the same.
+    /// The identity of this replica in the Lease, different for each running replica.
     pub identity: String,
-    /// Whether SIGTERM and SIGINT stop this manager. Off where several managers live in one process.
+    /// Whether SIGTERM and SIGINT stop this manager. Turn it off with several managers in one process.
     pub signals: bool,
-    /// How long a watch may be down before its kind makes this replica unready. A minute: shorter outages are routine, as
-    /// when an API server restarts.
+    /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are routine, such as
+    /// a restart of the API server.
     pub watch_down_limit: Duration,
-    /// The file that the configuration was read from. While the manager runs it is followed: settings of controllers, the
-    /// log level, the grace period and the live keys of the program's sections are applied as soon as it is saved, unless
-    /// anything in it is wrong. `None` follows nothing.
+    /// The file of the configuration, which a running manager follows: settings of controllers, the log level, the grace
+    /// period and the live keys of the program's sections are applied when it is saved, unless it has a mistake. `None` for
+    /// no file.
     pub source: Option<ConfigSource>,
-    /// Changes the log level together with the file; `None` leaves the log as the program has set it up.
+    /// Changes the log level with the file; `None` if the program sets up its own log.
     pub log: Option<Arc<dyn SetLogLevel>>,
-    /// The Pod this process runs in, which Events about the configuration are recorded on. `None` outside a cluster.
+    /// The Pod of this process, for Events about the configuration. `None` outside a cluster.
     pub pod: Option<ObjectReference>,
-    /// The address of that Pod, where other replicas ask this one if `inspect.peers` says so.
+    /// The address of that Pod, which other replicas use with `inspect.peers`.
     pub pod_ip: Option<IpAddr>,
 }
 
-/// Changes which lines the process logs, while it runs. `program::logging::LogHandle` is one.
+/// Changes the log filter of the running process. `program::logging::LogHandle` implements it.
 pub trait SetLogLevel: fmt::Debug + Send + Sync {
-    /// Logs by this filter from now on. An error leaves the former filter in force.
+    /// Sets the log filter. After an error the former filter stays.
     fn set_log_level(&self, filter: &LogFilter) -> Result<(), BoxError>;
 }
 
 // === impl ManagerOptions ===
 
 impl ManagerOptions {
-    /// Options of a process that is one replica: its identity is the name of its Pod, or of the host, and a random
-    /// part, so that a restarted container is told from its predecessor. Its Pod is the one that the variables
-    /// `POD_NAME`, `POD_NAMESPACE` and `POD_UID` name, and its address stands in `POD_IP`; a Deployment fills them
-    /// by `fieldRef`.
+    /// Returns the options of a process that is one replica. Its identity is the name of its Pod, or of the host, with a
+    /// random part, so that a restarted container differs from its predecessor. The variables `POD_NAME`,
+    /// `POD_NAMESPACE`, `POD_UID` and `POD_IP` describe its Pod; a Deployment sets them by `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
         let pod = own_pod();
         Self {

@@ -1,13 +1,13 @@
-//! What the probes answer: whether this process is alive, and whether its caches can be relied on.
+//! The answers of the probes: whether this process is alive, and whether its caches are current.
 //!
-//! Alive means that the runtime the reconciles run on still polls tasks; an outage of the API server never makes it
-//! false, because a restart would not help. Ready means that every kind that was there at the start has been listed and
-//! its watch has not been down for long; a standby replica is as ready as the leader. Each kind has a check of its own,
-//! `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` in another cluster than the manager's own; that of a kind which
-//! is not served, or not readable, answers to its name and to nobody else, so that one CRD which nobody has
-//! installed, or which somebody has removed, does not take every replica out of service; [`Required`] says otherwise for
-//! single kinds. A runnable that declares its
-//! readiness has a check of its name, `/readyz/NAME`; that of one on the leader only answers to its name and to nobody else.
+//! Alive: the runtime of the reconciles still polls tasks. An outage of the API server does not change that, because a
+//! restart would not help.
+//!
+//! Ready: every kind that was served at the start has been listed, and its watch has not been down for long. A standby
+//! replica is as ready as the leader. Each kind has a check `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` for
+//! another cluster than the manager's own. The check of a kind that is not served, or not readable, does not count for
+//! `/readyz`, so that a missing CRD does not make every replica unready; [`Required`] changes that for single kinds. A
+//! runnable that declares its readiness has a check `/readyz/NAME`, which counts unless it runs on the leader only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::clusters::Clusters;
-use super::gates::Gates;
+use super::readiness_list::ReadinessList;
 use crate::cache::{KindStatus, Required};
 use crate::health::{Checks, Finding, Group};
 
-/// How long the work runtime may go without polling its heartbeat before this process counts as stuck.
+/// Time without a heartbeat after which the work runtime counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
-/// How often the heartbeat beats: often enough that one late beat is not mistaken for a stuck runtime.
+/// Period of the heartbeat, short enough that one late beat is no stuck runtime.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The moment the work runtime last polled a task of ours.
+/// The time at which the work runtime last polled the heartbeat.
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeat {
     began: Instant,
-    /// Milliseconds after `began`. Relaxed: one writer, and a reader that is late by one value is late by a second.
+    /// Milliseconds after `began`. Relaxed: there is one writer, and a reader may be late by one beat.
     last: Arc<AtomicU64>,
 }
 
@@ -40,7 +40,7 @@ impl Heartbeat {
         Self { began: Instant::now(), last: Arc::default() }
     }
 
-    /// Beats for as long as it is polled.
+    /// Beats while it is polled.
     pub(super) async fn beat(self) {
         let mut ticks = tokio::time::interval(HEARTBEAT_PERIOD);
         loop {
@@ -60,7 +60,7 @@ impl Heartbeat {
     }
 }
 
-/// Adds the checks whose names are known beforehand.
+/// Adds the checks with fixed names.
 pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat) {
     for group in [Group::Live, Group::Health] {
         let heartbeat = heartbeat.clone();
@@ -68,26 +68,31 @@ pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat) {
     }
 }
 
-/// Adds a check for each store and for each runnable that declares its readiness, as they come and go.
-pub(super) fn survey(checks: &Checks, clusters: &Clusters, gates: &Gates, watch_down_limit: Duration) {
+/// Adds the checks of stores and of runnables that declare their readiness, which change while the manager runs.
+pub(super) fn survey(
+    checks: &Checks,
+    clusters: &Clusters,
+    readiness_list: &ReadinessList,
+    watch_down_limit: Duration,
+) {
     let clusters = clusters.clone();
     checks.survey(Group::Ready, "caches", move || clusters.findings(watch_down_limit));
-    let gates = gates.clone();
-    checks.survey(Group::Ready, "runnables", move || gates.findings());
+    let readiness_list = readiness_list.clone();
+    checks.survey(Group::Ready, "runnables", move || readiness_list.findings());
 }
 
-/// Judges one store of the manager's own cluster. Unless [`Required`] says otherwise, a kind that is not served holds up its
-/// own controllers and nothing else.
+/// Returns the readiness of a store of the manager's own cluster. Unless [`Required`] sets another rule, a kind that is not
+/// served delays its own controllers only.
 pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Finding {
-    // Once settled it would have been listed, had it been there; an outage meanwhile does not make it required.
-    // Of several namespaces one may be denied; an outage of the others is one all the same.
+    // A kind that was not listed by the time its store has settled was not served; a later outage does not change that.
+    // Access to one of several namespaces may be denied; an outage of the others counts nevertheless.
     judge(status, watch_down_limit, |_| {
         !status.settled || (status.synced && !status.absent) || outage(status, watch_down_limit).is_some()
     })
 }
 
-/// Judges one store of another cluster. What keeps it down keeps it down for every replica, so that it takes none of
-/// them out of service; a replica that begins is not ready before it was tried, for as long as it is waited for at all.
+/// Returns the readiness of a store of another cluster. An outage there hits every replica, so it makes none unready; only a
+/// starting replica is unready until the first list was tried.
 pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool, watch_down_limit: Duration) -> Finding {
     let unknown = !status.synced && status.last_error.is_none();
     judge(status, watch_down_limit, |outcome| outcome.is_ok() || (awaited && unknown))
@@ -107,7 +112,7 @@ fn judge(
     Finding { name: check_name(status), counts, outcome }
 }
 
-/// Returns what `/readyz/NAME` calls a store.
+/// Returns the name of the check of a store.
 pub(super) fn check_name(status: &KindStatus) -> String {
     match &status.cluster {
         Some(cluster) => format!("cache-{cluster}-{}", status.kind),
@@ -125,15 +130,12 @@ fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String
         return Err(format!("{kind} has not been listed: {}", reason()));
     }
     if status.absent {
-        return Err(format!(
-            "{kind} is no longer there to be watched, what was last known of it stays: {}",
-            reason()
-        ));
+        return Err(format!("{kind} cannot be watched any more, its cached objects stay: {}", reason()));
     }
     Ok(())
 }
 
-/// What to say of a watch that has worked and has been down for too long. Of those that are not there it is not said.
+/// Returns the message about a watch that worked and has been down for too long; `None` for a kind that is not served.
 fn outage(status: &KindStatus, watch_down_limit: Duration) -> Option<String> {
     let watches = status.parts.iter().filter(|part| part.lists > 0 && !part.working && !part.absent);
     let longest = watches.min_by_key(|part| part.since)?;

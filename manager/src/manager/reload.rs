@@ -1,15 +1,14 @@
-//! Another configuration for a manager that runs.
+//! Changes of the configuration while the manager runs.
 //!
-//! The file is followed on the control thread; what is read is judged and put in force on a thread of its own, because that
-//! asks code of users what it sets of its controllers: code that may block for ever, and that finds the runtime of the
-//! reconciles around it. A file is accepted as a whole or not at all. Of one that is
-//! accepted, the keys that can be applied live are in force at once and for all controllers together; the others are
-//! named, and wait for the next start.
+//! The control thread follows the file. A new version is validated and put in force on a thread of its own, because that
+//! calls user code, which may block for ever and needs the runtime of the reconciles. A file is accepted as a whole or not
+//! at all. Its live keys are in force at once and for all controllers together; the other keys are reported, and take
+//! effect at the next start.
 //!
 //! # Invariants
-//! 1. A file that is refused changes nothing but what is said about it: the log, the metrics, an Event, the inspection.
-//! 2. One file at a time is judged, in the order in which they were read.
-//! 3. What is logged is changed together with what is told of it, by one at a time.
+//! 1. A refused file changes nothing but reports: the log, the metrics, an Event, the debug page.
+//! 2. Files are validated one at a time, in the order in which they were read.
+//! 3. The log filter and its status change together, one change at a time.
 
 mod metrics;
 
@@ -44,13 +43,13 @@ use crate::util::Follower;
 
 use metrics::{Outcome, ReloadMetrics};
 
-/// What Events are recorded about: this is done to the configuration.
+/// The action of the Events.
 const ACTION: &str = "Reload";
-/// Problems in the log and in an Event; the inspection shows the others.
+/// Most problems in the log and in an Event; the debug page shows all.
 const LOGGED: usize = 10;
-/// How long a file may be judged before somebody is told that code of a controller does not come back.
+/// Time after which the log reports that the validation of a file has not returned.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Code of controllers is caught; what is left is our own.
+/// Panics of user code are caught before; this is one of the runtime.
 const PANICKED: &str = "reading it panicked";
 /// What a manager may have no say in.
 const LOG_LEVEL: &str = "logging.level";
@@ -60,15 +59,15 @@ const LOG_LEVEL: &str = "logging.level";
 pub(super) struct Reloads {
     members: Members,
     status: watch::Sender<ReloadStatus>,
-    /// Kept while the log and what `status` says of it change.
+    /// Held while the log filter and its status change.
     log_turn: Arc<Mutex<()>>,
-    /// `None` where the program has set up its logs by itself.
+    /// `None` if the program has set up its own log.
     log: Option<Arc<dyn SetLogLevel>>,
     metrics: ReloadMetrics,
     events: Recorder,
     /// `None` outside a cluster.
     pod: Option<ObjectReference>,
-    /// What the file is followed by; `None` if none is.
+    /// Follows the file; `None` without a file.
     source: Option<ConfigSource>,
     /// The runtime of the reconciles.
     work: Option<Handle>,
@@ -82,8 +81,7 @@ impl Manager {
         self.shared.members.configuration()
     }
 
-    /// Returns the configuration in force, and tells of every change. The channel ends with the last handle of the
-    /// manager.
+    /// Returns a channel that publishes the configuration in force. It closes with the last handle of the manager.
     ///
     /// ```no_run
     /// # async fn follow(manager: &mainstay::manager::Manager) {
@@ -97,25 +95,25 @@ impl Manager {
         self.shared.members.configurations()
     }
 
-    /// Returns a section of the program, and follows it: the channel has the value in force, and each new one while the file
-    /// is followed. Keys of the section that apply at the next start keep the values of this start.
+    /// Returns a channel that publishes a section of the program. Keys of the section that apply at the next start keep the
+    /// values of this start.
     ///
     /// # Errors
-    /// If the program has not declared the section, or with another type; see
+    /// The program has not declared the section, or with another type; see
     /// [`ConfigSchema::section`](crate::config::ConfigSchema::section).
     pub fn section<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         self.shared.members.section(name)
     }
 
-    /// Tells how the configuration stands: what is in force, what waits for a restart, and what was refused.
+    /// Returns the status of the configuration: the values in force, those that wait for a restart, and a refused file.
     pub fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
         self.shared.reloads.reload_status()
     }
 
-    /// Logs by another filter until `logging.level` of the file becomes another one.
+    /// Sets the log filter until `logging.level` of the file changes.
     ///
     /// # Errors
-    /// If the manager was given no [`ManagerOptions::log`].
+    /// The manager has no [`ManagerOptions::log`].
     pub fn set_log_level(&self, filter: LogFilter) -> Result<(), BoxError> {
         self.shared.reloads.set_log_level(filter)
     }
@@ -148,15 +146,15 @@ impl Reloads {
         }
     }
 
-    /// Tells how the configuration stands.
+    /// Returns the status of the configuration.
     pub(super) fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
         self.status.subscribe()
     }
 
-    /// Logs by another filter until `logging.level` of the file becomes another one.
+    /// Sets the log filter until `logging.level` of the file changes.
     ///
     /// # Errors
-    /// If the logs are not the manager's to change.
+    /// The program has set up its own log.
     pub(super) fn set_log_level(&self, filter: LogFilter) -> Result<(), BoxError> {
         let _turn = self.log_turn.lock();
         self.set_log(&filter)?;
@@ -165,24 +163,24 @@ impl Reloads {
     }
 
     fn set_log(&self, filter: &LogFilter) -> Result<(), BoxError> {
-        self.log.as_ref().ok_or("the program has set up its logs by itself")?.set_log_level(filter)
+        self.log.as_ref().ok_or("the program has set up its own log")?.set_log_level(filter)
     }
 
-    /// Returns every key of every controller there is, with what its code sets. Calls code of users.
+    /// Returns the settings of every controller, with the changes of its code. Calls user code.
     pub(super) fn controllers(&self, loaded: &Loaded) -> Vec<Setting> {
         let of = |(name, code): (Arc<str>, InCode)| {
             let asked =
                 catch_unwind(AssertUnwindSafe(|| loaded.controller(&name, |below| code.apply(below))));
             asked.unwrap_or_else(|panic| {
                 let panic = panic_text(&*panic);
-                warn!(controller = &*name, panic, "what its code sets cannot be shown: it panicked");
+                warn!(controller = &*name, panic, "its settings cannot be shown, because its code panicked");
                 Vec::new()
             })
         };
         self.members.codes().into_iter().flat_map(of).collect()
     }
 
-    /// Returns what changes the log level by hand; `None` where the logs are not the manager's to change.
+    /// Returns the function that sets the log level by hand; `None` if the program has set up its own log.
     pub(super) fn log_level(&self) -> Option<Box<inspect::SetLogLevel>> {
         self.log.as_ref()?;
         let reloads = self.clone();
@@ -200,7 +198,7 @@ impl Reloads {
                 |_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
             let read = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_utf8));
             match stop.run_until_cancelled(self.judge(source.clone(), read)).await {
-                // What was there at the start is no news.
+                // The version at the start is no change.
                 Some(Ok(Outcome::Unchanged)) if first => {}
                 Some(Ok(outcome)) => self.metrics.count(outcome),
                 Some(Err(problem)) => {
@@ -213,28 +211,28 @@ impl Reloads {
         }
     }
 
-    /// Has what was read judged on a thread of its own: nobody waits for that at the end of the process.
+    /// Validates a version on a thread of its own, which the end of the process does not wait for.
     async fn judge(&self, source: ConfigSource, read: io::Result<String>) -> Result<Outcome, String> {
         let (tell, mut outcome) = oneshot::channel();
         let reloads = self.clone();
         let judge = move || {
             let _within = reloads.work.as_ref().map(Handle::enter);
-            // Nobody listens any more where the manager has stopped.
+            // The receiver is dropped once the manager has stopped.
             tell.send(reloads.take(&source, read)).ok();
         };
         let spawned = thread::Builder::new().name("mainstay-config".to_owned()).spawn(judge);
-        spawned.map_err(|error| format!("there is no thread to read it on: {error}"))?;
+        spawned.map_err(|error| format!("no thread could be started to read it: {error}"))?;
         if let Ok(told) = timeout(PATIENCE, &mut outcome).await {
             return told.map_err(|_| PANICKED.to_owned());
         }
         warn!(
             file = self.file(),
-            "the configuration is still being read after {PATIENCE:?}: code of a controller does not come back"
+            "the validation of the configuration takes longer than {PATIENCE:?}: a controller's settings callback has not returned"
         );
         outcome.await.map_err(|_| PANICKED.to_owned())
     }
 
-    /// Judges what was read, puts it in force if it is good, and says what has come of it.
+    /// Validates a version, puts it in force if it is valid, and reports the result.
     fn take(&self, source: &ConfigSource, read: io::Result<String>) -> Outcome {
         let parsed = source.parse(read).map_err(|error| error.lines());
         match parsed.and_then(|next| self.accept(next)) {
@@ -249,7 +247,7 @@ impl Reloads {
     fn accept(&self, loaded: Loaded) -> Result<Outcome, Vec<String>> {
         let (before, next) = (self.members.configuration(), &loaded.configuration);
         let in_force = before.reloaded(next);
-        // Values that wait for the next start may not go with the new ones of the same section.
+        // A section mixes live values and values of this start, which may contradict each other.
         let problems = in_force.sections.problems();
         if !problems.is_empty() {
             return Err(problems.iter().map(|problem| format!("until the next start: {problem}")).collect());
@@ -283,7 +281,7 @@ impl Reloads {
         Ok(outcome)
     }
 
-    /// Says what was applied, what waits, and why the log level is not among it.
+    /// Reports the applied keys, those that wait for a restart, and why the log level was not applied.
     fn tell_of(&self, change: &Change, level_kept: Option<&str>) {
         let list = |differences: &[Difference]| {
             differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -292,7 +290,7 @@ impl Reloads {
         let kept = level_kept.map(|reason| format!("{LOG_LEVEL}: {reason}"));
         let file = self.file();
         info!(file, changed, restart, not_applied = kept, "configuration applied");
-        let now = if changed.is_empty() { "nothing changed at once" } else { &changed };
+        let now = if changed.is_empty() { "no live key changed" } else { &changed };
         let later =
             if restart.is_empty() { String::new() } else { format!("; at the next start: {restart}") };
         let kept = kept.map_or_else(String::new, |kept| format!("; not applied: {kept}"));
@@ -300,7 +298,7 @@ impl Reloads {
         self.record(EventType::Normal, "ConfigApplied", &note);
     }
 
-    /// Says that a file was refused. The configuration in force stays.
+    /// Reports a refused file. The configuration in force stays.
     fn refuse(&self, problems: Vec<String>) {
         let text = summary(&problems);
         error!(file = self.file(), error = text, "configuration refused; the one in force stays");
@@ -315,7 +313,7 @@ impl Reloads {
         if let Some(pod) = &self.pod {
             self.events.event(pod, kind, reason, ACTION, note);
         } else {
-            debug!(reason, "no Event: this process does not know the Pod it runs in");
+            debug!(reason, "no Event: the Pod of this process is unknown");
         }
     }
 
@@ -327,7 +325,7 @@ impl Reloads {
 // === impl Shared ===
 
 impl Shared {
-    /// What follows the file of the configuration, if there is one.
+    /// Returns the follower of the configuration file, if there is a file.
     pub(super) fn follower(&self, stop: &CancellationToken) -> Option<Job> {
         let (source, reloads, stop) = (self.reloads.source.clone()?, self.reloads.clone(), stop.clone());
         let follow = move || async move {
@@ -348,13 +346,13 @@ fn summary(problems: &[String]) -> String {
     }
 }
 
-/// Whether a file can be read again as often as one likes. What comes out of a pipe comes once, and is none.
+/// Returns whether a file can be read again, unlike a pipe.
 fn can_be_followed(source: &ConfigSource) -> bool {
     let file = source.file();
-    // One that cannot be looked at now may be there again later.
+    // A file without readable metadata may be replaced later.
     let other = file.metadata().is_ok_and(|found| !found.is_file());
     if other {
-        info!(file = %file.display(), "the configuration is not followed: it is no regular file");
+        info!(file = %file.display(), "the configuration is not followed, because it is no regular file");
     }
     !other
 }

@@ -1,4 +1,4 @@
-//! Anything with a lifetime that is not a controller.
+//! Long-running parts of a manager that are no controllers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, error_span};
 
-use super::gates::{Gate, Gates};
+use super::readiness_list::{ReadinessEntry, ReadinessList};
 use crate::reconcile::{BoxError, Context, RunEnvironment};
 
-/// Something that runs beside the controllers: a server, a poller, a one-off job.
+/// A long-running part beside the controllers: a server, a poller, a one-off job.
 ///
-/// The first one that ends with an error ends the manager; one that ends well is simply over. A panic is an error. So is
-/// what it returns after it was told to stop: work that is rightly left undone then is `Ok`.
+/// The first error of a runnable, or its first panic, ends the manager; an end without error does not. This is also true
+/// after `cx.stop` is cancelled: return `Ok` for work that is left undone by a stop.
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
@@ -22,7 +22,7 @@ use crate::reconcile::{BoxError, Context, RunEnvironment};
 /// use mainstay::reconcile::BoxError;
 /// use tokio::net::TcpListener;
 ///
-/// /// Answers the API server, which asks before it answers the caches.
+/// /// Serves the webhooks that the API server calls before it answers the caches.
 /// struct Webhooks {
 ///     address: &'static str,
 /// }
@@ -54,87 +54,86 @@ use crate::reconcile::{BoxError, Context, RunEnvironment};
 /// }
 /// ```
 pub trait Runnable: Send + 'static {
-    /// Returns what logs, errors and `/readyz/NAME` call it: 1 to 63 lower-case letters, digits and hyphens, no hyphen
-    /// at either end. Asked once, as are [`group`](Self::group) and [`declares_readiness`](Self::declares_readiness):
-    /// when it is added.
+    /// Returns the name for logs, errors and `/readyz/NAME`: 1 to 63 lower-case letters, digits and hyphens, no hyphen at
+    /// either end. Called once, like [`group`](Self::group) and [`declares_readiness`](Self::declares_readiness): when the
+    /// runnable is added.
     ///
-    /// Two may have one name, and share `/readyz/NAME`, which is ready once both are. A check that is added to
-    /// [`Manager::checks`](super::Manager::checks) under the same name takes the place of theirs: give it another.
+    /// Two runnables of one name share `/readyz/NAME`, which is ready once both are. A check of the same name in
+    /// [`Manager::checks`](super::Manager::checks) replaces theirs, so give it another name.
     fn name(&self) -> &'static str;
 
-    /// Returns with whom it starts and stops. The leader only, by default: work that two replicas must not do
-    /// at the same time is the rule, and forgetting to say so would be found out late.
+    /// Returns the start group. By default it runs on the leader only: most work must not run on two replicas at the same
+    /// time, and the opposite mistake would be noticed late.
     fn group(&self) -> RunnableGroup {
         RunnableGroup::LeaderElection
     }
 
-    /// Returns whether it is ready only when it says so, by [`RunContext::ready`], or has ended well. Without, which is
-    /// the default, it is ready as it starts.
+    /// Returns whether the runnable becomes ready by [`RunContext::ready`], or by an end without error. By default it is
+    /// ready when it starts.
     ///
-    /// Until it is ready, `/readyz` fails, unless it runs on the leader only: a standby replica is as ready as the
-    /// leader. `/readyz/NAME` tells either way. One that was added before the groups behind its own began holds
-    /// them up, and the election with them; one that is added later holds up nobody. So what is ready only on the leader
-    /// belongs to the leader's group: in another one it would wait for the election that waits for it.
+    /// Until it is ready, `/readyz/NAME` fails, and so does `/readyz` unless it runs on the leader only. It also blocks
+    /// later start groups, and the election, if it was added before they started. A runnable that becomes ready only on
+    /// the leader has to be in the leader's group; in another group it would wait for the election that waits for it.
     fn declares_readiness(&self) -> bool {
         false
     }
 
-    /// Runs until `cx.stop` is cancelled or the work is over.
+    /// Runs until `cx.stop` is cancelled or the work is done.
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
-/// With whom a [`Runnable`] starts and stops. A group begins once the one before it is ready; groups stop in the opposite
-/// order. Added to a running manager, a runnable starts as soon as its group has begun and the stores have been listed that
-/// were declared before it, which a server does not wait for; stores that are declared later hold up nobody.
+/// The start group of a [`Runnable`]. A group starts once the group before it is ready; groups stop in the opposite order.
+/// A runnable that is added to a running manager starts once its group has started and, unless it is a server, the stores
+/// declared before it have been listed. Stores that are declared later do not delay it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
-    /// After the manager's own servers and before its caches, on every replica: what the API server needs before it can
-    /// answer the caches, such as the webhook that converts what they list.
+    /// After the manager's own servers and before its caches, on every replica: for servers that the API server needs
+    /// before it can answer the caches, such as a conversion webhook.
     Servers,
-    /// After the caches have been listed, on every replica, whether it leads or not.
+    /// After the first lists of the caches, on every replica.
     Others,
-    /// After all others, for as long as this replica leads. Ends before the Lease is released, and is dropped
-    /// at its next await if the Lease is lost.
+    /// After all others, while this replica leads. Ends before the Lease is released, and is dropped at its next await if
+    /// the Lease is lost.
     LeaderElection,
 }
 
-/// What a runnable runs in.
+/// The context of a runnable.
 #[derive(Clone)]
 pub struct RunContext {
-    /// Cancelled when the runnable is to end. Its future is dropped if it has not by the end of the grace period, or at
-    /// once if the Lease is lost.
+    /// Cancelled when the runnable has to end. Its future is dropped at the end of the grace period, or at once if the Lease
+    /// is lost.
     pub stop: CancellationToken,
-    /// Whether this replica leads, and every change of it: for a runnable that needs no Lease and yet does less without.
+    /// Publishes whether this replica leads: for a runnable that needs no Lease and does less without it.
     pub leading: watch::Receiver<bool>,
     pub(super) run_environment: RunEnvironment,
-    /// Of the Lease if the runnable needs it, else 1.
+    /// The term of the Lease if the runnable needs it, else 1.
     pub(super) term: u64,
-    /// `None` if it is ready as it starts.
-    pub(super) gate: Option<Gate>,
+    /// `None` if it is ready when it starts.
+    pub(super) entry: Option<ReadinessEntry>,
 }
 
-/// A runnable that has been added, and what it said of itself then: no later word moves it to another group.
-pub(super) struct Recruit {
+/// A runnable that has not started. Its name, group and readiness were read when it was added.
+pub(super) struct PendingRunnable {
     pub(super) name: Arc<str>,
     pub(super) group: RunnableGroup,
-    pub(super) gate: Option<Gate>,
+    pub(super) entry: Option<ReadinessEntry>,
     pub(super) runnable: Box<dyn Runnable>,
 }
 
 // === impl RunContext ===
 
 impl RunContext {
-    /// Returns what writes are made with: fenced by the Lease and of its term if the runnable needs it.
+    /// Returns a context for writes, fenced by the Lease and in its term if the runnable needs it.
     pub fn context(&self) -> Context {
         self.run_environment.context().with_term(self.term)
     }
 
-    /// Says that the runnable is ready: those who start after it may. Once is enough, and it cannot be taken back. Changes
-    /// nothing for a runnable that does not [declare its readiness](Runnable::declares_readiness).
+    /// Marks the runnable as ready, so that later start groups may start. It cannot be undone. No effect for a runnable that
+    /// does not [declare its readiness](Runnable::declares_readiness).
     pub fn ready(&self) {
-        if let Some(gate) = &self.gate {
-            gate.ready();
+        if let Some(entry) = &self.entry {
+            entry.ready();
         }
     }
 }
@@ -145,29 +144,29 @@ impl fmt::Debug for RunContext {
     }
 }
 
-// === impl Recruit ===
+// === impl PendingRunnable ===
 
-impl Recruit {
-    pub(super) fn new(name: &'static str, runnable: impl Runnable, gates: &Gates) -> Self {
+impl PendingRunnable {
+    pub(super) fn new(name: &'static str, runnable: impl Runnable, readiness_list: &ReadinessList) -> Self {
         let group = runnable.group();
-        let gate = runnable.declares_readiness().then(|| gates.enter(name, group));
-        Self { name: name.into(), group, gate, runnable: Box::new(runnable) }
+        let entry = runnable.declares_readiness().then(|| readiness_list.enter(name, group));
+        Self { name: name.into(), group, entry, runnable: Box::new(runnable) }
     }
 
-    /// Runs it, as a future that calls nothing of the user's before it is polled: a panic is the task's then.
+    /// Returns the future of the runnable, which calls user code only when it is polled, so that a panic is one of its task.
     pub(super) fn run(self, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
-        let Self { name, gate, runnable, .. } = self;
-        if let Some(gate) = &gate {
-            gate.started();
+        let Self { name, entry, runnable, .. } = self;
+        if let Some(entry) = &entry {
+            entry.started();
         }
         let run = async move {
             let result = runnable.run(cx).await;
-            if let (Ok(()), Some(gate)) = (&result, &gate) {
-                gate.over();
+            if let (Ok(()), Some(entry)) = (&result, &entry) {
+                entry.over();
             }
             result
         };
-        // An error's level: a line must name its runnable wherever it is shown.
+        // At level error, so that every line shows the runnable, whatever the log level.
         Box::pin(run.instrument(error_span!("runnable", runnable = &*name)))
     }
 }

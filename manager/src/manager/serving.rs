@@ -1,4 +1,4 @@
-//! The servers of every manager: probes, metrics, debug pages.
+//! The servers of a manager: probes, metrics, debug pages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::inspect::{self, Address, Configuration, Inspect, Leader, Peers};
 use crate::metrics::{Format, Registry, ScrapeCache};
 use crate::serve::{BlockingSlots, Bound, Certificates, Reads};
 
-/// For whom tokens are made that are shown to the debug pages: no API server takes them.
+/// The audience of tokens for the debug pages; no API server accepts such a token.
 const INSPECT_AUDIENCE: &str = "mainstay-inspect";
 
-/// Probes of one group that are answered at the same time: those of a kubelet, and of a few people.
+/// Probes of one group that are answered at the same time: enough for a kubelet and a few people.
 const PROBES_AT_ONCE: usize = 8;
 
 // === impl Shared ===
 
 impl Shared {
-    /// What the inspection may say about who leads.
+    /// The leadership that the debug pages show.
     pub(super) fn leader(&self, candidate: Option<&Candidate>) -> Leader {
         let (election, pod) = (self.election.as_ref().zip(candidate), self.options.pod.as_ref());
         Leader {
@@ -64,7 +64,7 @@ impl Shared {
             let stop = stop.clone();
             jobs.push(Job::new(name, move || async move {
                 let router = match reviewers {
-                    // Neither leader-only work nor writes that the cache has to learn of.
+                    // Reviews are neither leader-only work nor writes that the cache has to observe.
                     Some((connections, audience)) => {
                         reviewed(router, Reviews::new(connections.client(Role::Watches)?, audience))
                     }
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Has a server use TLS if the configuration says so.
+/// Sets up TLS for a server if it is configured.
 pub(super) fn secured(
     bound: Option<Bound>,
     key: &'static str,
@@ -127,7 +127,7 @@ pub(super) fn secured(
     Ok((Some(bound.with_certificates(certificates.clone())), Some(certificates)))
 }
 
-/// Says on the Lease, while it is ours, where other replicas ask this one.
+/// Publishes on the Lease, while this replica holds it, the address for requests of other replicas.
 pub(super) fn notice(
     options: &ManagerOptions,
     bound: &Bound,
@@ -143,15 +143,15 @@ pub(super) fn notice(
     }))
 }
 
-/// Registers the counts of reads of the certificate of metrics.
+/// Registers the counters of reads of the certificate of the metrics server.
 pub(super) fn count_reads(certificates: &Certificates, registry: &Registry) {
     let Reads { total, errors } = certificates.reads();
     registry.register("certwatcher_read_certificate", "Number of certificate reads", total);
     registry.register("certwatcher_read_certificate_errors", "Number of certificate read errors", errors);
 }
 
-/// Answers each group in turns of its own. Checks may be users' own, and block: while one of readiness hangs, a kubelet
-/// still has to learn that the process lives, or it would kill a process that a restart does not mend.
+/// Answers each group of checks with threads of its own. Checks may be user code and block: while a readiness check hangs,
+/// the kubelet has to get the answer of the liveness check, or it would restart the process in vain.
 pub(super) fn probes(checks: &Checks) -> Router {
     let turns = Group::ALL.map(|group| (group, BlockingSlots::new(PROBES_AT_ONCE)));
     let checks = checks.clone();
@@ -167,7 +167,7 @@ pub(super) fn probes(checks: &Checks) -> Router {
 }
 
 pub(super) fn scrapes(answers: ScrapeCache) -> Router {
-    // Collectors may be users' own, and block.
+    // Collectors may be user code, and block.
     let (answers, turns) = (Arc::new(answers), BlockingSlots::new(1));
     let scrape = get(async move |headers: HeaderMap| turns.answer(move || scrape(&answers, &headers)).await)
         .fallback(async || (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]));

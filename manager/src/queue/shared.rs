@@ -97,6 +97,7 @@ impl<Q: Key> Shared<Q> {
 
     #[inline(never)]
     fn send(&self, signals: Signals) {
+        tracing::trace!(queue = &*self.name, "workers woken");
         match signals.callers {
             Callers::None => {}
             Callers::One => self.work.notify_one(),

@@ -1,4 +1,4 @@
-//! What surrounds one run: the client it may write with, why it runs, how often it failed, until when it may.
+//! The context of one run of a reconciler: client, Events, cause, attempt, deadline.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,44 +13,44 @@ use crate::key::{Cause, Key, Trigger};
 
 use super::writes::Writes;
 
-/// What all runs of one controller share.
+/// The context that all runs of one controller share.
 #[derive(Clone)]
 pub struct RunEnvironment {
-    /// Whose writes these are, in every cluster.
+    /// The writer that requests are attributed to, in every cluster.
     writer: Writer,
-    /// The runtime of the clients of runs.
+    /// The runtime that the clients of runs belong to.
     runtime: Option<Handle>,
-    /// Whether what is written is stopped with the Lease, in every cluster.
+    /// Whether writes are stopped with the Lease, in every cluster.
     fenced: bool,
-    /// As these, in other clusters by name: made when first asked for, and gone with these. Locked for a look-up, and
-    /// while one is made, which awaits nothing.
+    /// The environments in other clusters, each made at its first use. Locked for a look-up, and while one is made, which
+    /// never awaits.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
     /// The kinds that the controller writes, with its appliers of this cluster.
     pub(crate) writes: Arc<Writes>,
     /// Fenced by the Lease if the controller needs it. Requests of this client are not attributed to a run.
     pub client: kube::Client,
-    /// Where Events are written from.
+    /// Records Events.
     pub events: Recorder,
-    /// Cancelled when the manager has begun to stop, or the controller to leave it.
+    /// Cancelled when the manager begins to stop, or the removal of the controller begins.
     pub stopping: CancellationToken,
 }
 
-/// A cluster's name and the run_environment there.
+/// The name of a cluster, and the environment there.
 type Elsewhere = (Arc<str>, Arc<RunEnvironment>);
 
-/// What surrounds one run of a reconciler. Cheap to clone.
+/// The context of one run of a reconciler. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     run_environment: Arc<RunEnvironment>,
     attempt: u32,
     cause: Cause,
     deadline: Option<Instant>,
-    /// 0 if no controller runs it.
+    /// 0 outside of a controller.
     term: u64,
     id: ReconcileId,
     /// The writer that requests of this run carry.
     writer: Writer,
-    /// The client that adds it. Made when first asked for: most runs find nothing to do.
+    /// The client that adds this writer. Made at its first use, because most runs write nothing.
     client: OnceLock<kube::Client>,
 }
 
@@ -67,7 +67,7 @@ impl Context {
         Self { run_environment, attempt, cause, deadline: None, term: 0, id, writer, client }
     }
 
-    /// The same for a run of this key, whose backoff its own writes do not end.
+    /// Returns the same context for a run of this key, so that its own writes do not end the backoff of the key.
     #[must_use]
     pub(crate) fn with_key(self, key: &impl Key) -> Self {
         Self { writer: self.writer.in_run_of(key), ..self }
@@ -85,8 +85,8 @@ impl Context {
         self
     }
 
-    /// Returns the same run in another cluster, which `move_to` is asked for once per controller: it is given the
-    /// run_environment here, and returns client and recorder there.
+    /// Returns the context of the same run in another cluster. `move_to` is called once for each controller, with the
+    /// environment here, and returns the client and the recorder there.
     pub(crate) fn elsewhere(
         &self,
         cluster: &Arc<str>,
@@ -117,8 +117,8 @@ impl Context {
     /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
     /// this replica later than the Lease allows.
     ///
-    /// It is of this run alone: what is written with it does not end the backoff of the key that runs. Use the client of
-    /// each run's own context rather than one kept from another.
+    /// The client belongs to this run: its writes do not end the backoff of the key. Take the client from the context of
+    /// each run, and keep none.
     pub fn client(&self) -> &kube::Client {
         let RunEnvironment { client, runtime: Some(runtime), .. } = &*self.run_environment else {
             return &self.run_environment.client;
@@ -127,45 +127,45 @@ impl Context {
             return client;
         }
         self.client.get_or_init(|| {
-            // Whichever thread asks: the client must not end before the run.
+            // On this runtime, whichever thread calls, so that the client does not end before the run.
             let _entered = runtime.enter();
             self.writer.sign(client)
         })
     }
 
-    /// Returns where to report what a user should see on the object.
+    /// Returns the recorder of Events, which users see with the object.
     pub fn events(&self) -> &Recorder {
         &self.run_environment.events
     }
 
-    /// Returns which attempt this is: 1 unless the last run of this key failed.
+    /// Returns the number of this attempt: 1 unless the last run of this key failed.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Returns why the key was queued. For logs and metrics; deciding by it makes a reconciler edge-triggered.
+    /// Returns the cause by which the key was enqueued, for logs and metrics. A reconciler must not decide by it.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// Returns when this run will be dropped, if `reconcileTimeout` is set.
+    /// Returns the time at which this run is dropped, if `reconcileTimeout` is set.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Returns which term of this replica this run is of, counted from 1. Others may have led, and written, between two
-    /// terms: what was remembered in an earlier one spares no write in this.
+    /// Returns the number of the term of leadership of this run, counted from 1 for this replica. Another replica may have
+    /// led and written between two terms, so memory of an earlier term must not save a write.
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Returns a token that is cancelled once the manager has begun to stop, or to remove the controller: a long run may
-    /// end early then.
+    /// Returns a token that is cancelled when the manager begins to stop, or the removal of the controller begins. A long
+    /// run may end early then.
     pub fn stopping(&self) -> &CancellationToken {
         &self.run_environment.stopping
     }
 
-    /// Returns the name of this run in logs.
+    /// Returns the id of this run in logs.
     pub fn reconcile_id(&self) -> ReconcileId {
         self.id
     }
@@ -198,19 +198,19 @@ impl fmt::Debug for RunEnvironment {
 }
 
 impl RunEnvironment {
-    /// Those of work that nothing stops, of a part of the process without a name.
+    /// Makes an environment without a fence, whose writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
         let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
         Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
     }
 
-    /// Those of work whose client is stopped with the Lease.
+    /// Marks the client as one that is stopped with the Lease.
     #[must_use]
     pub(crate) fn fenced(self) -> Self {
         Self { fenced: true, ..self }
     }
 
-    /// The same for the runs of this writer, which writes these kinds, on the runtime in whose context this is called.
+    /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of the runs.
     #[must_use]
     pub(crate) fn signed(self, writer: Writer, writes: Arc<Writes>) -> Self {
         Self { writer, writes, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
@@ -221,7 +221,7 @@ impl RunEnvironment {
         self.fenced
     }
 
-    /// A context for a run that no queue asked for, such as that of a runnable that writes.
+    /// Makes a context outside of a queue, such as for a runnable that writes.
     pub fn context(&self) -> Context {
         Context::new(Arc::new(self.clone()), 1, Cause::bare(Trigger::Generic))
     }

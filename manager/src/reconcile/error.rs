@@ -1,4 +1,4 @@
-//! A failed run: the cause, and when to try again.
+//! The error of a failed run: its cause, and the time of the retry.
 
 use std::error::Error;
 use std::fmt;
@@ -8,19 +8,19 @@ use crate::cache::ReadError;
 use crate::client::{WriteError, is_conflict, refusal};
 use crate::key::Chain;
 
-/// Any error a reconcile may end with.
+/// Any error that a reconcile may return.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
-/// Why a run failed and when its key is tried again.
+/// The cause of a failed run, and when its key is retried.
 ///
-/// Deliberately not an `Error` itself: so `?` converts every error type, `&str` and `String` into it. It asks the error
-/// when to try again, and whatever wraps it keeps the answer:
+/// It does not implement `Error` on purpose, so that `?` converts every error type, `&str` and `String` into it. The chain
+/// of causes of the error decides about the retry:
 ///
-/// | an error that stands on | is tried again |
+/// | a cause in the chain | retry |
 /// |---|---|
-/// | an object that does not decode, or a body that cannot be sent | when something changes |
-/// | a refusal of the API server that says how long to wait | on the backoff, and not before that time |
-/// | anything else | on the backoff |
+/// | an object that does not decode, or a body that cannot be sent | after a change of the object |
+/// | a refusal of the API server with a time to wait | with backoff, and not before that time |
+/// | anything else | with backoff |
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,34 +40,34 @@ pub struct ReconcileError {
     retry: Retry,
 }
 
-/// When a failed key is tried again.
+/// The time of the next run of a failed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// After the delay of the queue's retry policy.
     Backoff,
-    /// After the delay of the queue's retry policy, and not before this time: a server asked for it. See
-    /// [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for how far it is obeyed.
+    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for. See
+    /// [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for its limit.
     NotBefore(Duration),
-    /// After exactly this time: the reconciler said when.
+    /// After exactly this time, which the reconciler has set.
     After(Duration),
-    /// Not until something changes: trying again would fail again.
+    /// After a change of the object: a retry would fail again.
     Never,
 }
 
 // === impl ReconcileError ===
 
 impl ReconcileError {
-    /// An error that another try cannot mend: the key waits until something changes.
+    /// Makes a terminal error: a retry cannot succeed, so the key waits for a change.
     pub fn terminal(error: impl Into<BoxError>) -> Self {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// An error to be tried again after exactly `delay`, whatever the backoff says.
+    /// Makes an error whose key is retried after exactly `delay`, without backoff.
     pub fn retry_after(error: impl Into<BoxError>, delay: Duration) -> Self {
         Self { source: error.into(), retry: Retry::After(delay) }
     }
 
-    /// Returns when the key is tried again.
+    /// Returns the time of the retry.
     pub fn retry(&self) -> Retry {
         self.retry
     }
@@ -77,8 +77,8 @@ impl ReconcileError {
         &*self.source
     }
 
-    /// Returns whether somewhere in the chain of causes the server refused a write because the object had changed.
-    /// Such a run is tried again like any other, but it is no news to anyone.
+    /// Returns whether a cause in the chain is a conflict: the server refused a write because the object had changed. Such a
+    /// run is retried like any other, but is neither logged nor counted as an error.
     pub fn is_conflict(&self) -> bool {
         is_conflict(&*self.source)
     }
@@ -94,7 +94,7 @@ impl<E: Into<BoxError>> From<E> for ReconcileError {
 // === impl Retry ===
 
 impl Retry {
-    /// Returns when it makes sense to try again what failed like this.
+    /// Returns the retry for an error with these causes.
     fn after(error: &(dyn Error + 'static)) -> Self {
         let mut wait = None;
         for link in std::iter::successors(Some(error), |link: &&'_ (dyn Error + 'static)| (*link).source()) {
@@ -113,7 +113,7 @@ impl Retry {
     }
 }
 
-/// Displays the whole chain of causes.
+/// Displays the chain of causes.
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Chain(&*self.source).fmt(f)

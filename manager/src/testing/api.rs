@@ -1,12 +1,12 @@
-//! An API server in memory, as much of one as a unit test of a reconciler needs.
+//! An API server in memory, for unit tests of reconcilers.
 //!
-//! It remembers every write and answers it with the object that would be stored: what the stores it
-//! [serves](super::TestContext::with_store) have, changed by the request. It checks uids and resourceVersions, keeps
-//! objects with finalizers while they are deleted, and makes no new version of what a write leaves as it is. Every kind
-//! counts as one with the subresource `status`: only a write to that changes the status. It does no more: nothing is
-//! validated or defaulted, `generation` stays, lists are replaced whole, a field that an apply no longer names stays, and
-//! of reads it answers only that of one object of a served kind. What it cannot answer it refuses with 501 and says so; a
-//! test that needs more scripts the answer, or belongs on a real control plane.
+//! It records every write and answers with the object that would be stored: the one of the
+//! [served](super::TestContext::with_store) stores, changed by the request. It checks uids and resourceVersions, keeps
+//! objects with finalizers while they are deleted, and makes no new version if a write changes nothing. Every kind has
+//! the subresource `status`, and only a write to that changes the status. Limits: it validates and defaults nothing, keeps
+//! `generation`, replaces lists whole, keeps a field that an apply no longer has, and reads single objects of served kinds
+//! only. It refuses every other request with 501 and the reason; a test that needs more scripts the answer, or belongs on
+//! a real control plane.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,10 +24,10 @@ use crate::cache::{Select, UntypedStore};
 use crate::client::ResourcePath;
 use crate::key::{KindId, NamespacedName};
 
-/// What the server alone writes to the metadata: a request that names it, or leaves it out, changes none of it.
+/// Fields of the metadata that only the server writes: a request never changes them.
 const SERVERS_OWN: [&str; 5] =
     ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"];
-/// When everything here happens.
+/// The time of every write.
 const ONCE: &str = "2000-01-01T00:00:00Z";
 
 /// The API server of one test. Cheap to clone; all clones are one server.
@@ -37,30 +37,30 @@ pub struct TestApi(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     stores: Vec<Arc<UntypedStore>>,
-    /// Answers to the next requests, before any of its own.
+    /// Scripted answers to the next requests.
     script: VecDeque<(u16, Value)>,
     writes: Vec<Write>,
-    /// The last resourceVersion given out, or seen in a store.
+    /// The last resourceVersion that was assigned, or seen in a store.
     version: u64,
 }
 
-/// A request to change something.
+/// A request that writes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Write {
-    /// What was asked for.
+    /// The kind of write.
     pub verb: Verb,
-    /// Of which resource.
+    /// The resource.
     pub path: ResourcePath,
     /// The body; `Null` if there was none.
     pub body: Value,
-    /// Whether nothing was to be stored.
+    /// Whether it is a dry run.
     pub dry_run: bool,
-    /// The HTTP status it was answered with.
+    /// The HTTP status of the answer.
     pub code: u16,
 }
 
-/// How a write asks for its change.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verb {
@@ -82,7 +82,7 @@ pub enum Verb {
 #[derive(Clone)]
 struct Refusal(u16, &'static str, String);
 
-/// A request taken apart.
+/// A parsed request.
 struct Asked {
     /// `None` for a read.
     verb: Option<Verb>,
@@ -117,7 +117,7 @@ impl TestApi {
         kube::Client::new(service, "default")
     }
 
-    /// Has the next request that no earlier script answers, a read or a write, answered with this, and nothing stored.
+    /// Answers the next request that no earlier script answers, a read or a write, with this, and stores nothing.
     pub fn answer_next(&self, body: Value) {
         self.0.lock().script.push_back((200, body));
     }
@@ -175,7 +175,7 @@ impl Asked {
         Ok(Self { verb, path, body, dry_run })
     }
 
-    /// Returns the object it is about; of a create that leaves the name to the server, none.
+    /// Returns the name of the object; `None` for a create with a generated name.
     fn name(&self) -> Option<NamespacedName> {
         let created = || self.body["metadata"]["name"].as_str().filter(|_| self.verb == Some(Verb::Create));
         let name = self.path.name.as_deref().or_else(created)?;
@@ -186,7 +186,7 @@ impl Asked {
 // === impl Inner ===
 
 impl Inner {
-    /// Answers a request, or what could not be taken apart as one: a script may know what to say to that too.
+    /// Answers a request, or one that could not be parsed: a script may answer that too.
     fn answer(&mut self, asked: Result<Asked, Refusal>) -> (u16, Value) {
         let scripted = self.script.pop_front().map(Ok);
         let answer = scripted
@@ -246,7 +246,7 @@ impl Inner {
         Ok((code, new))
     }
 
-    /// Gives the object what the server gives: name, uid and, unless it is what was there, the next version.
+    /// Sets name and uid as a server does and, if the object has changed, the next version.
     fn stamped(&mut self, mut new: Value, asked: &Asked, old: Option<&Value>) -> Value {
         let next = self.version + 1;
         let metadata = &mut new["metadata"];
@@ -261,13 +261,13 @@ impl Inner {
             _ => {}
         }
         if let Some(fields) = metadata.as_object_mut() {
-            // `finalizers: []` and the like are as good as left out.
+            // `finalizers: []` and the like count as absent.
             fields.retain(|_, value| !is_empty(value));
         }
         let given = |field: &str| old.map(|old| old["metadata"][field].clone());
         metadata["uid"] = given("uid").unwrap_or_else(|| json!(format!("uid-v{next}")));
         metadata["resourceVersion"] = given("resourceVersion").unwrap_or_default();
-        // The write that takes the last finalizer off is answered with the version before.
+        // The answer to a write that removes the last finalizer has the version before.
         let gone = !metadata["deletionTimestamp"].is_null() && !has_finalizers(&new);
         if old.is_none() || !gone && old != Some(&new) {
             self.version = next;
@@ -277,7 +277,7 @@ impl Inner {
     }
 }
 
-/// Lets a store have what a write was answered with.
+/// Puts the answer of a write into the store.
 fn enter(store: Option<&UntypedStore>, asked: &Asked, answer: &Value) {
     let Some(store) = store.filter(|_| !asked.dry_run) else { return };
     let body = Bytes::from(answer.to_string());
@@ -297,7 +297,7 @@ fn read(asked: &Asked, served: bool, old: Option<Value>) -> Result<Value, Refusa
     }
 }
 
-/// Refuses what the server would refuse for what is there.
+/// Refuses a write that a server would refuse because of the stored object.
 fn check(asked: &Asked, old: Option<&Value>, served: bool, status_only: bool) -> Result<(), Refusal> {
     let conflict = |reason, message: &str| Err(Refusal(409, reason, message.to_owned()));
     let guards = if asked.verb == Some(Verb::Delete) { "/preconditions" } else { "/metadata" };
@@ -326,7 +326,7 @@ fn check(asked: &Asked, old: Option<&Value>, served: bool, status_only: bool) ->
     Ok(())
 }
 
-/// Returns the object as the request wants it.
+/// Returns the object as changed by the request.
 fn changed(verb: Verb, asked: &Asked, old: Option<&Value>, status_only: bool) -> Result<Value, Refusal> {
     let mut new = old.cloned().unwrap_or_else(|| json!({}));
     match verb {
@@ -349,7 +349,7 @@ fn changed(verb: Verb, asked: &Asked, old: Option<&Value>, status_only: bool) ->
     Ok(new)
 }
 
-/// Takes back what a write cannot change, and begins a new object without it.
+/// Restores the fields that a write cannot change, and removes them from a new object.
 fn keep(new: &mut Value, old: Option<&Value>, status_only: bool) {
     if !status_only {
         set(new, "status", old.and_then(|old| old.get("status")));

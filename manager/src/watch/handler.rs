@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tracing::warn;
+use tracing::{trace, warn};
 
 use crate::cache::{Delta, View};
 use crate::client::Writer;
@@ -77,6 +77,7 @@ impl<Q: Key> Enqueue<Q> {
     /// Enqueues a key.
     pub fn add(&mut self, key: Q) {
         if self.is_new(&key) {
+            trace!(%key, "key named by the handler");
             self.keys.push((key, None));
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{error, trace};
 
 use super::SourceMetrics;
 use crate::key::{Cause, Key, panic_text};
@@ -82,6 +82,7 @@ impl<Q: Key> Sink<Q> {
 
     /// Enqueues a key with this strength, band, cause and delay. Returns whether the queue took it.
     pub fn offer(&self, key: Q, add: Add) -> Added {
+        trace!(source = &*self.pending.name, %key, "key offered to the queue");
         self.queue.add(key, add)
     }
 

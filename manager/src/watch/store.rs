@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::trace;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
@@ -193,6 +194,7 @@ impl<Q: Key> Shared<Q> {
         let own = delta.own_write.filter(|writer| writer.is_controller(controller) && writer.is_run());
         let own = own.map(|writer| (writer, self.feed.add(delta, true)));
         let mut keys = Enqueue::new(self.feed.add(delta, false), own);
+        trace!(controller, "predicates and handler are called");
         if self.feed.admits(delta) {
             self.feed.handler.handle(delta, &mut keys);
         }

@@ -55,8 +55,9 @@ fn order_of(shelf: &ConfigMap) -> Option<NamespacedName> {
 
 async fn create(cluster: &TestCluster, name: &str, item: &str) {
     let metadata = json!({"name": name, "annotations": {"item": item}, "labels": {"kind": "order"}});
-    let order: PodTemplate =
-        serde_json::from_value(json!({"metadata": metadata, "template": {}})).expect("an order");
+    let template = json!({"spec": {"containers": [{"name": "main", "image": "example.invalid/main"}]}});
+    let order = serde_json::from_value(json!({"metadata": metadata, "template": template}));
+    let order: PodTemplate = order.expect("an order");
     cluster.api().create(&PostParams::default(), &order).await.expect("created");
 }
 

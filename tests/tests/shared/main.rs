@@ -19,6 +19,7 @@ mod control_plane;
 mod dependencies;
 mod dev;
 mod dynamic;
+mod event_way;
 mod events;
 mod failures;
 mod gates;

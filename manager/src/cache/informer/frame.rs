@@ -109,6 +109,7 @@ impl<'a> Event<'a> {
     /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::scan::Scan::open).
     pub(in crate::cache) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
         if let Some((event_type, bytes)) = split_ordinary(line) {
+            tracing::trace!(event_type, "watch event");
             return Ok(Self { event_type: Cow::Borrowed(event_type), object: Raw::in_event(bytes) });
         }
         let AnyEvent { event_type, object } = serde_json::from_slice(line)?;

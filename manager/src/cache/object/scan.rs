@@ -117,6 +117,12 @@ impl<'a> Scan<'a> {
         let version = text("resourceVersion", metadata.resource_version)?;
         let version = version.ok_or(ScanError::Missing("resourceVersion"))?;
         let resource_version = ResourceVersion::new(&version);
+        tracing::trace!(
+            name = &*name,
+            namespace = namespace.as_deref(),
+            version = &*version,
+            "metadata read"
+        );
         Ok(Self {
             request: NamespacedName::new(namespace.as_deref(), &name),
             uid: Uid::new(&uid),

@@ -287,6 +287,7 @@ impl ObjectStore {
     /// logged.
     pub(in crate::cache) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let began = Instant::now();
+        tracing::trace!(kind = %self.kind, handler = name, "delta delivered");
         // The handler may leave only its own state inconsistent after a panic; it has no access to the
         // store's state.
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.handle(delta)));

@@ -266,6 +266,7 @@ impl ObjectStore {
     }
 
     fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
+        tracing::trace!(kind = %self.kind, "store locked for a change");
         let outcome = change(&mut table);
         let wake = table.pack_queue.take_wake();
         self.release(table);

@@ -1,14 +1,14 @@
-//! Reviews by the API server: whose a token is, and whether its owner may read a path.
+//! Reviews by the API server: the owner of a token, and whether the owner may read a path.
 //!
 //! As controller-runtime's `WithAuthenticationAndAuthorization` does: a `TokenReview`, then a `SubjectAccessReview` of the
 //! path and the method as a verb, with its texts and its times to live. A `ClusterRole` with
-//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper. The debug pages want tokens of an audience of their own,
-//! with which nobody who gets hold of one can ask the API server for anything.
+//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper. The debug pages require tokens of an audience of their
+//! own, so that a stolen token is of no use at the API server.
 //!
 //! # Invariants
-//! 1. A request is admitted only if the API server has vouched for its token within the last minute ([`TOKEN_TTL`]) and
-//!    allowed its access within the last five. While the server does not answer, requests for which both still hold stay
-//!    admitted, and all others get a 500.
+//! 1. A request is admitted only if the API server has accepted its token within the last minute ([`TOKEN_TTL`]) and
+//!    allowed its access within the last five. While the server does not answer, requests for which both are still valid
+//!    stay admitted, and all others get a 500.
 //! 2. Unknown tokens cost the server at most [`PER_SECOND`] reviews a second, [`BURST`] at once, and as many again if they
 //!    come from the address of an admitted peer. They cost the manager a bounded memory, from which they push no answer
 //!    that has not expired. Tokens that were admitted before neither count nor wait.
@@ -40,18 +40,18 @@ use crate::key::Chain;
 use crate::serve::PeerAddress;
 use crate::util::{BoundedMap, Limit, LogEvery, TokenBucket};
 
-/// How long the answer about a token is remembered, known or not.
+/// How long the answer about a token is cached, accepted or not.
 const TOKEN_TTL: Duration = Duration::from_mins(1);
-/// How long an allowed access is remembered.
+/// How long an allowed access is cached.
 const ALLOWED_TTL: Duration = Duration::from_mins(5);
-/// How long a denied access is remembered: short, because a right that was just granted takes effect after it.
+/// How long a denied access is cached: short, because a new right takes effect after it.
 const DENIED_TTL: Duration = Duration::from_secs(30);
 
 /// How long one review may take, its wait for a slot included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from elsewhere must not
-/// keep waiting. Those of admitted tokens are as few as scrapers, and wait for none.
+/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from other addresses must
+/// not delay. Reviews of admitted tokens are as few as scrapers, and are not limited.
 const AT_ONCE: usize = 6;
 
 /// How long an admitted token or peer is preferred. Longer than scrapes are apart.
@@ -69,7 +69,7 @@ const REMEMBERED: usize = 4096;
 /// The reviews by one API server.
 pub(in crate::manager) struct Reviews {
     client: Client,
-    /// For whom tokens have to be made; `None` takes those of the API server itself.
+    /// The audience that tokens need; `None` for that of the API server.
     audience: Option<&'static str>,
     /// For tokens that were not admitted before, of unknown and of preferred peers.
     unknown_slots: Semaphore,
@@ -80,7 +80,7 @@ pub(in crate::manager) struct Reviews {
 struct Memory {
     /// By token; `None` for a token that the server does not know.
     users: BoundedMap<Digest, Option<UserInfo>>,
-    /// Whether access is allowed, by the whole question.
+    /// Whether access is allowed, by the digest of user, path and method.
     accesses: BoundedMap<Digest, bool>,
     /// Tokens that were admitted, and addresses from which they came.
     preferred: BoundedMap<Digest, ()>,

@@ -1,4 +1,4 @@
-//! Members that live and end together.
+//! Members that are stopped together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::outcome::Problems;
-use super::{Recruit, Shared, Timers};
+use super::{PendingRunnable, Shared, Timers};
 use crate::controller::Work;
 use crate::key::panic_text;
 use crate::manager::RunContext;
 use crate::reconcile::BoxError;
 
-/// A member that has ended, by name.
+/// The end of a member, with its name.
 type Ended = (Arc<str>, Result<(), BoxError>);
 
 /// Members that are stopped together.
 pub(super) struct Group {
     pub(super) stop: CancellationToken,
     tasks: JoinSet<Ended>,
-    /// Names by task, for those who are late and those who panic.
+    /// Names by task, for late members and panics.
     names: BTreeMap<tokio::task::Id, Arc<str>>,
 }
 
@@ -44,22 +44,22 @@ impl Group {
         self.names.insert(handle.id(), name);
     }
 
-    /// Starts a runnable: for its whole life, or as work of a term of the Lease, which drops it when the term is lost.
-    pub(super) fn start(&mut self, recruit: Recruit, shared: &Shared, work: Option<Work>) {
-        let name = Arc::clone(&recruit.name);
+    /// Starts a runnable; with `work`, in a term of the Lease, which drops the runnable when it is lost.
+    pub(super) fn start(&mut self, pending: PendingRunnable, shared: &Shared, work: Option<Work>) {
+        let name = Arc::clone(&pending.name);
         debug!(name = &*name, "starting");
         let cx = RunContext {
             stop: self.stop.child_token(),
             leading: shared.term.subscribe(),
             run_environment: shared.run_environment(&name, work.is_some()),
-            // A life without a Lease is one term.
+            // Without the Lease there is one term.
             term: work.as_ref().map_or(1, Work::term),
-            gate: recruit.gate.clone(),
+            entry: pending.entry.clone(),
         };
-        let run = recruit.run(cx);
+        let run = pending.run(cx);
         let Some(work) = work else { return self.spawn(name, run) };
         self.spawn(name, async move {
-            // Order matters little: a runnable that ends as the Lease goes has ended.
+            // The order does not matter: a runnable that ends as the Lease is lost has ended.
             tokio::select! {
                 result = run => result,
                 () = work.lost() => Ok(()),
@@ -67,10 +67,10 @@ impl Group {
         });
     }
 
-    /// Waits for a member to fail. `None` if there is no member left, so the caller's `select!` skips this.
+    /// Waits for a member to fail. `None` if no member runs, so that a `select!` skips it.
     ///
     /// # Cancel safety
-    /// A failure is taken only when it is returned.
+    /// No failure is lost.
     pub(super) async fn failure(&mut self) -> Option<(Arc<str>, BoxError)> {
         loop {
             let ended = self.tasks.join_next_with_id().await?;
@@ -94,7 +94,7 @@ impl Group {
         }
     }
 
-    /// Waits for the members to end; aborts and names those who have not by the deadline.
+    /// Waits for the members to end. At the deadline it aborts the late ones and adds their names to `problems`.
     pub(super) async fn end(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
         while let Some(ended) = timers.until(deadline, self.tasks.join_next_with_id()).await {
             let Some(ended) = ended else { return };

@@ -1,4 +1,4 @@
-//! How the life of a manager ends: why it stopped, and what went wrong besides.
+//! The end of a manager: the reason of the stop, and further problems.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::{ManagerError, StopError};
 use crate::key::Chain;
 use crate::reconcile::BoxError;
 
-/// Why the manager stops.
+/// The reason of the stop.
 pub(super) enum End {
     Asked,
     Failed(Arc<str>, BoxError),
     LeaseLost,
 }
 
-/// What went wrong besides.
+/// The problems of the stop.
 #[derive(Default)]
 pub(super) struct Problems {
-    /// In the order of the stop. A name may come twice: of work, and of whom the work belongs to.
+    /// The late parts, in the order of the stop. A name may occur twice: of a controller, and of its work.
     pub(super) late: Vec<String>,
-    /// In the order of the stop.
+    /// The failures, in the order of the stop.
     failures: Vec<(Arc<str>, BoxError)>,
 }
 
@@ -36,14 +36,14 @@ impl Problems {
     }
 
     pub(super) fn conclude(mut self, end: End, grace: Duration) -> Result<(), ManagerError> {
-        // The first one may be why the others were late.
+        // Each name once, at its first place: the first late part may be the cause of the others.
         let mut named = BTreeSet::new();
         self.late.retain(|name| named.insert(name.clone()));
         let mut failures = self.failures.into_iter();
         let first = match end {
             End::LeaseLost => None,
             End::Failed(name, source) => Some((name, source)),
-            // Who was late is told before who failed: it may still be running.
+            // A late part comes before a failed one, because it may still run.
             End::Asked if !self.late.is_empty() => {
                 let others = failures.map(failed).collect();
                 return Err(ManagerError::Late { names: self.late, grace, others });

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::outcome::{End, Problems};
-use super::{Candidate, ELECTION, LAST_WORDS, OWN_TURN, Running, Timers, own_turn};
+use super::{Candidate, ELECTION, EVENTS_TIME, OWN_TURN, Running, Timers, own_turn};
 
 // === impl Running ===
 
@@ -18,14 +18,14 @@ impl Running<'_> {
         problems: &mut Problems,
     ) {
         self.shared.stops.begun.cancel();
-        // Without an elector nobody renews: the term is as good as lost.
+        // Without an elector the Lease is not renewed, so the term counts as lost.
         if matches!(end, End::LeaseLost) || matches!(end, End::Failed(name, _) if **name == *ELECTION) {
             self.shared.term.lose();
         } else {
             self.shared.term.end();
         }
         self.leader_only.stop.cancel();
-        // What a late worker still holds must not be repeated by the next leader: then the Lease runs out by itself.
+        // The next leader must not repeat what a late worker still does, so the Lease expires by itself then.
         let in_time = match candidate {
             Some(candidate) => candidate.finish(&self.shared.term, timers, deadline).await,
             None => timers.until(deadline, self.shared.term.ended()).await.is_some(),
@@ -43,8 +43,8 @@ impl Running<'_> {
 
     pub(super) async fn stop_events(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
         self.events.stop.cancel();
-        // The writer bounds itself by its last words, if it finds a thread to run on.
-        let turn = own_turn(deadline).max(Instant::now() + LAST_WORDS + OWN_TURN);
+        // The writer limits itself, if it gets a thread to run on.
+        let turn = own_turn(deadline).max(Instant::now() + EVENTS_TIME + OWN_TURN);
         self.events.end(timers, turn, problems).await;
     }
 }

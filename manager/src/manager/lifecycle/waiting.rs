@@ -1,8 +1,7 @@
 //! Runnables that cannot start yet.
 //!
 //! # Invariants
-//! 1. Who comes waits for the stores that were declared by then, and for none that is declared later: however many more come,
-//!    and whether those can ever be listed, it starts in the end.
+//! 1. A runnable waits only for stores declared before it was added, so that later ones cannot starve it.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
@@ -11,92 +10,92 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{PATIENCE, Recruit};
+use super::{PATIENCE, PendingRunnable};
 use crate::manager::clusters::Clusters;
 use crate::manager::readiness::check_name;
 
-/// Runnables whose stores have not been listed, or whose group has not begun.
+/// Runnables whose stores have not been listed, or whose group has not started.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// In the order they came.
-    parties: Vec<Party>,
-    /// Those that wait for nothing but their group.
-    listed: Vec<Recruit>,
+    /// In the order of their addition.
+    batches: Vec<Batch>,
+    /// Runnables whose stores have been listed.
+    listed: Vec<PendingRunnable>,
 }
 
-/// Runnables that came together.
-struct Party {
-    recruits: Vec<Recruit>,
-    /// Ends once every store has been listed, as far as it can be, that was declared when they came.
+/// Runnables that were added together.
+struct Batch {
+    runnables: Vec<PendingRunnable>,
+    /// Resolves once every store that was declared before them has been listed, or its wait has ended.
     listing: BoxFuture<'static, ()>,
-    /// When the log says that they wait; `None` once it has.
-    tell_at: Option<Instant>,
+    /// The time at which the log reports that they wait; `None` after the report.
+    report_at: Option<Instant>,
 }
 
 // === impl Waiting ===
 
 impl Waiting {
-    /// Takes in who has just come.
-    pub(super) fn enter(&mut self, recruits: Vec<Recruit>, clusters: &Clusters) {
-        if recruits.is_empty() {
+    /// Adds runnables.
+    pub(super) fn enter(&mut self, runnables: Vec<PendingRunnable>, clusters: &Clusters) {
+        if runnables.is_empty() {
             return;
         }
         let clusters = clusters.clone();
         let listing = Box::pin(async move { clusters.settled().await });
-        let mut party = Party { recruits, listing, tell_at: Some(Instant::now() + PATIENCE) };
-        // Polled now: what it waits for is fixed by the first poll, and most have nothing to wait for.
-        if party.is_listed(&mut Context::from_waker(Waker::noop())) {
-            self.listed.append(&mut party.recruits);
+        let mut batch = Batch { runnables, listing, report_at: Some(Instant::now() + PATIENCE) };
+        // Polled now, because the first poll fixes the stores to wait for; most runnables wait for none.
+        if batch.is_listed(&mut Context::from_waker(Waker::noop())) {
+            self.listed.append(&mut batch.runnables);
         } else {
-            self.parties.push(party);
+            self.batches.push(batch);
         }
     }
 
-    /// Waits until the stores of somebody have been listed; for ever if there is nobody who waits for any.
+    /// Waits until the stores of a batch have been listed; for ever if there is no batch.
     ///
     /// # Cancel safety
-    /// Nobody is lost, nor waits for longer, if it is called again.
+    /// Call it again; that does not lengthen the wait.
     pub(super) async fn listed(&mut self) {
         poll_fn(|cx| {
-            let listed: Vec<_> = self.parties.extract_if(.., |party| party.is_listed(cx)).collect();
+            let listed: Vec<_> = self.batches.extract_if(.., |batch| batch.is_listed(cx)).collect();
             if listed.is_empty() {
                 return Poll::Pending;
             }
-            self.listed.extend(listed.into_iter().flat_map(|party| party.recruits));
+            self.listed.extend(listed.into_iter().flat_map(|batch| batch.runnables));
             Poll::Ready(())
         })
         .await;
     }
 
-    /// Takes those out that wait for no store.
-    pub(super) fn take_listed(&mut self) -> Vec<Recruit> {
+    /// Takes the runnables whose stores have been listed.
+    pub(super) fn take_listed(&mut self) -> Vec<PendingRunnable> {
         std::mem::take(&mut self.listed)
     }
 
-    /// Puts one back whose group has not begun.
-    pub(super) fn put_back(&mut self, recruit: Recruit) {
-        self.listed.push(recruit);
+    /// Puts back a runnable whose group has not started.
+    pub(super) fn put_back(&mut self, pending: PendingRunnable) {
+        self.listed.push(pending);
     }
 
-    /// When [`Waiting::tell`] has something to say; `None` if it has not.
-    pub(super) fn tell_at(&self) -> Option<Instant> {
-        self.parties.iter().filter_map(|party| party.tell_at).min()
+    /// Returns the time of the next [`Waiting::report`].
+    pub(super) fn report_at(&self) -> Option<Instant> {
+        self.batches.iter().filter_map(|batch| batch.report_at).min()
     }
 
-    /// Says who has waited long for stores, once each.
-    pub(super) fn tell(&mut self, clusters: &Clusters) {
+    /// Logs the runnables that have waited long for stores, once each.
+    pub(super) fn report(&mut self, clusters: &Clusters) {
         let now = Instant::now();
         let mut names = Vec::new();
-        for party in &mut self.parties {
-            if party.tell_at.take_if(|at| *at <= now).is_some() {
-                names.extend(party.recruits.iter().map(|recruit| recruit.name.to_string()));
+        for batch in &mut self.batches {
+            if batch.report_at.take_if(|at| *at <= now).is_some() {
+                names.extend(batch.runnables.iter().map(|pending| pending.name.to_string()));
             }
         }
         if names.is_empty() {
             return;
         }
         let stores = clusters.own().cache().kinds_of_all_clusters();
-        // Elsewhere one that was tried is waited for no longer.
+        // For another cluster, a failed list ends the wait.
         let awaited = stores
             .iter()
             .filter(|status| !status.settled && (status.cluster.is_none() || status.last_error.is_none()));
@@ -105,14 +104,14 @@ impl Waiting {
         let runnables = names.join(", ");
         warn!(
             runnables, checks, after = ?PATIENCE,
-            "not started yet: stores that were declared before have not been listed"
+            "not started yet: stores declared before have not been listed"
         );
     }
 }
 
-// === impl Party ===
+// === impl Batch ===
 
-impl Party {
+impl Batch {
     fn is_listed(&mut self, cx: &mut Context<'_>) -> bool {
         self.listing.as_mut().poll(cx).is_ready()
     }

@@ -1,4 +1,4 @@
-//! What is counted about the configuration while the manager runs.
+//! Metrics of configuration changes.
 
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
@@ -18,11 +18,11 @@ pub(super) struct ReloadMetrics {
     restart_needed: Gauge,
 }
 
-/// What became of a file that was read again.
+/// The result of a changed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Applied,
-    /// It says what it said before, perhaps in other words.
+    /// The file has the same values as before.
     Unchanged,
     Refused,
 }
@@ -34,22 +34,22 @@ impl ReloadMetrics {
         let metrics = Self {
             successful: registry.family(
                 "mainstay_config_last_reload_successful",
-                "Whether the configuration file as it is now was accepted: 0 is refused, and what was in force stays so",
+                "Whether the present configuration file was accepted: 0 if it was refused, and the former configuration stays in force",
                 Gauge::default(),
             ),
             reloads: registry.family(
                 "mainstay_config_reloads",
-                "Times that the configuration file was found to be another one, by what became of it",
+                "Changes of the configuration file, by result",
                 Family::default(),
             ),
             applied_at: registry.family(
                 "mainstay_config_last_applied_timestamp_seconds",
-                "When a configuration was accepted last, at the start or since, in seconds since 1970",
+                "Time at which a configuration was last accepted, in seconds since 1970",
                 Gauge::default(),
             ),
             restart_needed: registry.family(
                 "mainstay_config_restart_needed",
-                "Keys of the configuration file whose values hold only after a restart",
+                "Keys of the configuration file whose values need a restart",
                 Gauge::default(),
             ),
         };

@@ -31,7 +31,7 @@ impl Runnable for Ends {
     }
 }
 
-fn context(term: u64, gate: Option<Gate>) -> RunContext {
+fn context(term: u64, entry: Option<ReadinessEntry>) -> RunContext {
     let silent = tower::service_fn(|_: http::Request<Body>| {
         std::future::pending::<Result<http::Response<Body>, Infallible>>()
     });
@@ -39,7 +39,7 @@ fn context(term: u64, gate: Option<Gate>) -> RunContext {
     let (events, _writer) = Recorder::new("test", "me", client.clone(), &Registry::new());
     let run_environment = RunEnvironment::new(client, events, CancellationToken::new());
     let leading = watch::Sender::new(true).subscribe();
-    RunContext { stop: CancellationToken::new(), leading, run_environment, term, gate }
+    RunContext { stop: CancellationToken::new(), leading, run_environment, term, entry }
 }
 
 #[tokio::test]
@@ -50,21 +50,21 @@ async fn a_runnable_writes_in_the_term_it_was_started_in() {
 #[tokio::test]
 async fn only_a_good_end_makes_up_for_not_having_been_ready() {
     for (end, shut) in [(Ok(()), &[][..]), (Err("out of paper".into()), &["webhooks"])] {
-        let gates = Gates::default();
-        let recruit = Recruit::new("webhooks", Ends(end), &gates);
-        assert_eq!(gates.shut(RunnableGroup::Servers), ["webhooks"], "from when it is added");
-        let cx = context(1, recruit.gate.clone());
-        let ended_well = recruit.run(cx).await.is_ok();
-        assert_eq!(gates.shut(RunnableGroup::Servers), shut, "ended well: {ended_well}");
+        let readiness_list = ReadinessList::default();
+        let pending = PendingRunnable::new("webhooks", Ends(end), &readiness_list);
+        assert_eq!(readiness_list.shut(RunnableGroup::Servers), ["webhooks"], "from when it is added");
+        let cx = context(1, pending.entry.clone());
+        let ended_well = pending.run(cx).await.is_ok();
+        assert_eq!(readiness_list.shut(RunnableGroup::Servers), shut, "ended well: {ended_well}");
     }
 }
 
 #[tokio::test]
 async fn what_a_runnable_logs_names_it() {
     let log = logged(async {
-        let recruit = Recruit::new("webhooks", Ends(Ok(())), &Gates::default());
+        let pending = PendingRunnable::new("webhooks", Ends(Ok(())), &ReadinessList::default());
         let cx = context(1, None);
-        recruit.run(cx).await.unwrap();
+        pending.run(cx).await.unwrap();
     });
     assert_eq!(log.await, [r#"WARN runnable{runnable="webhooks"}: about to end"#]);
 }

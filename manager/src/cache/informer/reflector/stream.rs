@@ -157,6 +157,7 @@ impl Reflector {
             Limited::Whole(line) => (line, true),
             Limited::TooLong(head) => (head, false),
         };
+        tracing::trace!(kind = %self.store.kind, bytes = line.len(), "line of a watch");
         let event = match Event::read(line) {
             Ok(event) => event,
             Err(error) => {

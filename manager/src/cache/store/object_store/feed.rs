@@ -89,6 +89,7 @@ impl ObjectStore {
         raw: impl Into<Raw<'a>>,
     ) -> Option<ResourceVersion> {
         let raw = raw.into();
+        tracing::trace!(kind = %self.kind, event = ?kind, "event of an object");
         self.counts.count_event();
         let opened = self.open(raw).and_then(|scan| {
             let version = scan.resource_version.clone();

@@ -45,9 +45,9 @@ impl Lifecycle {
         let (server, address) = Server::start(&diary).await;
         let watched = server.watched.clone();
         let manager = manager_of(&address, "");
-        let gate = Part::new("gate", Others, Way::ReadyAtCue, &diary);
-        let may_go_on = gate.cue.clone();
-        manager.add(gate).unwrap();
+        let entry = Part::new("entry", Others, Way::ReadyAtCue, &diary);
+        let may_go_on = entry.cue.clone();
+        manager.add(entry).unwrap();
         let life = Self::of(manager, diary, ways, Some(server));
         life.diary.until("always runs").await;
         life.diary.until("feed starts").await;
@@ -123,7 +123,7 @@ impl Server {
 const START: [&[&str]; 4] = [
     &["webhooks starts"],
     &["caches start"],
-    &["feed starts", "gate starts", "always runs"],
+    &["feed starts", "entry starts", "always runs"],
     &["sweep starts", "web runs"],
 ];
 
@@ -144,7 +144,7 @@ async fn groups_start_one_after_the_other_and_stop_in_the_opposite_order() {
     ended.unwrap();
     let stop = [
         &[RUNS[0], RUNS[1], "sweep ends"][..],
-        &["feed ends", "gate ends"],
+        &["feed ends", "entry ends"],
         &["caches end"],
         &["webhooks ends"],
     ];
@@ -157,7 +157,7 @@ async fn a_slow_runnable_holds_up_the_stop_of_those_behind_it() {
     let (diary, ended) = life.stop().await;
     ended.unwrap();
     let stop =
-        [&RUNS[..], &["sweep ends"], &["gate ends"], &["feed ends"], &["caches end"], &["webhooks ends"]];
+        [&RUNS[..], &["sweep ends"], &["entry ends"], &["feed ends"], &["caches end"], &["webhooks ends"]];
     diary.reads(&[&START[..], &stop].concat());
 }
 
@@ -204,7 +204,7 @@ async fn a_failure_stops_all_others_in_order_and_is_returned() {
     let (diary, ended) = life.end().await;
     assert_eq!(told(ended), ("feed".to_owned(), "out of paper".to_owned()));
     let stop =
-        [&["feed ends"][..], &RUNS, &["sweep ends"], &["gate ends"], &["caches end"], &["webhooks ends"]];
+        [&["feed ends"][..], &RUNS, &["sweep ends"], &["entry ends"], &["caches end"], &["webhooks ends"]];
     diary.reads(&[&START[..], &stop].concat());
 }
 
@@ -217,7 +217,7 @@ async fn a_panic_stops_all_others_in_order_and_is_returned_with_its_text() {
     assert_eq!(name, "sweep");
     assert!(text.starts_with("panicked: ") && text.contains("as it was told to"), "{text}");
     let stop =
-        [&["sweep ends"][..], &RUNS, &["gate ends"], &["feed ends"], &["caches end"], &["webhooks ends"]];
+        [&["sweep ends"][..], &RUNS, &["entry ends"], &["feed ends"], &["caches end"], &["webhooks ends"]];
     diary.reads(&[&START[..], &stop].concat());
 }
 
@@ -230,7 +230,7 @@ async fn a_server_that_fails_stops_all_others_in_order() {
     let stop = [
         &["webhooks ends"][..],
         &[RUNS[0], RUNS[1], "sweep ends"],
-        &["feed ends", "gate ends"],
+        &["feed ends", "entry ends"],
         &["caches end"],
     ];
     diary.reads(&[&START[..], &stop].concat());

@@ -98,16 +98,16 @@ async fn a_runnable_added_later_tells_its_readiness_and_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_listed_holds_up_nobody_who_came_before_it() {
     let (manager, diary) = (manager(""), Diary::default());
-    let gate = add(&manager, &diary, "gate", Others, Way::ReadyAtCue);
+    let entry = add(&manager, &diary, "entry", Others, Way::ReadyAtCue);
     add(&manager, &diary, "sweep", LeaderElection, Way::Well);
     let running = run(&manager);
-    diary.until("gate starts").await;
+    diary.until("entry starts").await;
     let _store = manager.store::<ConfigMap>(Scope::all());
     add(&manager, &diary, "other", Others, Way::Well);
     add(&manager, &diary, "later", LeaderElection, Way::Well);
-    gate.cancel();
+    entry.cancel();
     tokio::time::sleep(LONG).await;
-    diary.reads(&[&["gate starts"], &["sweep starts"]]);
+    diary.reads(&[&["entry starts"], &["sweep starts"]]);
     manager.stop();
     running.join_all().await.pop().unwrap().unwrap();
 }
@@ -120,20 +120,20 @@ async fn who_comes_with_a_store_starts_once_it_has_been_listed_whoever_leads_mea
     let watch = Answer::Hold(Arc::new(Notify::new()), 200, String::new());
     let mut server = TestServer::start([listed, watch]).await;
     let (manager, diary) = (manager_of(&server.address.to_string(), ""), Diary::default());
-    let gate = add(&manager, &diary, "gate", Others, Way::ReadyAtCue);
+    let entry = add(&manager, &diary, "entry", Others, Way::ReadyAtCue);
     add(&manager, &diary, "sweep", LeaderElection, Way::Well);
     let running = run(&manager);
-    diary.until("gate starts").await;
+    diary.until("entry starts").await;
     let _store = manager.store::<ConfigMap>(Scope::all());
     add(&manager, &diary, "other", Others, Way::Well);
     add(&manager, &diary, "later", LeaderElection, Way::Well);
-    gate.cancel();
+    entry.cancel();
     diary.until("sweep starts").await;
     server.arrival().await;
     answered.notify_one();
     diary.until("other starts").await;
     diary.until("later starts").await;
-    diary.reads(&[&["gate starts"], &["sweep starts"], &["other starts", "later starts"]]);
+    diary.reads(&[&["entry starts"], &["sweep starts"], &["other starts", "later starts"]]);
     manager.stop();
     running.join_all().await.pop().unwrap().unwrap();
 }
