@@ -1,10 +1,11 @@
-//! An authority and a certificate of it: new keys for each process, everything else always the same.
+//! A certificate authority and a leaf certificate: the keys are new in each process, all other fields are
+//! constant.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SerialNumber};
 
 use super::Authority;
 
-/// Makes both.
+/// Creates the authority and a leaf certificate that it signed.
 pub(super) fn authority() -> Authority {
     let (key, leaf_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();

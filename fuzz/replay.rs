@@ -1,9 +1,10 @@
-//! Runs a fuzz target over its corpus. A part of the tests of each crate that has targets.
+//! Runs a fuzz target over its corpus. Included by the tests of each crate that has fuzz targets.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Calls a target with each input of `corpus/NAME`; names the input that it panics at.
+/// Calls a target with each input in `corpus/NAME`, and fails with the path of the input if the target
+/// panics.
 pub(super) fn replay(name: &str, target: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
     let mut count = 0;

@@ -1,8 +1,8 @@
-// Command elector stands for election with client-go's elector, for a Lease that others stand for too.
+// Command elector runs client-go's leader elector, for a Lease for which other processes campaign too.
 //
-// It logs its life to standard error as the manager does, one JSON object a line. SIGTERM and SIGINT end the
-// candidacy as they end that of a controller manager. Code 0 means that it ended because it was asked to, code 1
-// that it lost the Lease.
+// It logs its events to standard error like the manager, one JSON object per line. SIGTERM and SIGINT end the
+// candidacy, as in a controller manager. It exits with code 0 after a signal, and with code 1 if it lost the
+// Lease.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"mainstay.dev/controlplane/lifeline"
 )
 
-// line is one thing that happened, in the form of the manager's log.
+// line is a log line in the format of the manager's log.
 type line struct {
 	Time     time.Time                          `json:"ts"`
 	Msg      string                             `json:"msg"`
@@ -33,14 +33,14 @@ type line struct {
 	Error    string                             `json:"error,omitempty"`
 }
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	kubeconfig, namespace, name, identity     string
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	releaseOnCancel                           bool
 }
 
-// Callbacks come from goroutines of their own.
+// out guards standard error, because the elector calls its callbacks in different goroutines.
 var out sync.Mutex
 
 func main() {
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// stand stands for election until the context ends or the Lease is lost.
+// stand campaigns for the Lease until the context ends or the Lease is lost.
 func stand(ctx context.Context, s settings) error {
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
@@ -78,7 +78,7 @@ func stand(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	// A lock keeps what it read last, so whoever only looks needs one of its own.
+	// A lock remembers the record that it read last, so reading the Lease in OnNewLeader needs a second lock.
 	looking, err := s.lock(config)
 	if err != nil {
 		return err
@@ -123,6 +123,6 @@ func tell(l line) {
 	out.Lock()
 	defer out.Unlock()
 	l.Time = time.Now().UTC()
-	// Whoever has stopped reading has seen enough.
+	// A write error means that standard error is closed; it is ignored.
 	_ = json.NewEncoder(os.Stderr).Encode(l)
 }

@@ -1,7 +1,8 @@
-// Command kwok plays the kubelet of the fake Nodes.
+// Command kwok simulates the kubelets of fake Nodes.
 //
-// A program of its own: it registers a version flag that collides with the one of k8s.io/component-base.
-// Like its siblings it ends when its standard input closes, so that nothing outlives whoever started it.
+// It is a separate program, because it registers a version flag that collides with the one of
+// k8s.io/component-base. Like the other programs it exits when its standard input closes, so that it never
+// outlives the process that started it.
 package main
 
 import (

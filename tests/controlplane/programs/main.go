@@ -1,8 +1,8 @@
-// Command programs is one binary that is etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-// or kubectl, whichever name it was called by.
+// Command programs is etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl, depending on
+// the name by which it is called.
 //
-// One binary instead of five: they share nearly all of their code, so linking once saves four fifths of
-// the disk and most of the link time.
+// The five programs share nearly all of their code, so one binary saves four fifths of the disk space and
+// most of the link time.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 	"mainstay.dev/controlplane/lifeline"
 
-	// What the upstream main packages register by import.
+	// The upstream main packages register the same packages by import.
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
