@@ -1,16 +1,16 @@
-//! What Argo CD makes of an object: our health script for it, in the Lua that Argo CD runs.
+//! Runs the shipped Argo CD health script on an object, with Lua as Argo CD does.
 
 use mlua::{Lua, Table};
 use serde_json::Value;
 
-/// As shipped.
+/// The shipped script.
 const SCRIPT: &str = include_str!("../../deploy/argocd/health.lua");
 
-/// Judges an object; the status is one of Argo CD's words, such as `Degraded`.
+/// Returns the health of an object; its status is a word of Argo CD, such as `Degraded`.
 ///
 /// # Errors
 ///
-/// That of the script.
+/// Fails if the script fails.
 pub fn health(object: &Value) -> mlua::Result<Health> {
     let lua = Lua::new();
     lua.load(format!("obj = {}", in_lua(object))).exec()?;
@@ -18,16 +18,16 @@ pub fn health(object: &Value) -> mlua::Result<Health> {
     Ok(Health { status: health.get("status")?, message: health.get("message")? })
 }
 
-/// As a script returns it.
+/// The health that a script returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The word.
+    /// The health status, such as `Healthy`.
     pub status: String,
-    /// What it is shown with.
+    /// The message shown beside the status.
     pub message: Option<String>,
 }
 
-/// Writes JSON as Lua; both quote alike what stands in an object of a test.
+/// Writes JSON as Lua. Strings are written as JSON: for the texts of these tests both quote alike.
 fn in_lua(value: &Value) -> String {
     let all = |parts: Vec<String>| format!("{{{}}}", parts.join(", "));
     match value {

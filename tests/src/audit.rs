@@ -1,7 +1,7 @@
-//! Who wrote what and when, as the API server saw it: the proof that two replicas never write at the same time.
+//! Reads the audit log of the API server, to prove that two replicas never write at the same time.
 //!
-//! The server appends a line to its audit log for each write of a ServiceAccount, with its own clock. One account per
-//! replica tells the writers apart.
+//! The server appends a line to its audit log for each write of a ServiceAccount, with its own clock. One
+//! account per replica tells the writers apart.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -14,10 +14,10 @@ use serde_json::Value;
 use crate::cluster::TestCluster;
 use crate::wait::PATIENCE;
 
-/// The file, relative to the folder of the cluster, in which its programs run.
+/// The log file, relative to the folder in which the cluster's programs run.
 const LOG: &str = "audit.log";
 
-/// Pause between two looks at the log: a file that grows tells nobody.
+/// Pause between two reads of the log: it is polled.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// One write that reached the API server.
@@ -29,30 +29,30 @@ pub struct Write {
     pub verb: String,
     /// Plural of the kind, with the subresource behind a slash.
     pub resource: String,
-    /// The object.
+    /// Name of the object.
     pub name: String,
     /// Path and query of the request.
     pub uri: String,
-    /// What the server answered.
+    /// Status code of the response.
     pub code: u64,
     /// When the request arrived, by the server's clock.
     pub received: Timestamp,
-    /// What was sent, for Leases alone.
+    /// Body of the request, recorded for Leases only.
     pub body: Value,
 }
 
-/// The time one replica held the Lease, as the server saw it.
+/// The time one replica held the Lease, as recorded by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     /// The ServiceAccount whose writes made and kept it the holder.
     pub user: String,
-    /// What it called itself.
+    /// Its `holderIdentity`.
     pub holder: String,
     /// When the request that made it the holder arrived.
     pub from: Timestamp,
-    /// When its last renewal arrived.
+    /// When the last renewal of the term arrived.
     pub renewed: Timestamp,
-    /// When the request arrived that named nobody or somebody else.
+    /// When a request with another holder or none arrived.
     pub until: Option<Timestamp>,
 }
 
@@ -68,12 +68,12 @@ pub struct Tail {
 // === impl Write ===
 
 impl Write {
-    /// Whether it is work: neither the Lease itself nor an Event, which tells of the past and decides nothing.
+    /// Whether this is a write of a controller: neither the Lease nor an Event, since Events decide nothing.
     pub fn is_work(&self) -> bool {
         !self.is_of_lease() && self.resource != "events"
     }
 
-    /// Whether it wrote the Lease, or tried to.
+    /// Whether this is an attempt to write the Lease.
     pub fn is_of_lease(&self) -> bool {
         self.resource == "leases"
     }
@@ -83,7 +83,7 @@ impl Write {
         (200..300).contains(&self.code)
     }
 
-    /// Returns whom a write of the Lease names as the holder; empty for nobody.
+    /// Returns the holder that a write of the Lease names; empty if it names none.
     pub fn holder(&self) -> &str {
         self.body["spec"]["holderIdentity"].as_str().unwrap_or_default()
     }
@@ -115,7 +115,7 @@ impl Write {
 // === impl Tail ===
 
 impl Tail {
-    /// Returns the writes told of since the last time, in the order in which they were answered.
+    /// Returns the writes logged since the last call, in the order of their responses.
     pub fn read(&mut self) -> Vec<Write> {
         let mut text = String::new();
         let read = File::open(&self.log).and_then(|mut log| {
@@ -144,18 +144,19 @@ impl TestCluster {
         writes
     }
 
-    /// Returns what the log tells of this test's ServiceAccounts so far.
+    /// Returns the log entries of this test's ServiceAccounts so far.
     pub(crate) fn audited(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
         log.lines().filter_map(|line| Some(event(line, self.namespace())?.1)).collect()
     }
 
-    /// Returns a reader of the writes of this test's ServiceAccounts from the first on, for logs too long to be read again.
+    /// Returns a reader of the writes of this test's ServiceAccounts from the first on, for long logs: it
+    /// reads each line once.
     pub fn tail(&self) -> Tail {
         Tail { log: self.folder().join(LOG), namespace: self.namespace().to_owned(), offset: 0 }
     }
 
-    /// Waits until `accepts` finds what it looks for among the writes, and returns it.
+    /// Waits until `accepts` returns a value for the writes so far, and returns that value.
     pub async fn until_written<T>(&self, what: &str, accepts: impl Fn(&[Write]) -> Option<T>) -> T {
         let looking = async {
             loop {
@@ -176,11 +177,11 @@ impl TestCluster {
     }
 }
 
-/// Reads a line about a ServiceAccount of this namespace, and whose it is.
+/// Parses a log line about a ServiceAccount of this namespace; returns the account and the entry.
 fn event(line: &str, namespace: &str) -> Option<(String, Value)> {
     let accounts = format!("system:serviceaccount:{namespace}:");
-    // All tests share the log, and most lines are of others: to parse those takes many times as long as to pass over them.
-    // JSON writes no letter of this in another way.
+    // All tests share the log, and most lines belong to others: parsing them would take many times as long as
+    // this search. JSON escapes none of these characters.
     if !line.contains(&accounts) {
         return None;
     }
@@ -190,12 +191,12 @@ fn event(line: &str, namespace: &str) -> Option<(String, Value)> {
     Some((user, event))
 }
 
-/// What a server tells of.
+/// Which requests a server logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Detail {
-    /// Writes, and what is written to Leases.
+    /// Writes, with the bodies of those to Leases.
     Writes,
-    /// Every request, and of none what was sent.
+    /// Every request, without bodies.
     Requests,
 }
 
@@ -205,7 +206,7 @@ pub(crate) fn flags(detail: Detail) -> Vec<String> {
         Detail::Writes => concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml"),
         Detail::Requests => concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy-requests.yaml"),
     };
-    // One file, in megabytes: what is rotated away is not read.
+    // A size in megabytes that is never reached: entries of a rotated file would be missing.
     let size = "--audit-log-maxsize=10240".to_owned();
     vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}"), size]
 }
@@ -231,8 +232,8 @@ pub fn terms(writes: &[Write]) -> Vec<Term> {
     terms
 }
 
-/// Returns the writes of work that arrived while another one than the writer held the Lease, or nobody: what must
-/// never be. Refused ones count as well, since nothing but luck refused them.
+/// Returns the writes of controllers that arrived while their writer did not hold the Lease; there must be
+/// none. Refused writes count too: the fence should have stopped them.
 pub fn outside_of_terms(writes: &[Write]) -> Vec<Write> {
     let terms = terms(writes);
     let allowed = |write: &Write| {

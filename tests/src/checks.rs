@@ -1,4 +1,5 @@
-//! Every check of a manager, asked again and again as a kubelet would: which of them changed, which way and when.
+//! Polls every health check of a manager as a kubelet would, and records which check changed, to which
+//! result, when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,32 +11,32 @@ use tokio::time::Instant;
 
 use crate::process::get;
 
-/// Pause between two rounds: many times within any limit.
+/// Pause between two rounds: short against any time limit of a test.
 const ASK_PERIOD: Duration = Duration::from_millis(50);
-/// How long a change may take that is waited for: twice what the slowest one may, on a machine that also compiles.
+/// Longest wait for a change: twice the slowest limit, on a machine that also compiles.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 const GROUPS: [&str; 3] = ["livez", "healthz", "readyz"];
 
-/// Asks until it is dropped.
+/// Polls the checks until it is dropped.
 ///
-/// A check is named by its path, such as `/readyz/cache-Pod`; whether an aggregate reckons with it is a check of its own,
-/// `/readyz lists cache-Pod`.
+/// A check is named by its path, such as `/readyz/cache-Pod`. Whether an aggregate lists a check is a check
+/// of its own, named `/readyz lists cache-Pod`.
 #[derive(Debug)]
 pub struct Checks {
     book: watch::Receiver<Book>,
-    /// How many changes were looked at.
+    /// Number of changes already returned by `take`.
     seen: usize,
-    /// One task, which has the sender of `book` and ends only by a panic.
+    /// The polling task: owns the sender of `book` and ends only by a panic.
     asking: JoinSet<()>,
 }
 
-/// When checks changed, counted from when that was caused.
+/// When checks changed, counted from the cause of the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// The first of them. What was seen before its cause was is at zero.
+    /// The first change; zero if it was seen before `since`.
     pub first: Duration,
-    /// The last of them.
+    /// The last change.
     pub last: Duration,
 }
 
@@ -55,8 +56,8 @@ struct Change {
 // === impl Checks ===
 
 impl Checks {
-    /// Begins to ask, and returns once everything passes. The checks are those that the aggregates list, at any time, and
-    /// `others` of `/readyz` that they do not.
+    /// Starts to poll, and returns once every check passes. The checks are those that the aggregates list at
+    /// any time, and `others` of `/readyz` that no aggregate lists.
     pub async fn of(address: SocketAddr, others: &[&str]) -> Self {
         let (writer, book) = watch::channel(Book::default());
         let others = others.iter().map(|name| ("readyz", (*name).to_owned())).collect();
@@ -73,13 +74,13 @@ impl Checks {
         checks
     }
 
-    /// Returns the checks whose name begins like this.
+    /// Returns the checks whose names have this prefix.
     pub fn beginning_with(&self, prefix: &str) -> Vec<String> {
         self.book.borrow().now.keys().filter(|check| check.starts_with(prefix)).cloned().collect()
     }
 
-    /// Waits until these checks pass, or do not, and asserts that each of them has changed once since the last time, and
-    /// no other.
+    /// Waits until these checks pass (or fail, if `passes` is false), and asserts that since the last call
+    /// each of them changed once and no other check changed.
     pub async fn turned(&mut self, passes: bool, checks: &[impl AsRef<str>], since: Instant) -> Took {
         let expected: BTreeSet<&str> = checks.iter().map(AsRef::as_ref).collect();
         let what = format!("{expected:?} to be {passes}");
@@ -89,17 +90,17 @@ impl Checks {
             changes.iter().map(|change| (change.check.as_str(), change.passes)).collect();
         let sorted: BTreeSet<_> = found.iter().copied().collect();
         let expected: BTreeSet<_> = expected.into_iter().map(|check| (check, passes)).collect();
-        assert_eq!(sorted, expected, "what has changed, and what should have");
-        assert_eq!(found.len(), sorted.len(), "each of them once: {changes:#?}");
+        assert_eq!(sorted, expected, "changed checks, and expected changes");
+        assert_eq!(found.len(), sorted.len(), "each changed once: {changes:#?}");
         let after = |change: &Change| change.at.saturating_duration_since(since);
         let times = changes.iter().map(after);
         Took { first: times.clone().min().unwrap_or_default(), last: times.max().unwrap_or_default() }
     }
 
-    /// Asserts that nothing has changed since the last time, and that somebody would have seen it.
+    /// Asserts that no check changed since the last call, and that the polling task still runs.
     pub fn are_unchanged(&mut self) {
         let changes = self.take();
-        assert!(changes.is_empty(), "nothing should have changed: {changes:#?}");
+        assert!(changes.is_empty(), "no check should have changed: {changes:#?}");
         if self.book.has_changed().is_err() {
             fail_as(self.asking.try_join_next());
         }
@@ -121,11 +122,11 @@ impl Checks {
     }
 }
 
-/// Fails as the asking did.
+/// Fails with the panic of the polling task.
 fn fail_as(ended: Option<Result<(), JoinError>>) -> ! {
     match ended {
         Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
-        other => panic!("nobody asks any more: {other:?}"),
+        other => panic!("the polling task has ended: {other:?}"),
     }
 }
 
@@ -146,7 +147,7 @@ async fn ask(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, b
     }
 }
 
-/// Asks one endpoint, and each of its checks by name.
+/// Polls one endpoint, and each of its checks by name.
 async fn round(
     address: SocketAddr,
     group: &'static str,

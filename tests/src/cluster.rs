@@ -1,11 +1,11 @@
 //! A real API server for a test: the binary's shared one with a namespace of the test's own, or an exclusive one.
 //!
 //! # Invariants
-//! 1. The shared cluster lives on a thread and runtime of its own: the runtime of the test that happened to start
-//!    it may end, the cluster does not.
-//! 2. Nobody stops the shared cluster: its programs and its folder go when this process does, however it ends
-//!    (mainstay-devcluster, invariant 2).
-//! 3. Two tests never share a namespace, and none waits for the deletion of its own.
+//! 1. The shared cluster lives on a thread and runtime of its own: it survives the runtime of the test that
+//!    happened to start it.
+//! 2. The shared cluster is never stopped: its programs and its folder go when this process does, however it
+//!    ends (mainstay-devcluster, invariant 2).
+//! 3. Two tests never share a namespace, and no test waits for the deletion of its namespace.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -29,21 +29,21 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use crate::audit::{self, Detail};
 use crate::manifests::Cleanup;
 
-/// A cluster, seen by one test.
+/// A cluster as one test uses it.
 pub struct TestCluster {
     backing: Backing,
     admin: Client,
     namespace: String,
-    /// What goes with the test besides its namespace.
+    /// Objects outside the namespace, to delete after the test.
     leftovers: Mutex<Vec<Cleanup>>,
 }
 
 enum Backing {
-    /// With what tells the cluster's thread what a test leaves behind. Unbounded: at most a few entries per test.
+    /// With the sender of cleanups to the cluster's thread. Unbounded: at most a few entries per test.
     Shared(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>),
-    /// With the turn that keeps the other tests of the binary from starting another one beside it.
+    /// With the permit that keeps other tests of the binary from starting a second cluster.
     Exclusive(Box<DevCluster>, SemaphorePermit<'static>),
-    /// Only for the destructor of a cluster that `stop` has taken.
+    /// Left behind by `stop`, for the destructor.
     Stopped,
 }
 
@@ -73,8 +73,8 @@ impl Backing {
 impl TestCluster {
     /// Returns the cluster that all tests of this binary share, with a new namespace in it.
     ///
-    /// None, after a printed notice, where this machine has no control plane and no Go to build one, so the test
-    /// is to return; in CI that fails the test instead.
+    /// Returns None, after a printed notice, on a machine without a control plane and without Go to build
+    /// one; the test then returns. In CI it fails the test instead.
     pub async fn shared() -> Option<Self> {
         static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
         let mut state = SHARED.get_or_init(start_shared).clone();
@@ -86,24 +86,25 @@ impl TestCluster {
         }
     }
 
-    /// Returns a cluster of this test's own, for tests that restart the server, delete definitions or take away
-    /// rights. One at a time: each is most of a gigabyte. None as for [`TestCluster::shared`].
+    /// Returns a cluster for this test alone, for tests that restart the server, delete definitions or take
+    /// away rights. One at a time: each takes most of a gigabyte. None as for [`TestCluster::shared`].
     pub async fn exclusive() -> Option<Self> {
         Self::exclusive_with(options()).await
     }
 
-    /// As [`TestCluster::exclusive`], with no definition of ours in it.
+    /// As [`TestCluster::exclusive`], without the definitions of mainstay.
     pub async fn exclusive_without_crds() -> Option<Self> {
         Self::exclusive_with(Options { crds: Vec::new(), ..options() }).await
     }
 
-    /// As [`TestCluster::exclusive`], of etcd and an API server alone: a cluster to have beside another one.
+    /// As [`TestCluster::exclusive`], with etcd and an API server alone: a second cluster beside another one.
     pub async fn another() -> Option<Self> {
         Self::exclusive_with(Options { crds: Vec::new(), bare: true, ..options() }).await
     }
 
-    /// As [`TestCluster::exclusive`], with a log of every request, for [`TestCluster::usage`]. Its server asks of who refers
-    /// to an owner with `blockOwnerDeletion` that they might keep it from going by a finalizer, too.
+    /// As [`TestCluster::exclusive`], with a log of every request, for [`TestCluster::usage`]. Its server
+    /// also checks `blockOwnerDeletion`: the writer of such an owner reference needs the right to set
+    /// finalizers on the owner.
     pub async fn observed() -> Option<Self> {
         let mut options = Options { apiserver_flags: audit::flags(Detail::Requests), ..options() };
         let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -111,7 +112,7 @@ impl TestCluster {
         Self::exclusive_with(options).await
     }
 
-    /// As [`TestCluster::another`] with our definition, whose server says that it is reached at this address.
+    /// As [`TestCluster::another`] with the definitions of mainstay; its server advertises this address.
     pub async fn advertised(address: &str) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.push(format!("--advertise-address={address}"));
@@ -119,18 +120,18 @@ impl TestCluster {
         Self::exclusive_with(options).await
     }
 
-    /// As [`TestCluster::another`] with our definition, whose server has these flags besides.
+    /// As [`TestCluster::another`] with the definitions of mainstay; its server gets these additional flags.
     pub async fn flagged(flags: Vec<String>) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.extend(flags);
         Self::exclusive_with(options).await
     }
 
-    /// Waits until no other test of this binary has a control plane of its own, and keeps others from starting one for
-    /// as long as the result is kept: for a test whose subject starts one itself.
+    /// Waits until no other test of this binary has a control plane of its own. Until the permit is dropped
+    /// no other test can start one: for a test whose subject starts a control plane.
     pub async fn turn() -> SemaphorePermit<'static> {
         static TURN: Semaphore = Semaphore::const_new(1);
-        TURN.acquire().await.unwrap_or_else(|_closed| panic!("nobody closes the semaphore"))
+        TURN.acquire().await.unwrap_or_else(|_closed| panic!("the semaphore is never closed"))
     }
 
     async fn exclusive_with(options: Options) -> Option<Self> {
@@ -156,7 +157,7 @@ impl TestCluster {
         self.admin.clone()
     }
 
-    /// Returns the namespace of this test alone.
+    /// Returns the namespace that belongs to this test alone.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -185,29 +186,29 @@ impl TestCluster {
         self.cluster().url()
     }
 
-    /// Returns the same as a socket address.
+    /// Returns the address of the API server as a socket address.
     pub fn address(&self) -> SocketAddr {
         let url = self.url();
         let address = url.trim_start_matches("https://").trim_end_matches('/').parse();
         address.unwrap_or_else(|error| panic!("{url} is no address: {error}"))
     }
 
-    /// Returns the file with the authority behind the server's certificate.
+    /// Returns the file with the certificate authority of the server.
     pub fn authority_path(&self) -> &Path {
         self.cluster().authority_path()
     }
 
-    /// Returns the file with the key of that authority.
+    /// Returns the file with the key of that certificate authority.
     pub fn authority_key_path(&self) -> PathBuf {
         self.cluster().authority_path().with_extension("key")
     }
 
-    /// Returns the folder its programs run in.
+    /// Returns the folder in which the cluster's programs run.
     pub(crate) fn folder(&self) -> &Path {
         self.cluster().folder()
     }
 
-    /// Returns a path in a folder that goes with the cluster, of this test alone.
+    /// Returns a path for this test alone, in a folder that is deleted with the cluster.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.cluster().folder().join(format!("{}-{name}", self.namespace))
     }
@@ -225,7 +226,7 @@ impl TestCluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs kubectl in this test's namespace, whatever comes of it.
+    /// Runs kubectl in this test's namespace and returns its output, also if it fails.
     pub async fn try_kubectl(&self, arguments: &[&str]) -> Output {
         let cluster = self.cluster();
         let run = tokio::process::Command::new(cluster.kubectl())
@@ -233,7 +234,7 @@ impl TestCluster {
             .args(arguments)
             .env_clear()
             .env("KUBECONFIG", cluster.kubeconfig_path())
-            // Its discovery cache lands there and goes with the cluster.
+            // The discovery cache of kubectl is written there and deleted with the cluster.
             .env("HOME", cluster.folder())
             .stdin(Stdio::null())
             .kill_on_drop(true)
@@ -241,8 +242,8 @@ impl TestCluster {
         run.await.unwrap_or_else(|error| panic!("kubectl cannot be started: {error}"))
     }
 
-    /// Returns client-go's elector, which `tests/controlplane/build` puts beside the servers. None, after a printed
-    /// notice, where the servers come from elsewhere; in CI that fails the test instead.
+    /// Returns client-go's elector, which `tests/controlplane/build` puts beside the servers. None, after a
+    /// printed notice, if the servers come from elsewhere; in CI that fails the test instead.
     pub(crate) fn elector(&self) -> Option<PathBuf> {
         let path = self.cluster().kubectl().with_file_name("elector");
         if path.is_file() {
@@ -251,10 +252,10 @@ impl TestCluster {
         skip_or_fail(&format!("no {}; build it with tests/controlplane/build", path.display()))
     }
 
-    /// Returns the control plane itself, to stop and start its server.
+    /// Returns the control plane, to stop and start its server.
     ///
     /// # Panics
-    /// Panics on the shared cluster, which must work for the other tests.
+    /// Panics on the shared cluster, which must keep running for the other tests.
     pub fn control_plane(&self) -> &DevCluster {
         match &self.backing {
             Backing::Exclusive(cluster, _) => cluster,
@@ -264,8 +265,8 @@ impl TestCluster {
         }
     }
 
-    /// Makes etcd forget everything but the present state, as it does by itself every few minutes. A server that is
-    /// away has nothing to forget.
+    /// Compacts etcd to the current revision, as it does by itself every few minutes. Does nothing while the
+    /// server is down.
     ///
     /// # Panics
     /// Panics on the shared cluster, and if etcd refuses.
@@ -288,19 +289,19 @@ impl TestCluster {
             std::io::Result::Ok(answer)
         };
         let answer = answer.await.unwrap_or_else(|error| panic!("{}: {error}", socket.display()));
-        // Compacted already is as good.
+        // A revision that is compacted already is fine.
         assert!(answer.starts_with("HTTP/1.1 200") || answer.contains("compacted"), "{answer}");
     }
 
-    /// Ends an exclusive cluster and waits until all of it is gone; without it the same happens unawaited. On the
-    /// shared cluster only this test's namespace goes.
+    /// Ends an exclusive cluster and waits until all of it is gone; dropping it does the same without
+    /// waiting. On the shared cluster only this test's namespace is deleted.
     pub async fn stop(mut self) {
         if let Backing::Exclusive(cluster, _turn) = std::mem::replace(&mut self.backing, Backing::Stopped) {
             cluster.stop().await;
         }
     }
 
-    /// Has `cleanup` done when there is time, after this test.
+    /// Queues `cleanup` to run some time after this test.
     pub(crate) fn leave(&self, cleanup: Cleanup) {
         self.leftovers.lock().push(cleanup);
     }
@@ -324,11 +325,11 @@ impl Drop for TestCluster {
                 }
             }
         }
-        // An exclusive cluster takes everything with it.
+        // An exclusive cluster is deleted as a whole.
         if let Backing::Shared(_, cleanups) = &self.backing {
             let own = Cleanup::Namespace(self.namespace.clone());
             for cleanup in self.leftovers.get_mut().drain(..).chain([own]) {
-                // Unless its thread is gone, and the process with it.
+                // Fails only when the thread is gone, and then the process is ending.
                 drop(cleanups.send(cleanup));
             }
         }
@@ -353,7 +354,7 @@ impl Failure {
     }
 }
 
-/// Returns None, after a printed notice, for what this machine does not have; in CI that fails the test instead.
+/// Returns None, after a printed notice, for something this machine lacks; in CI that fails the test instead.
 pub(crate) fn skip_or_fail<T>(text: &str) -> Option<T> {
     Failure { text: text.to_owned(), unavailable: true }.skip_or_fail()
 }
@@ -405,7 +406,7 @@ fn options() -> Options {
     }
 }
 
-/// Writes past the test runner's capture: a build of minutes must not look like a hang.
+/// Writes past the test runner's capture: a build that takes minutes must not look like a hang.
 fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }
@@ -421,7 +422,8 @@ pub async fn client_of(kubeconfig: &Path) -> Client {
 }
 
 async fn new_namespace(admin: &Client) -> String {
-    // The process number keeps two binaries apart that were pointed at one cluster; the count does the rest.
+    // The process number keeps apart two binaries that use one cluster; the count keeps apart the tests of a
+    // binary.
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("test-{}-{count}", std::process::id());

@@ -1,7 +1,8 @@
-//! The probe dialler of tests: it reaches loopback, and whoever asks for more has failed.
+//! The probe dialler of tests: it connects to loopback only, and fails the test if a probe targets another
+//! address.
 //!
-//! A panic inside a probe would be caught by the engine, so a forbidden address is refused there, remembered, and
-//! fails the test when its [`Loopback`] goes out of scope.
+//! The probe engine would catch a panic, so a forbidden address is refused and recorded, and fails the test
+//! when its [`Loopback`] is dropped.
 
 use std::fmt::Display;
 use std::io;
@@ -14,25 +15,26 @@ use mainstay_controllers::dependency::probe::{
 };
 use parking_lot::Mutex;
 
-/// A name for loopback that, unlike `localhost`, is looked up and needs to be allowed as others do.
+/// A name for loopback that, unlike `localhost`, is resolved and must be allowed like any other name.
 pub const NAME: &str = "loopback.example";
 
-/// Keeps watch over one test's probes. Fails the test on drop if one of them wanted out.
+/// Guards the probes of one test. On drop it fails the test if a probe tried to leave loopback.
 #[derive(Debug, Default)]
 #[must_use = "the test fails only when this is dropped at its end"]
 pub struct Loopback {
     escapes: Arc<Mutex<Vec<String>>>,
 }
 
-/// Both seams of the probe engine, for the manager under test.
+/// Dialler and resolver of the probe engine, for the manager under test.
 #[derive(Clone, Debug)]
 pub struct LoopbackDial {
     escapes: Arc<Mutex<Vec<String>>>,
-    /// Whether the first escape ends the process: the only way for a manager in a process of its own to fail a test.
+    /// Whether the first escape aborts the process: a manager in a separate process can fail the test in no
+    /// other way.
     aborts: bool,
 }
 
-/// Sockets for a manager in a process of its own, which ends at the first escape.
+/// Sockets for a manager in a process of its own, which aborts at the first escape.
 pub fn aborting() -> Sockets {
     LoopbackDial { escapes: Arc::default(), aborts: true }.into()
 }
@@ -40,12 +42,12 @@ pub fn aborting() -> Sockets {
 // === impl Loopback ===
 
 impl Loopback {
-    /// Begins the watch.
+    /// Makes a guard without recorded escapes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns what the manager under test is to dial and resolve with.
+    /// Returns the dialler and resolver for the manager under test.
     pub fn dial(&self) -> LoopbackDial {
         LoopbackDial { escapes: Arc::clone(&self.escapes), aborts: false }
     }
@@ -56,7 +58,7 @@ impl Drop for Loopback {
         let escapes = self.escapes.lock();
         // A second panic would abort the process and hide the first.
         if !std::thread::panicking() {
-            assert!(escapes.is_empty(), "a probe wanted to leave loopback: {}", escapes.join(", "));
+            assert!(escapes.is_empty(), "a probe tried to leave loopback: {}", escapes.join(", "));
         }
     }
 }
@@ -66,7 +68,7 @@ impl Drop for Loopback {
 impl LoopbackDial {
     fn refuse<T>(&self, what: impl Display) -> io::Result<T> {
         if self.aborts {
-            tracing::error!(%what, "a probe wanted to leave loopback");
+            tracing::error!(%what, "a probe tried to leave loopback");
             std::process::abort();
         }
         let refused = io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} is outside the test"));
@@ -84,7 +86,7 @@ impl From<LoopbackDial> for Sockets {
 impl Dial for LoopbackDial {
     fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
         Box::pin(async move {
-            // An IPv4 address in IPv6 clothes is judged as what it is.
+            // An IPv4-mapped IPv6 address is checked as the IPv4 address.
             if address.ip().to_canonical().is_loopback() {
                 TokioDial.dial(address).await
             } else {
@@ -95,7 +97,7 @@ impl Dial for LoopbackDial {
 }
 
 impl Resolve for LoopbackDial {
-    /// Knows `localhost` and [`NAME`]; any other name would ask a server on the network.
+    /// Resolves `localhost` and [`NAME`]; any other name would send a query to the network.
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a> {
         Box::pin(async move {
             if name == "localhost" || name == NAME {

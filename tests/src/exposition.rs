@@ -1,4 +1,5 @@
-//! What scrapers make of metrics: a strict reader of both forms, and Prometheus's own in the program promtool.
+//! Reads metrics as scrapers do: a strict parser of both text formats, and Prometheus's own parser in
+//! promtool.
 //!
 //! Sources: <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://github.com/prometheus/OpenMetrics/blob/v1.0.0/specification/OpenMetrics.md>.
@@ -13,18 +14,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// The label of a bucket's bound.
+/// The label with the upper bound of a histogram bucket.
 const BOUND: &str = "le";
 
-/// The label of what is told of a further cluster: the one that series of one family may have or lack.
+/// The label with the name of a further cluster: the only label that some series of a family may lack.
 const OF_CLUSTER: &str = "of_cluster";
 
-/// One family as it was written.
+/// One metric family as it was written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// What it says it is.
+    /// The help text.
     pub help: String,
     /// The labels of its series, without the bounds of buckets.
     pub labels: BTreeSet<String>,
@@ -32,7 +33,7 @@ pub struct Family {
     pub series: BTreeMap<String, f64>,
 }
 
-/// The families by name; a counter's without `_total`, whichever the form.
+/// The families by name; a counter's name has no `_total`, in both formats.
 pub type Families = BTreeMap<String, Family>;
 
 /// Labels of one series in the order of their names.
@@ -46,7 +47,7 @@ struct Histogram {
     count: Option<f64>,
 }
 
-/// Asks for metrics and returns content type and text.
+/// Requests metrics and returns content type and text.
 pub async fn scrape(address: SocketAddr, accept: &str) -> anyhow::Result<(String, String)> {
     ensure!(address.ip().is_loopback(), "{address} is not on loopback");
     let mut stream = TcpStream::connect(address).await?;
@@ -61,7 +62,7 @@ pub async fn scrape(address: SocketAddr, accept: &str) -> anyhow::Result<(String
     Ok((content_type.context("no content type")?.to_owned(), body.to_owned()))
 }
 
-/// Reads what was written, and refuses all that the form does not allow.
+/// Parses metrics text, and refuses everything that the format does not allow.
 pub fn parse(text: &str, format: Format) -> anyhow::Result<Families> {
     let body = match format {
         Format::Text => text,
@@ -111,8 +112,8 @@ pub fn parse(text: &str, format: Format) -> anyhow::Result<Families> {
     Ok(families)
 }
 
-/// Has promtool read what was written, in a folder of the test's own. `None` where it is not installed, which fails the
-/// test in CI.
+/// Runs promtool on metrics text, in a folder of the test's own. Returns `None` if promtool is not installed;
+/// in CI that fails the test.
 pub async fn promtool(text: &str, format: Format, folder: &Path) -> Option<anyhow::Result<()>> {
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     if let Err(error) = Command::new("promtool").arg("--version").output().await {
@@ -133,12 +134,12 @@ async fn check_metrics(text: &str, folder: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("promtool");
     let output = command.args(["check", "metrics"]).stdin(std::fs::File::open(file)?).output().await?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // What it says of style is as good a reason.
+    // A warning about style fails the test too.
     ensure!(output.status.success() && said.is_empty(), "promtool: {said}");
     Ok(())
 }
 
-/// The one command that reads OpenMetrics, and which needs a time for each value.
+/// Runs the one promtool command that reads OpenMetrics; it needs a timestamp for each value.
 async fn create_blocks(text: &str, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)?;
     let (file, blocks) = (folder.join("openmetrics.txt"), folder.join("blocks"));
@@ -152,7 +153,7 @@ async fn create_blocks(text: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds the series of one family against its type.
+/// Checks the series of one family against its type.
 fn check(name: &str, family: &Family, samples: &[((String, Labels), f64)]) -> anyhow::Result<()> {
     let mut histograms: BTreeMap<Labels, Histogram> = BTreeMap::new();
     for ((series, labels), value) in samples {
@@ -210,7 +211,7 @@ fn read_series(series: &str) -> anyhow::Result<(String, Labels)> {
     Ok((name.to_owned(), labels))
 }
 
-/// Reads to the closing quote. Returns the value and what follows it.
+/// Reads up to the closing quote. Returns the value and the text after the quote.
 fn read_value(text: &str) -> anyhow::Result<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

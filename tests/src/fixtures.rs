@@ -1,17 +1,17 @@
-//! What tests begin with: a WaitDeployment that waits for nothing, over which each lays what it is about.
+//! Objects for tests: a WaitDeployment without dependencies, over which each test lays its own fields.
 
 use std::net::SocketAddr;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Returns a WaitDeployment of this name with `changes` laid over it: as the type that is asked for, or as plain JSON
-/// where it is to hold what no type takes. `changes` wins, as [`lay_over`] says.
+/// Returns a WaitDeployment of this name with `changes` laid over it by [`lay_over`], as the requested type;
+/// as plain JSON for content that the type would reject.
 ///
-/// Its one container has the image that [`with_image`] calls 1, and its number of replicas is left open.
+/// It has one container with image number 1 of [`with_image`], and no `replicas`.
 ///
 /// # Panics
-/// Panics if that type does not take it.
+/// Panics if the object does not deserialize into that type.
 pub fn wait_deployment<K: DeserializeOwned>(name: &str, changes: &Value) -> K {
     let mut object = json!({
         "apiVersion": "apps.mainstay.dev/v1alpha1",
@@ -27,19 +27,19 @@ pub fn wait_deployment<K: DeserializeOwned>(name: &str, changes: &Value) -> K {
     serde_json::from_value(object).unwrap_or_else(|error| panic!("{name} is no WaitDeployment: {error}"))
 }
 
-/// Returns what gives a WaitDeployment or a Deployment the image of this number: a change of a new object, or a merge
-/// patch.
+/// Returns a change that gives a WaitDeployment or a Deployment the image of this number: for a new object,
+/// or as a merge patch.
 pub fn with_image(number: usize) -> Value {
     let containers = json!([{"name": "main", "image": image(number)}]);
     json!({"spec": {"template": {"spec": {"containers": containers}}}})
 }
 
-/// Returns the image of this number. Nobody ever pulls it.
+/// Returns the image of this number. It is never pulled.
 pub fn image(number: usize) -> String {
     format!("example.invalid/main:{number}")
 }
 
-/// Returns an entry of `waitFor.dependencies` that asks this address each second.
+/// Returns an entry of `waitFor.dependencies` that probes this address each second.
 pub fn tcp(name: &str, address: SocketAddr) -> Value {
     json!({
         "name": name, "tcpSocket": {"host": address.ip(), "port": address.port()}, "periodSeconds": 1,
@@ -47,12 +47,13 @@ pub fn tcp(name: &str, address: SocketAddr) -> Value {
     })
 }
 
-/// Returns the same in the form of the original, for `waitProbe`.
+/// Returns a `waitProbe` for this address, the form of the original WaitDeployment.
 pub fn wait_probe(address: SocketAddr) -> Value {
     json!({"address": address.to_string(), "timeout": "1s", "periodSeconds": 1})
 }
 
-/// Lays `over` over `under`, mapping by mapping; a list takes the place of a list.
+/// Lays `over` over `under`, mapping by mapping; where both have a value `over` wins, and a list replaces a
+/// list.
 pub fn lay_over(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {

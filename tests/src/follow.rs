@@ -1,4 +1,5 @@
-//! A cache of one kind beside the manager's, and the books of what it told: for tests of what stores promise.
+//! A cache of one kind beside the manager's, with a record of every change it delivers, to test what stores
+//! promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,43 +17,43 @@ use tokio_util::sync::CancellationToken;
 use crate::TestCluster;
 use crate::middlebox::Middlebox;
 
-/// Follows the `ConfigMap`s of one test's namespace through a middlebox. Dropping it stops that.
+/// Follows the `ConfigMap`s of one test's namespace through a middlebox. Dropping it stops the cache.
 pub struct Follower {
-    /// Where they are read.
+    /// The store of the `ConfigMap`s.
     pub store: Store<ConfigMap>,
-    /// Between the watch and the server; writes go past it.
+    /// Between the watch and the server; writes bypass it.
     pub middlebox: Middlebox,
-    /// Writes with this one are the process's own.
+    /// Its writes are own writes of the cache.
     pub writer: kube::Client,
-    /// What a handler was told from the beginning.
+    /// Every change delivered to a handler since the start.
     pub books: Arc<Books>,
     cache: Cache,
     _subscription: Subscription,
     _running: JoinSet<()>,
 }
 
-/// Replays what a handler is told, and notes what contradicts.
+/// Replays the changes a handler receives, and records contradictions.
 #[derive(Debug)]
 pub struct Books {
     kept: Mutex<Kept>,
-    /// Changes taken.
+    /// Number of changes received.
     count: watch::Sender<u64>,
 }
 
-/// What the [`Books`] hold.
+/// The content of the [`Books`].
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// What there is by now: uid and resourceVersion by name.
+    /// Objects after the last change: uid and resourceVersion by name.
     pub objects: BTreeMap<String, (String, String)>,
-    /// Each change by name, in the order told.
+    /// The changes by object name, in the order of delivery.
     pub changes: BTreeMap<String, Vec<Change>>,
-    /// Uids told as deleted.
+    /// Uids of deleted objects.
     pub deleted: BTreeSet<String>,
-    /// Changes that do not continue the state before them, and uids that came back.
+    /// Contradictions: a change that does not follow the recorded state, or a deleted uid that came back.
     pub wrong: Vec<String>,
 }
 
-/// The resourceVersions before and after; none where there was no object.
+/// The resourceVersions before and after; None if the object did not exist.
 pub type Change = (Option<String>, Option<String>);
 
 struct Handler(Arc<Books>);
@@ -60,7 +61,7 @@ struct Handler(Arc<Books>);
 // === impl Follower ===
 
 impl Follower {
-    /// Starts and waits for the first sync.
+    /// Starts the cache and waits for the first sync.
     pub async fn start(cluster: &TestCluster) -> Self {
         let mut config = infer(Some(cluster.kubeconfig_path()), None).await;
         let direct = config.as_mut().unwrap_or_else(|error| panic!("no connection: {error}")).clone();
@@ -92,14 +93,14 @@ impl Follower {
         Self { store, middlebox, writer, books, cache, _subscription: subscription, _running: running }
     }
 
-    /// Returns all namespaces, as the same cache has them.
+    /// Returns the store of all namespaces, from the same cache.
     pub async fn namespaces(&self) -> Store<Namespace> {
         let namespaces = self.cache.store::<Namespace>(Scope::all());
         namespaces.untyped().settled().await;
         namespaces
     }
 
-    /// Returns how the store is doing.
+    /// Returns the status of the store.
     pub fn status(&self) -> mainstay::cache::KindStatus {
         self.cache.kinds().pop().unwrap_or_else(|| panic!("one store was declared"))
     }
@@ -114,12 +115,12 @@ impl std::fmt::Debug for Follower {
 // === impl Books ===
 
 impl Books {
-    /// Returns a copy of what they hold now.
+    /// Returns a copy of the current content.
     pub fn kept(&self) -> Kept {
         self.kept.lock().clone()
     }
 
-    /// Waits until what they hold is such that `accepts` agrees.
+    /// Waits until `accepts` returns true for the content.
     pub async fn until(&self, accepts: impl Fn(&Kept) -> bool) {
         let mut count = self.count.subscribe();
         // The sender lives in `self`.
@@ -130,7 +131,9 @@ impl Books {
 impl Kept {
     fn take(&mut self, delta: &Delta<'_>) {
         let of = |view: &View| (view.uid().to_string(), view.meta().resource_version.to_string());
-        let Some(latest) = delta.latest() else { return self.wrong.push("nothing told".to_owned()) };
+        let Some(latest) = delta.latest() else {
+            return self.wrong.push("a change without objects".to_owned());
+        };
         let name = latest.meta().name().to_owned();
         let (old, new) = (delta.old.map(of), delta.new.map(of));
         if self.objects.get(&name) != old.as_ref() {

@@ -1,18 +1,19 @@
-//! The house stands as designed: rooms import downwards only, crates know only whom they may.
+//! Checks of the source tree: rooms import downwards only, and crates depend only on the crates that they may
+//! use.
 //!
-//! A test reads the sources, since the compiler allows any import within a crate. Text is enough: paths into
-//! another room begin with `crate::`, by the style of this code.
+//! The tests read the sources as text, because the compiler allows any import within a crate. Text is enough,
+//! because by the style of this code every path into another room begins with `crate::`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Rooms of one folder, top to bottom. A room may import those after it.
+/// The rooms (modules) of one folder, top to bottom. A room may import the rooms after it.
 struct House {
     source: &'static str,
-    /// How paths into the rooms begin.
+    /// The prefix of every path into the rooms.
     prefix: &'static str,
-    /// Whether files of tests import downwards only, too.
+    /// Whether the rule also applies to test files.
     with_tests: bool,
     rooms: &'static [&'static str],
 }
@@ -43,7 +44,7 @@ const RUNTIME: House = House {
     ],
 };
 
-/// What is none of the other three is the public face, above them.
+/// Every module except the other three counts as `face`, the public part above them.
 const CACHE: House = House {
     source: "manager/src/cache",
     prefix: "crate::cache::",
@@ -72,7 +73,8 @@ const CONTROLLERS: House = House {
     ],
 };
 
-/// Each crate's folder and which of ours it may depend on, dev-dependencies included.
+/// The folder of each crate, and the crates of this workspace that it may depend on, dev-dependencies
+/// included.
 const CRATES: [(&str, &[&str]); 5] = [
     ("api", &[]),
     ("devcluster", &[]),
@@ -98,7 +100,8 @@ fn rooms_import_downwards_only() {
                 .height(&room)
                 .unwrap_or_else(|| panic!("{}/{room} is no room; add it to the list", house.source));
             for import in imports(&fs::read_to_string(&file).expect("a readable source"), house.prefix) {
-                // Items that the library re-exports at its root would hide the room they come from.
+                // An item that the library re-exports at its root is an error, because its path hides its
+                // room.
                 match house.height(&import) {
                     Some(imported) if imported >= own => {}
                     Some(_) => wrong.push(format!("{}/{place} imports {import}, above it", house.source)),
@@ -109,7 +112,7 @@ fn rooms_import_downwards_only() {
             }
         }
     }
-    assert!(wrong.is_empty(), "imports that point upwards:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "imports of a room above:\n{}", wrong.join("\n"));
 }
 
 fn is_test(file: &Path) -> bool {
@@ -119,7 +122,7 @@ fn is_test(file: &Path) -> bool {
 // === impl House ===
 
 impl House {
-    /// Returns how far down a room is.
+    /// Returns the position of a room, 0 for the top.
     fn height(&self, room: &str) -> Option<usize> {
         let found = self.rooms.iter().position(|name| *name == room);
         found.or_else(|| self.rooms.iter().position(|name| *name == "face"))
@@ -127,7 +130,7 @@ impl House {
 }
 
 #[test]
-fn crates_depend_only_on_whom_they_may() {
+fn crates_depend_only_on_crates_below_them() {
     for (folder, allowed) in CRATES {
         let manifest = fs::read_to_string(workspace().join(folder).join("Cargo.toml")).expect("a manifest");
         let ours = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
@@ -138,8 +141,9 @@ fn crates_depend_only_on_whom_they_may() {
     }
 }
 
-/// Authors on other systems compile and test the product: a call that only Linux has stands in `util/os`, beside its
-/// fallback. The text of a call does not show on which systems rustix has it, so all calls of rustix stand there.
+/// The product compiles and its tests run on other systems than Linux too, so a system call that only Linux
+/// has is in `util/os`, next to its fallback. The text of a call does not show which systems rustix offers it
+/// on, so all calls of rustix belong there.
 #[test]
 fn calls_of_the_operating_system_stand_in_util_os() {
     const ALLOWED: [&str; 4] = [
@@ -165,7 +169,7 @@ fn calls_of_the_operating_system_stand_in_util_os() {
 }
 
 #[test]
-fn calls_by_crate_file_and_cfg_are_all_seen() {
+fn calls_by_crate_file_and_cfg_are_all_found() {
     let found = |source| system_calls(source).collect::<Vec<_>>();
     assert_eq!(found("use rustix::fs::open; // libc::open"), ["rustix"]);
     assert_eq!(found("let limit = nix::unistd::getpid();"), ["nix"]);
@@ -175,7 +179,7 @@ fn calls_by_crate_file_and_cfg_are_all_seen() {
     assert!(found("use std::os::unix::fs::MetadataExt as _;\nlet unlinked = phoenix();").is_empty());
 }
 
-/// Returns the words in a source that only a call of the operating system needs.
+/// Returns the words in a source that indicate a call of the operating system.
 fn system_calls(source: &str) -> impl Iterator<Item = &'static str> {
     const WORDS: [&str; 10] = [
         "rustix",
@@ -199,7 +203,8 @@ fn system_calls(source: &str) -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// The runtime serves the controllers of every program alike, so it names none of those that are built on it here.
+/// The runtime is for the controllers of any program, so its sources must not name the controllers of this
+/// workspace.
 #[test]
 fn the_runtime_names_no_built_in_controller_kind_or_policy() {
     const NAMES: [&str; 10] = [
@@ -225,7 +230,7 @@ fn the_runtime_names_no_built_in_controller_kind_or_policy() {
     assert!(wrong.is_empty(), "names of built-in controllers in the runtime:\n{}", wrong.join("\n"));
 }
 
-/// Test code has files of its own, so that a file of the product can be read and measured as it stands.
+/// Test code has files of its own, so that a file of the product contains only product code.
 #[test]
 fn test_code_stands_in_tests_files() {
     let mut wrong = Vec::new();
@@ -247,7 +252,7 @@ fn test_code_stands_in_tests_files() {
     assert!(wrong.is_empty(), "test code outside tests.rs and tests/:\n{}", wrong.join("\n"));
 }
 
-/// The example is compiled with everything else, so what the README shows compiles too.
+/// CI compiles the example, so the code in the README compiles too.
 #[test]
 fn the_readme_shows_the_example_as_it_is() {
     let readme = fs::read_to_string(workspace().join("README.md")).expect("README.md");
@@ -260,7 +265,7 @@ fn the_readme_shows_the_example_as_it_is() {
     );
 }
 
-/// The examples' tests run with the others, so what the guides show works.
+/// CI compiles and tests the examples, so the code in the guides works.
 #[test]
 fn the_guides_show_their_examples_as_they_are() {
     let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
@@ -286,12 +291,12 @@ fn the_guides_show_their_examples_as_they_are() {
         assert!(!blocks.is_empty(), "{guide} shows no code");
         for block in blocks {
             let shown = example.contains(block) || documented.contains(block);
-            assert!(shown, "{guide} shows what the example does not have:\n{block}");
+            assert!(shown, "{guide} shows code that is not in the example:\n{block}");
         }
     }
 }
 
-/// Examples in doc comments are programs too.
+/// Returns a source with the marks of its doc comments removed, so that examples in them can be found.
 fn without_comment_marks(source: &str) -> String {
     let lines = source.lines().map(|line| {
         line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc))
@@ -299,9 +304,9 @@ fn without_comment_marks(source: &str) -> String {
     lines.fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// What a decision promises is only as true as the test it names.
+/// A decision in `docs/decisions` cites the tests that prove it, so these tests must exist.
 #[test]
-fn every_test_that_a_decision_names_is_there() {
+fn every_test_named_by_a_decision_exists() {
     let folders = CRATES.map(|(folder, _)| workspace().join(folder));
     let sources = folders.iter().flat_map(|folder| rust_files(folder));
     let code: String = sources.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
@@ -327,7 +332,8 @@ fn every_test_that_a_decision_names_is_there() {
     assert!(missing.is_empty(), "no such test or file:\n{}", missing.join("\n"));
 }
 
-/// A corpus that no test goes over would be no protection.
+/// Without a test that replays its corpus, a fuzz target protects against regressions only while it is
+/// fuzzed.
 #[test]
 fn every_fuzz_target_has_a_corpus_that_a_test_replays() {
     let folders = CRATES.map(|(folder, _)| workspace().join(folder));
@@ -341,7 +347,7 @@ fn every_fuzz_target_has_a_corpus_that_a_test_replays() {
     }
 }
 
-/// What the last column of a table's row has between backticks.
+/// Returns the names between backticks in the last column of a table row.
 fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
     let cells = row.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'));
     let tests = cells.and_then(|cells| cells.rsplit('|').next()).unwrap_or_default();
@@ -349,7 +355,7 @@ fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn grouped_nested_and_inline_imports_are_all_seen() {
+fn grouped_nested_and_inline_imports_are_all_found() {
     let source = "
         // use crate::comment;
         use crate::queue::{WorkQueue, retry::RetryPolicy};
@@ -369,7 +375,7 @@ fn imports(source: &str, prefix: &str) -> BTreeSet<String> {
     let code = without_comments(source);
     let mut found = BTreeSet::new();
     for (at, path) in code.match_indices(prefix) {
-        // `mainstay_crate::` would be another path.
+        // For example `mainstay_crate::` is another path.
         if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
             continue;
         }

@@ -1,7 +1,8 @@
-//! A server in front of the API server that answers some requests for Leases in its place: late, wrongly or not at all;
-//! or refuses everything, or keeps from being watched what it is told to.
+//! A server in front of the API server that answers some requests for Leases itself: late, with wrong content
+//! or not at all. It can also refuse every request, or end the watches of chosen collections.
 //!
-//! Everything else is carried in the name of one ServiceAccount, whoever asks: the audit log tells who that is.
+//! It forwards all other requests with the credentials of one ServiceAccount, so the audit log shows the
+//! requests of its clients under that account.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -38,43 +39,43 @@ pub struct Impostor {
     _serving: JoinSet<()>,
 }
 
-/// What a request for a Lease gets instead of its answer. Watches are spared.
+/// The answer to a request for a Lease instead of the server's. Watches are not affected.
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// A page for people, with this status.
+    /// An HTML page with this status.
     Page(u16),
-    /// These bytes, with status 200.
+    /// This text, with status 200.
     Text(&'static str),
     /// The Lease as it is stored, with another value at this JSON pointer; nothing is written.
     Changed(&'static str, Value),
-    /// 429, with an hour as `Retry-After`.
+    /// 429 with a `Retry-After` of an hour.
     Busy,
-    /// This status, as the API server words it; 429 with a second as `Retry-After`.
+    /// A Kubernetes `Status` of this code; 429 with a `Retry-After` of a second.
     Refused(u16),
-    /// The true answer, so much later.
+    /// The answer of the server, delayed.
     Late(Duration),
-    /// None, for ever.
+    /// No answer, ever.
     Silence,
 }
 
-/// What everybody gets, until it is mended.
+/// A fault that affects all requests until [`Impostor::mend`].
 #[derive(Clone, Debug, Default)]
 struct Trouble {
-    /// Collections, such as `configmaps`, of which nothing passes.
+    /// Collections, such as `configmaps`, whose requests and watches are cut.
     severed: BTreeSet<String>,
-    /// The status of every answer. Watches that were answered before are spared.
+    /// The status of every answer. Watches that run already go on.
     refused: Option<u16>,
-    /// Whether a connection ends with its first answer. [`Impostor::mend`] leaves this as it is.
+    /// Whether a connection ends with its first answer. [`Impostor::mend`] does not reset it.
     closes: bool,
 }
 
-/// A request that waits for its connection to the server is given up after this, far sooner than a Lease runs out: its
-/// sender may hold the Lease no longer, and cannot call it back.
+/// A forwarded request gives up connecting to the server after this time, far sooner than a Lease expires:
+/// its sender may have lost the Lease by then, and cannot cancel the request.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 type AnswerBody = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// The way of one connection.
+/// State that handles the requests of one connection.
 #[derive(Clone)]
 struct Carrier {
     client: Client,
@@ -91,7 +92,7 @@ struct Lies {
 // === impl Impostor ===
 
 impl Impostor {
-    /// Stands before the server of this cluster, for who has this identity.
+    /// Starts a server in front of this cluster's, for clients with this identity.
     pub async fn before(cluster: &TestCluster, identity: &Identity) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
@@ -108,47 +109,48 @@ impl Impostor {
         Self { identity, lies, trouble, _serving: serving }
     }
 
-    /// Returns the same identity, behind it.
+    /// Returns the same identity, with a kubeconfig for this server.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Ends the watches of a collection, such as `configmaps`, and breaks the connection of whoever asks for it, until
-    /// [`Impostor::mend`].
+    /// Ends the watches of a collection, such as `configmaps`, and resets the connection of every request for
+    /// it, until [`Impostor::mend`].
     pub fn sever(&self, collection: &str) {
         self.trouble.send_modify(|trouble| {
             trouble.severed.insert(collection.to_owned());
         });
     }
 
-    /// Answers every request with this status, until [`Impostor::mend`]. Watches that are answered already go on.
+    /// Answers every request with this status, until [`Impostor::mend`]. Watches that run already go on.
     pub fn refuse(&self, code: u16) {
         self.trouble.send_modify(|trouble| trouble.refused = Some(code));
     }
 
-    /// Lets everything pass again.
+    /// Forwards every request again.
     pub fn mend(&self) {
         self.trouble
             .send_modify(|trouble| *trouble = Trouble { closes: trouble.closes, ..Trouble::default() });
     }
 
-    /// Closes each connection after its first answer, or no longer does; cuts all connections if that is a change. Clients
-    /// keep idle connections, and tasks for them, for up to three minutes; without idle ones they can be counted.
+    /// Sets whether each connection is closed after its first answer; a change cuts all connections. Clients
+    /// keep idle connections, and their tasks, for up to three minutes: without idle ones the connections can
+    /// be counted.
     pub fn close_after_answers(&self, closes: bool) {
         self.trouble.send_if_modified(|trouble| std::mem::replace(&mut trouble.closes, closes) != closes);
     }
 
-    /// Answers so many of the next requests for Leases like this.
+    /// Answers the next `times` requests for Leases like this.
     pub fn lie(&self, lie: &Lie, times: usize) {
         self.lies.next.lock().extend(std::iter::repeat_n(lie.clone(), times));
         self.lies.left.send_modify(|left| *left += times);
     }
 
-    /// Waits until everybody was lied to as often as asked for.
+    /// Waits until all queued answers were sent.
     pub async fn all_told(&self) {
         let mut left = self.lies.left.subscribe();
         let told = tokio::time::timeout(crate::wait::PATIENCE, left.wait_for(|left| *left == 0)).await;
-        assert!(told.is_ok(), "nobody asked for the Lease");
+        assert!(told.is_ok(), "no request for the Lease arrived");
     }
 }
 
@@ -166,7 +168,7 @@ async fn serve(listener: TcpListener, carrier: Carrier) {
                 let mut serving = hyper::server::conn::http1::Builder::new();
                 let serving = serving.keep_alive(!closes).serve_connection(TokioIo::new(connection), answer);
                 connections.spawn(async move {
-                    // A client that goes away is none of our business.
+                    // A client that closes its connection is not an error.
                     tokio::select! {
                         _ = serving => {}
                         _ = trouble.wait_for(|trouble| trouble.closes != closes) => {}
@@ -227,9 +229,9 @@ async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Resp
     Ok(response.map(|body| until_severed(body, collection, trouble)))
 }
 
-/// Ends a body, which the client takes for the end of its watch, when its collection is severed.
+/// Ends a body when its collection is severed; the client sees the end of its watch.
 fn until_severed(body: Body, collection: String, mut trouble: watch::Receiver<Trouble>) -> AnswerBody {
-    // An impostor that is gone severs nothing more.
+    // A dropped impostor severs no collection.
     let end = async move {
         if trouble.wait_for(|trouble| trouble.severed.contains(&collection)).await.is_err() {
             std::future::pending::<()>().await;
@@ -254,7 +256,7 @@ fn status_of(code: u16) -> Value {
         "message": "refused by the test", "reason": reason, "code": code})
 }
 
-/// Has the API server answer; this end of the connection has its own credentials.
+/// Forwards a request to the API server with the credentials of `client`.
 async fn carry(request: Request<Incoming>, client: &Client) -> Response<Body> {
     let (mut head, body) = request.into_parts();
     for own in [header::AUTHORIZATION, header::HOST, header::CONTENT_LENGTH] {

@@ -1,30 +1,30 @@
-//! How kstatus, and with it Flux and Helm, sees an object of a kind it does not know.
+//! How kstatus, and so Flux and Helm, sees an object of a kind it has no rules for.
 //!
 //! Follows cli-utils' `status.Compute` without its rules for built-in kinds:
 //! <https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/status/core.go>.
 
 use serde_json::Value;
 
-/// The result, by its name in kstatus.
+/// The status, by its name in kstatus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kstatus {
-    /// Being deleted.
+    /// The object is being deleted.
     Terminating,
-    /// On its way to what is asked for, by itself.
+    /// The object is still reconciling.
     InProgress,
-    /// It will not get there by itself.
+    /// The object is stalled.
     Failed,
-    /// As asked for.
+    /// The object is reconciled.
     Current,
 }
 
-/// Judges an object.
+/// Computes the status of an object.
 pub fn kstatus(object: &Value) -> Kstatus {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if !text(&object["metadata"]["deletionTimestamp"]).is_empty() {
         return Kstatus::Terminating;
     }
-    // An object without a count of generations says nothing by it.
+    // An object without an observed generation is not compared.
     let observed = object["status"]["observedGeneration"].as_i64();
     if observed.is_some_and(|observed| Some(observed) != object["metadata"]["generation"].as_i64()) {
         return Kstatus::InProgress;
@@ -41,7 +41,7 @@ pub fn kstatus(object: &Value) -> Kstatus {
         let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
         ready.map(|ready| if ready["status"] == "True" { Kstatus::Current } else { Kstatus::InProgress })
     };
-    // What says nothing at all counts as it should be.
+    // An object without a standard condition is current.
     standard.or_else(ready).unwrap_or(Kstatus::Current)
 }
 

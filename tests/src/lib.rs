@@ -1,12 +1,14 @@
-//! Everything that needs an API server: the harness that brings one, and in `tests/` what is proved on it.
+//! The harness that brings an API server, and in `tests/` all tests that need one.
 //!
 //! [`TestCluster`] is one cluster per test binary and one namespace per test; [`wait`] replaces sleeping by
-//! watching; [`fixtures`] are the objects it begins with; [`manifests`] runs the manager under test as the
-//! ServiceAccount we ship; [`sockets`] are the prerequisites and black holes it probes, [`dial`] what it may probe them
-//! with; [`audit`] tells who wrote what, [`rights`] what that took, [`witness`] what ran and why, [`exposition`] what
-//! scrapers read, [`kstatus`] and [`argo`] what those who deploy see, [`follow`] what a cache was told behind a bad
-//! network, [`checks`] what the probes say, [`impostor`] answers in the server's place, [`proxy`] stands
-//! between the two. Nothing here sends a packet to any address outside loopback, or a [`network`] of the test's own.
+//! watching. [`fixtures`] are the initial objects; [`manifests`] runs the manager under test as the shipped
+//! ServiceAccount. [`sockets`] are prerequisites and black holes to probe, and [`dial`] restricts the
+//! addresses of probes. [`audit`] reads the writes of each account, [`rights`] the rights they used,
+//! [`witness`] records reconciles and their causes. [`exposition`] reads metrics as scrapers do; [`kstatus`]
+//! and [`argo`] compute the status that deployment tools show. [`follow`] records the changes of a cache
+//! behind a bad network, and [`checks`] the results of health checks. [`impostor`] answers in the server's
+//! place; [`proxy`] stands between client and server. No packet goes to an address outside loopback, or
+//! outside a [`network`] of the test's own.
 //!
 //! Linux only: the tests read `/proc` and make network namespaces.
 

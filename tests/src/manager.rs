@@ -1,4 +1,4 @@
-//! A manager in the test's own process, with the rights and the configuration that we ship.
+//! A manager in the test's own process, with the shipped rights and configuration.
 
 use std::net::SocketAddr;
 
@@ -18,23 +18,23 @@ use crate::manifests::{Identity, documents_of_base};
 use crate::process::{get, sample};
 use crate::wait::until_so;
 
-/// A running manager with the built-in controllers, seeing the namespace of one test.
+/// A running manager with the built-in controllers, for the namespace of one test.
 ///
-/// Dropping it aborts it, and fails the test if a probe wanted to leave loopback and was not meant to;
-/// [`LocalManager::stop`] stops it in order first.
+/// Dropping it aborts the manager, and fails the test if a probe tried to leave loopback, unless
+/// [`LocalManager::start_unleashed`] allows that; [`LocalManager::stop`] stops it in order first.
 pub struct LocalManager {
-    /// The manager itself.
+    /// The handle of the manager.
     pub manager: Manager,
     running: JoinSet<Result<(), ManagerError>>,
     _loopback: Option<Loopback>,
 }
 
-/// Adds the sections of the shipped configuration to a program, which can then be started with it.
+/// Adds the sections of the shipped configuration to a program, so that it accepts that file.
 pub fn with_shipped_sections(program: Program) -> Program {
     program.section::<ProbePolicy>(PROBE_POLICY).section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
 }
 
-/// What a test adds to the shipped configuration, as the file would say it.
+/// Returns the shipped configuration with the settings of all tests and then `changes` laid over it.
 pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
     let documents = documents_of_base();
     let shipped = documents.iter().find(|document| document["kind"] == "ConfigMap");
@@ -59,12 +59,12 @@ pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
 // === impl LocalManager ===
 
 impl LocalManager {
-    /// Starts a manager as this identity, with the shipped configuration and these changes to it.
+    /// Starts a manager as this identity, with the shipped configuration and these changes laid over it.
     pub async fn start(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
         Self::start_with(cluster, identity, changes, |_| {}).await
     }
 
-    /// As [`LocalManager::start`], with more registered before it runs.
+    /// As [`LocalManager::start`]; `more` runs before the manager, to register more with it.
     pub async fn start_with(
         cluster: &TestCluster,
         identity: &Identity,
@@ -75,7 +75,7 @@ impl LocalManager {
         Self::start_as(options, cluster, identity, changes, more).await
     }
 
-    /// As [`LocalManager::start`], with probes that go wherever the policy lets them: for a
+    /// As [`LocalManager::start`], with probes to every address that the policy allows: for a
     /// [network](crate::network::Network) of the test's own.
     pub async fn start_unleashed(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
@@ -119,22 +119,22 @@ impl LocalManager {
         Self { manager, running, _loopback: loopback }
     }
 
-    /// Returns where the probes are served.
+    /// Returns the address of the probe server.
     pub fn probes(&self) -> SocketAddr {
         self.manager.probes_addr().unwrap_or_else(|| panic!("probes are served under test"))
     }
 
-    /// Returns where the metrics are served.
+    /// Returns the address of the metrics server.
     pub fn metrics(&self) -> SocketAddr {
         self.manager.metrics_addr().unwrap_or_else(|| panic!("metrics are served under test"))
     }
 
-    /// Returns what it serves as metrics now.
+    /// Returns the metrics text it serves now.
     pub async fn metrics_text(&self) -> String {
         get(self.metrics(), "/metrics").await.1
     }
 
-    /// Waits until it leads.
+    /// Waits until this manager leads.
     pub async fn leads(&self) {
         let leading = async || {
             sample(&self.metrics_text().await, r#"leader_election_master_status{name="mainstay"}"#)
@@ -143,13 +143,13 @@ impl LocalManager {
         until_so("this replica to lead", leading).await;
     }
 
-    /// Stops it in order and returns how it ended.
+    /// Stops the manager in order and returns its result.
     pub async fn stop(mut self) -> Result<(), ManagerError> {
         self.manager.stop();
         self.stopped().await
     }
 
-    /// Waits until it has stopped and returns how it ended.
+    /// Waits until the manager has stopped and returns its result.
     pub async fn stopped(&mut self) -> Result<(), ManagerError> {
         let ended = self.running.join_next().await;
         match ended {

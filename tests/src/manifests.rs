@@ -1,7 +1,7 @@
-//! The ServiceAccount and rules that we ship, in a test's own namespace.
+//! Applies the shipped ServiceAccount and RBAC rules in a test's own namespace.
 //!
-//! The manager under test runs with these rights and no others. Objects without a namespace get the test's name
-//! appended, so that tests beside each other neither share nor take away each other's rights.
+//! The manager under test runs with these rights and no others. The test's name is appended to the names of
+//! cluster-scoped objects, so that concurrent tests neither share nor take away each other's rights.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -21,19 +21,19 @@ use serde_json::{Value, json};
 use crate::cluster::{TestCluster, delete_namespace};
 use crate::wait::{PATIENCE, until, until_gone};
 
-/// The kinds that say who the manager is and what it may; the rest of a base (definitions, Deployment) is not
-/// what a test applies.
+/// The kinds for the identity and the rights of the manager; tests do not apply the rest of a base
+/// (definitions, Deployment).
 const KINDS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
 
-/// The Role of what a test allows the manager besides.
+/// The Role with rights that a test adds to the shipped ones.
 const MORE: &str = "more";
-/// The Role of what a test gives and takes away.
+/// The Role with rights that a test grants and revokes.
 const GRANTED: &str = "granted";
 
-/// Pause between two questions whether a rule is in force.
+/// Pause between two reviews whether a rule is in force.
 const ASK_PERIOD: Duration = Duration::from_millis(20);
 
-/// Something a test leaves behind in the shared cluster.
+/// An object that a test leaves behind in the shared cluster.
 #[derive(Debug)]
 pub(crate) enum Cleanup {
     Namespace(String),
@@ -43,12 +43,12 @@ pub(crate) enum Cleanup {
     FlowSchema(String),
 }
 
-/// Who the manager under test is.
+/// The identity of the manager under test.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The name of its ServiceAccount, in the test's namespace.
     pub service_account: String,
-    /// With a token of that ServiceAccount, and the test's namespace as the default one.
+    /// Has a token of that ServiceAccount, and the test's namespace as the default one.
     pub kubeconfig: PathBuf,
 }
 
@@ -81,7 +81,7 @@ impl Cleanup {
 // === impl Identity ===
 
 impl Identity {
-    /// Returns the same identity with the server behind another address, such as a middlebox's, or `host:port`.
+    /// Returns the same identity with another server address, such as that of a middlebox, or `host:port`.
     #[must_use]
     pub fn through(&self, address: impl Display) -> Self {
         let path = self.kubeconfig.with_extension("through.kubeconfig");
@@ -100,13 +100,13 @@ impl Identity {
 // === impl TestCluster ===
 
 impl TestCluster {
-    /// Applies who the manager is and what it may from the YAML files of `deploy/base`.
+    /// Applies the identity and the rights of the manager from the YAML files of `deploy/base`.
     pub async fn install_base(&self) -> Identity {
         self.install(&documents_of_base()).await
     }
 
-    /// As [`TestCluster::install_base`], with further ServiceAccounts that have the same rights: with one for each replica
-    /// the audit log tells them apart.
+    /// As [`TestCluster::install_base`], with further ServiceAccounts that have the same rights: one per
+    /// replica, so that the audit log tells the replicas apart.
     pub async fn install_base_for(&self, others: &[&str]) {
         let mut documents = documents_of_base();
         for document in &mut documents {
@@ -126,14 +126,15 @@ impl TestCluster {
         self.install(&documents).await;
     }
 
-    /// As [`TestCluster::install_base`], with these rules more in the test's namespace, as a Role lists them.
+    /// As [`TestCluster::install_base`], with these additional rules, as a Role lists them, in the test's
+    /// namespace.
     pub async fn install_base_with(&self, rules: &Value) -> Identity {
         let mut documents = documents_of_base();
         documents.extend(role(MORE, rules));
         self.install(&documents).await
     }
 
-    /// Gives the manager these rights in the test's namespace, and waits until they are in force.
+    /// Grants the manager these rights in the test's namespace, and waits until they are in force.
     pub async fn grant(&self, identity: &Identity, rules: &Value) {
         for document in in_namespace(&role(GRANTED, rules), self.namespace()) {
             self.create(&document).await;
@@ -141,12 +142,12 @@ impl TestCluster {
         self.all_in_force(identity, rules, true).await;
     }
 
-    /// Takes away what [`TestCluster::grant`] gave, and waits until that is in force.
+    /// Revokes the rights that [`TestCluster::grant`] granted, and waits until that is in force.
     pub async fn revoke(&self, identity: &Identity, rules: &Value) {
         let now = DeleteParams::default();
         let binding = self.api::<RoleBinding>().delete(GRANTED, &now).await.map(drop);
         if let Err(error) = binding.and(self.api::<Role>().delete(GRANTED, &now).await.map(drop)) {
-            panic!("what was granted cannot be taken away: {error}");
+            panic!("the granted rights cannot be revoked: {error}");
         }
         self.all_in_force(identity, rules, false).await;
     }
@@ -159,8 +160,8 @@ impl TestCluster {
         }
     }
 
-    /// Makes a `ClusterRole` with these rules that is added to the roles of every manager under test, and goes with this
-    /// test. Rights that no other test may have are not given this way.
+    /// Makes a `ClusterRole` with these rules, aggregated to the roles of every manager under test, and
+    /// deleted after this test. Not for rights that other tests must not have.
     pub async fn aggregate(&self, rules: &Value) {
         let labels = json!({"mainstay.dev/aggregate-to-manager": "true"});
         let name = format!("aggregated-{}", self.namespace());
@@ -169,7 +170,7 @@ impl TestCluster {
         self.create(&role).await;
     }
 
-    /// Defines a kind, which goes with the test, and waits until it is served.
+    /// Creates a definition, deletes it after the test, and waits until its kind is served.
     pub async fn define(&self, definition: &Value) {
         let name = name_of(definition);
         self.leave(Cleanup::Definition(name.to_owned()));
@@ -184,7 +185,8 @@ impl TestCluster {
         .await;
     }
 
-    /// Takes back what [`TestCluster::define`] defined, and waits until it is gone with all its objects.
+    /// Deletes the definition that [`TestCluster::define`] created, and waits until it is gone with all its
+    /// objects.
     pub async fn undefine(&self, definition: &Value) {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client());
         let name = name_of(definition);
@@ -194,8 +196,8 @@ impl TestCluster {
         until_gone(&definitions, name).await;
     }
 
-    /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and returns
-    /// who may use them.
+    /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and
+    /// returns that identity.
     pub async fn install(&self, documents: &[Value]) -> Identity {
         let account = documents.iter().find(|document| document["kind"] == "ServiceAccount");
         let account = account.and_then(|account| account["metadata"]["name"].as_str());
@@ -204,7 +206,8 @@ impl TestCluster {
         Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
     }
 
-    /// Applies what a component of `deploy` lets this ServiceAccount do besides, and waits until that is in force.
+    /// Applies the additional rights that a component of `deploy` gives this ServiceAccount, and waits until
+    /// they are in force.
     pub async fn install_component(&self, identity: &Identity, component: &str) {
         let documents = documents_of(&format!("components/{component}"));
         self.install_for(&identity.service_account, &documents).await;
@@ -220,7 +223,8 @@ impl TestCluster {
         }
     }
 
-    /// Applies the priority of elections from `deploy/base`, moved to the test's namespace. It goes with the test.
+    /// Applies the FlowSchema for elections from `deploy/base`, moved to the test's namespace. It is deleted
+    /// after the test.
     pub async fn prefer_elections(&self) {
         let shipped = documents_of_base().into_iter().find(|document| document["kind"] == "FlowSchema");
         let Some(mut schema) = shipped else { panic!("deploy/base ships no FlowSchema") };
@@ -235,7 +239,8 @@ impl TestCluster {
         }
     }
 
-    /// Returns a token of this ServiceAccount, good for an hour, for these audiences, or without any for the API server.
+    /// Returns a token of this ServiceAccount for these audiences, valid for an hour; an empty list means the
+    /// API server.
     pub async fn token_of(&self, service_account: &str, audiences: &[&str]) -> String {
         let audiences = Some(audiences.iter().map(|&audience| audience.to_owned()).collect());
         let spec =
@@ -247,7 +252,7 @@ impl TestCluster {
         token.unwrap_or_else(|| panic!("no token for ServiceAccount {service_account}"))
     }
 
-    /// Writes a kubeconfig with a token of this ServiceAccount, good for an hour, and returns its path.
+    /// Writes a kubeconfig with a token of this ServiceAccount, valid for an hour, and returns its path.
     pub async fn kubeconfig_of(&self, service_account: &str) -> PathBuf {
         let token = self.token_of(service_account, &[]).await;
         let path = self.scratch(&format!("{service_account}.kubeconfig"));
@@ -288,7 +293,8 @@ impl TestCluster {
         }
     }
 
-    /// Waits until the server's authorizer, which learns of rules by a watch, grants the rule, or refuses it.
+    /// Waits until the server's authorizer, which watches the rules, allows the access of the rule, or
+    /// refuses it.
     async fn in_force(&self, account: &str, namespace: Option<&str>, rule: &PolicyRule, granted: bool) {
         let first = |names: &Option<Vec<String>>| names.iter().flatten().next().cloned();
         let (resource, subresource) = match first(&rule.resources) {
@@ -296,7 +302,7 @@ impl TestCluster {
                 Some((resource, subresource)) => (Some(resource.to_owned()), Some(subresource.to_owned())),
                 None => (Some(resource), None),
             },
-            // A rule about paths; those beside it tell as much.
+            // A rule about URLs is not reviewed; the rules of resources beside it are.
             None => return,
         };
         let review = SubjectAccessReview {
@@ -327,7 +333,10 @@ impl TestCluster {
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, agreed).await.is_ok();
-        assert!(in_time, "after {PATIENCE:?} it is still not {granted} that {account} has the rule {rule:?}");
+        assert!(
+            in_time,
+            "{account} has the rule {rule:?} should be {granted}, and is not after {PATIENCE:?}"
+        );
     }
 }
 
@@ -380,7 +389,7 @@ pub fn documents_of(folder: &str) -> Vec<Value> {
     documents
 }
 
-/// Picks identities and rules, and moves them to `namespace`.
+/// Selects identities and rules, and moves them to `namespace`.
 fn in_namespace(documents: &[Value], namespace: &str) -> Vec<Value> {
     let kept = documents.iter().filter(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
     let mut kept: Vec<Value> = kept.cloned().collect();
@@ -411,7 +420,7 @@ fn in_namespace(documents: &[Value], namespace: &str) -> Vec<Value> {
     kept
 }
 
-/// Returns one rule per binding, with the namespace it holds in: when that is in force, so is the binding.
+/// Returns the first rule of each binding, with its namespace: once that rule is in force, so is the binding.
 fn rules(documents: &[Value]) -> Vec<(Option<String>, PolicyRule)> {
     let bindings = documents.iter().filter(|document| document.get("roleRef").is_some());
     let rule = |binding: &Value| {

@@ -1,4 +1,5 @@
-//! A way to the API server, or to several, that can be held up, cut or closed, as load balancers and networks do.
+//! A TCP relay to one or several API servers that can delay, cut or refuse connections, as load balancers and
+//! networks do.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,10 +9,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Bytes carried at a time.
+/// Most bytes copied at a time.
 const PIECE: usize = 64 * 1024;
 
-/// Carries connections to servers. Dropping it cuts them all.
+/// Relays connections to servers. Dropping it cuts them all.
 #[derive(Debug)]
 pub struct Middlebox {
     address: SocketAddr,
@@ -22,9 +23,9 @@ pub struct Middlebox {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Whether what the server sends is kept back. What is sent to it passes.
+    /// Whether bytes from the server are held back. Bytes to the server pass.
     held: bool,
-    /// Whether nothing is carried: who connects is sent away.
+    /// Whether new connections are closed at once.
     closed: bool,
     /// How often all connections were cut.
     cuts: u64,
@@ -33,13 +34,13 @@ struct State {
 // === impl Middlebox ===
 
 impl Middlebox {
-    /// Stands before `server`, which need not be there yet, or any more.
+    /// Relays to `server`, which may be down.
     pub async fn before(server: SocketAddr) -> Self {
         Self::before_all(vec![server]).await
     }
 
-    /// Stands before several servers, which take turns. One that takes no connections is passed over, and that is all that
-    /// is asked of it.
+    /// Relays to several servers in turn. A server that refuses connections is skipped; there is no other
+    /// health check.
     pub async fn before_all(servers: Vec<SocketAddr>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
@@ -50,27 +51,27 @@ impl Middlebox {
         Self { address, state, _serving: serving }
     }
 
-    /// Returns where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Keeps back what the server sends, until [`Middlebox::release`].
+    /// Holds back bytes from the server, until [`Middlebox::release`].
     pub fn hold(&self) {
         self.state.send_modify(|state| state.held = true);
     }
 
-    /// Lets everything pass again, what was kept back first.
+    /// Lets all bytes pass again, those held back first.
     pub fn release(&self) {
         self.state.send_modify(|state| state.held = false);
     }
 
-    /// Cuts every connection, and what it keeps back is lost; new ones are carried.
+    /// Cuts every connection and drops the bytes held back; new connections are relayed.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Cuts every connection and carries no new ones, until [`Middlebox::open`].
+    /// Cuts every connection and refuses new ones, until [`Middlebox::open`].
     pub fn close(&self) {
         self.state.send_modify(|state| {
             state.closed = true;
@@ -78,7 +79,7 @@ impl Middlebox {
         });
     }
 
-    /// Carries new connections again.
+    /// Relays new connections again.
     pub fn open(&self) {
         self.state.send_modify(|state| state.closed = false);
     }
@@ -101,12 +102,12 @@ async fn serve(listener: TcpListener, mut servers: Vec<SocketAddr>, states: watc
 }
 
 async fn carry(client: TcpStream, servers: Vec<SocketAddr>, states: watch::Receiver<State>) {
-    // Servers that are all away are a connection that ends.
+    // Without a server that accepts, the connection is closed.
     let Some(server) = first_there(&servers).await else { return };
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let mut cuts = states.clone();
     let before = cuts.borrow().cuts;
-    // Whichever comes first ends both directions. The cut first: what is kept back then never passes.
+    // The first to finish ends both directions. The cut is polled first: bytes held back then never pass.
     tokio::select! {
         biased;
         _ = cuts.wait_for(|state| state.cuts != before) => {}
@@ -124,7 +125,7 @@ async fn first_there(servers: &[SocketAddr]) -> Option<TcpStream> {
     None
 }
 
-/// Carries one direction to its end, held up where `states` says so.
+/// Copies one direction to its end, and pauses while `states` is held.
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut states: Option<watch::Receiver<State>>) {
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = from.read(&mut piece).await {

@@ -1,11 +1,13 @@
-//! A network of a test's own: two namespaces of the kernel's, joined by a pair of virtual links, and nothing beyond.
+//! A network for one test: two network namespaces of the kernel, joined by a pair of virtual links, without a
+//! way out.
 //!
-//! The test runs again in a process inside the one; a second process is in the other, where every address is answered
-//! and counted. What the test connects to is so seen in full, however wrong, and reaches nobody.
+//! The test runs again in a process inside one namespace. A second process runs in the other one, where it
+//! accepts connections to every address and counts them. So every connection of the test is seen, also to
+//! wrong addresses, and reaches no real host.
 //!
 //! # Invariants
-//! 1. Inside there are loopback and one link; at its other end there are loopback and that link. No packet can leave.
-//! 2. Both processes end with their parent, however that ends: their standard input closes.
+//! 1. Each namespace has loopback and one end of the link. No packet can leave.
+//! 2. Both processes end with their parent, however it ends: their standard input closes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, StdinLock};
@@ -23,26 +25,26 @@ use tokio::time::timeout;
 use crate::cluster::skip_or_fail;
 use crate::wait::{PATIENCE, until_so};
 
-/// Says what a process of the test is.
+/// The variable with the role of a test process: `inside` or `outside`.
 const ROLE: &str = "MAINSTAY_TEST_NETWORK";
 
-/// The port at which every address is answered.
+/// The port that accepts connections at every address.
 pub const PORT: u16 = 5432;
-/// Two addresses inside.
+/// Two addresses of the inner end.
 pub const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.3"];
-/// Addresses of the other end. It has every other one too, of which there are none elsewhere.
+/// Two addresses of the outer end. It accepts connections to every other address as well.
 pub const OUTSIDE: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
-/// Addresses of the other end and of this one that nobody else connects to.
+/// Addresses of the outer and the inner end that only `take_accepted` connects to.
 const LAST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 80, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 80, 0, 1))];
 
-/// What the other end says once it is there, and once it listens.
+/// Lines that the outer end prints once it runs, and once it listens.
 const THERE: &str = "there";
 const LISTENING: &str = "listening";
-/// What it says before each address that was connected to.
+/// Printed by the outer end before each address that was connected to.
 const ACCEPTED: &str = "accepted ";
 
-/// What not every machine has or permits: links of this kind, and both families.
+/// Commands that need support which some machines lack: user namespaces, virtual links, IPv4 and IPv6.
 const OF_ATTEMPT: &str =
     "ip link set lo up && ip link add near type veth peer name far && ip addr add fd77::1/64 dev near nodad";
 const OF_INSIDE: [&str; 6] = [
@@ -58,29 +60,31 @@ const OF_OUTSIDE: [&str; 6] = [
     "addr add 10.77.0.2/24 dev far",
     "addr add fd77::2/64 dev far nodad",
     "link set far up",
-    // In the table that is asked last: the link's own network goes before.
+    // In the table that is searched last, so that routes of the link's own network win.
     "route add local 0.0.0.0/0 dev lo table main",
     "-6 route add local ::/0 dev lo table main",
 ];
 
-/// The network, seen from inside.
+/// The network, as the test process inside uses it.
 #[derive(Debug)]
 pub struct Network {
     accepted: Arc<Mutex<BTreeSet<IpAddr>>>,
     _outside: Child,
-    /// Open for as long as the other end is to be there.
+    /// Open for as long as the outer end must run.
     _stdin: ChildStdin,
-    /// One notes what the other end says, one what is connected to inside.
+    /// One task records addresses printed by the outer end, one records connections inside.
     _noting: JoinSet<()>,
 }
 
 // === impl Network ===
 
 impl Network {
-    /// Runs `test`, the calling test by its full name, again inside a network of its own, and there returns that.
+    /// Runs `test`, the full name of the calling test, again inside a network of its own, and returns that
+    /// network there.
     ///
-    /// `None` for the caller outside, once that has passed, and at the other end: the test is to return. None as well,
-    /// after a printed notice, where the system does not permit it or has no such links; in CI that fails the test instead.
+    /// Returns `None` to the caller outside, once the test inside has passed, and in the process of the outer
+    /// end: the test then returns. Also `None`, after a printed notice, on a system that lacks such links or
+    /// forbids them; in CI that fails the test instead.
     ///
     /// # Panics
     /// Panics if the test fails inside.
@@ -101,13 +105,14 @@ impl Network {
         }
     }
 
-    /// Returns the addresses that were connected to since the last time, at either end. None is missing: each end tells of
-    /// connections in their order, and the last one, which is made here, is waited for.
+    /// Returns the addresses connected to since the last call, at either end. None is missing: each end
+    /// reports connections in order, and this function waits for the report of a last connection it makes
+    /// itself.
     pub async fn take_accepted(&self) -> BTreeSet<IpAddr> {
         for last in LAST {
             let connected = timeout(PATIENCE, TcpStream::connect((last, PORT))).await;
             assert!(matches!(connected, Ok(Ok(_))), "{last} cannot be connected to: {connected:?}");
-            until_so("the last connection to be told", async || self.accepted.lock().remove(&last)).await;
+            until_so("the last connection to be reported", async || self.accepted.lock().remove(&last)).await;
         }
         std::mem::take(&mut *self.accepted.lock())
     }
@@ -145,10 +150,12 @@ impl Network {
         });
         let listener = listen().await;
         noting.spawn(accept(listener, move |address| here.lock().extend([address])));
-        // A thread of its own: the runtime waits at its end for those that it reads with, and this one reads for longer.
+        // A thread of its own: at its end the runtime waits for its blocking threads, and this read would
+        // delay that.
         std::thread::spawn(|| {
             drop(std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()));
-            // The test outside is gone. What was started here ends as this process does, by its standard input.
+            // The test outside has ended. The processes started here end with this one, by their standard
+            // input.
             std::process::exit(1);
         });
         Self { accepted, _outside: outside, _stdin: stdin, _noting: noting }
@@ -157,31 +164,31 @@ impl Network {
 
 // === private functions ===
 
-/// A command in a network namespace of its own; the user is root there, and who they are everywhere else.
+/// Returns a command in a network namespace of its own; the user is root there, and unchanged elsewhere.
 fn in_a_namespace() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--"]).kill_on_drop(true);
     command
 }
 
-/// Runs the test inside, and shows what it printed there.
+/// Runs the test inside, and prints its output.
 async fn run_inside(test: &str) {
     let mut command = in_a_namespace();
     let started = again(&mut command, test, "inside").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut inside =
         started.unwrap_or_else(|error| panic!("{test} cannot be run in its own network: {error}"));
-    // Open until it has ended: to wait for a child would close it.
+    // Kept open until the process has ended: `wait_with_output` would close it.
     let _stdin = inside.stdin.take();
     let ended = inside.wait_with_output().await;
     let ended = ended.unwrap_or_else(|error| panic!("{test} is lost in its own network: {error}"));
     let printed = String::from_utf8_lossy(&ended.stdout);
     say(&printed);
     assert!(ended.status.success(), "{test} failed in its own network, see above");
-    // A name that no test has is no failure to the test runner.
+    // The test runner succeeds for a name that no test has.
     assert!(printed.contains(" 1 passed;"), "there is no test {test}");
 }
 
-/// Appends this very test to a command.
+/// Appends the program and the name of this very test to a command.
 fn again<'a>(command: &'a mut Command, test: &str, role: &str) -> &'a mut Command {
     let program = std::env::current_exe().unwrap_or_else(|error| panic!("this program has no path: {error}"));
     command.arg(program).args([test, "--exact", "--nocapture"]).env(ROLE, role).kill_on_drop(true)
@@ -206,14 +213,14 @@ async fn hear(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
     loop {
         match said.next_line().await {
             Ok(Some(line)) if line == expected => return,
-            // What the test runner says.
+            // Output of the test runner.
             Ok(Some(_)) => {}
             ended => panic!("the other end is not {expected}: {ended:?}"),
         }
     }
 }
 
-/// The other end, for as long as its standard input is open.
+/// Runs the outer end, for as long as its standard input is open.
 async fn be_outside() {
     say(THERE);
     read_stdin(|stdin| stdin.read_line(&mut String::new()).map(drop)).await;
@@ -223,20 +230,20 @@ async fn be_outside() {
     let listener = listen().await;
     say(LISTENING);
     let accept = accept(listener, |address| say(&format!("{ACCEPTED}{address}")));
-    // Either end of it will do: there is nothing left to do then.
+    // The first to finish ends the process.
     tokio::select! {
         () = accept => {}
         () = read_stdin(|stdin| std::io::copy(stdin, &mut std::io::sink()).map(drop)) => {}
     }
 }
 
-/// Reads beside the runtime; an end of it is as good as what was waited for.
+/// Reads standard input on a blocking thread; an end of the input also returns.
 async fn read_stdin(read: impl FnOnce(&mut StdinLock<'_>) -> std::io::Result<()> + Send + 'static) {
     let read = move || read(&mut std::io::stdin().lock());
     drop(tokio::task::spawn_blocking(read).await);
 }
 
-/// A line of its own: the test runner begins one and leaves it.
+/// Prints text on a line of its own: the test runner leaves its own line unfinished.
 fn say(line: &str) {
     #[expect(clippy::print_stdout, reason = "standard output is what the test inside reads")]
     {
@@ -247,7 +254,7 @@ fn say(line: &str) {
 /// Listens on all addresses of both families.
 async fn listen() -> TcpListener {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).await;
-    listener.unwrap_or_else(|error| panic!("nobody can listen at {PORT}: {error}"))
+    listener.unwrap_or_else(|error| panic!("cannot listen at {PORT}: {error}"))
 }
 
 async fn accept(listener: TcpListener, note: impl Fn(IpAddr)) {

@@ -1,4 +1,5 @@
-//! A manager in a process of its own, to be signalled and killed as an operating system would; or client-go's elector.
+//! A manager in a process of its own, to be signalled and killed as an operating system does; or client-go's
+//! elector.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,11 +22,11 @@ use crate::manager::configuration_of;
 use crate::manifests::Identity;
 use crate::wait::PATIENCE;
 
-/// Has the programs of `tests/controlplane` end when their standard input closes.
+/// Makes the programs of `tests/controlplane` end when their standard input closes.
 const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
 
-/// Returns what the kernel says of a process's memory in megabytes: `VmRSS`, what is resident, or `VmHWM`, the most
-/// that ever was.
+/// Returns a memory field of `/proc/PID/status` in megabytes: `VmRSS`, the resident memory, or `VmHWM`, its
+/// peak.
 pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -39,10 +40,10 @@ pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
 #[derive(Debug)]
 pub struct ManagerProcess {
     child: Child,
-    /// Open for as long as this process lives, for programs that end with it. Kept apart from `child`, which would
-    /// close it to wait for the end.
+    /// Open for as long as this process lives, for programs that end with it. Kept apart from `child`, whose
+    /// `wait` would close it.
     _stdin: Option<ChildStdin>,
-    /// Lines of its log so far, in order; each a JSON object where it could be read as one.
+    /// Lines of its log so far, in order; each a JSON object if it parses as JSON, else a string.
     log: Arc<Mutex<Vec<Value>>>,
     lines: watch::Receiver<usize>,
     reader: JoinSet<()>,
@@ -51,8 +52,8 @@ pub struct ManagerProcess {
 // === impl ManagerProcess ===
 
 impl ManagerProcess {
-    /// Starts `binary`, which is `env!("CARGO_BIN_EXE_mainstay-under-test")`, with the shipped configuration and these
-    /// changes to it.
+    /// Starts `binary`, which is `env!("CARGO_BIN_EXE_mainstay-under-test")`, with the shipped configuration
+    /// and `changes` laid over it.
     pub fn start(
         binary: &str,
         cluster: &TestCluster,
@@ -78,7 +79,8 @@ impl ManagerProcess {
         Self::start_from(binary, identity, &config, environment)
     }
 
-    /// As [`ManagerProcess::start_with`], with a configuration that is there: a file, or a folder with a `manager.yaml`.
+    /// As [`ManagerProcess::start_with`], with an existing configuration: a file, or a folder with a
+    /// `manager.yaml`.
     pub fn start_from(
         binary: &str,
         identity: &Identity,
@@ -91,8 +93,8 @@ impl ManagerProcess {
         Self::spawn(command)
     }
 
-    /// Starts client-go's elector, the program `elector`, with these flags. None, after a printed notice, where nobody
-    /// has built it, so the test is to return; in CI that fails the test instead.
+    /// Starts client-go's elector, the program `elector`, with these flags. Returns None, after a printed
+    /// notice, if it is not built: the test then returns. In CI that fails the test instead.
     pub fn start_elector(cluster: &TestCluster, flags: &[String]) -> Option<Self> {
         let mut command = Command::new(cluster.elector()?);
         command.args(flags).env(END_WITH_STDIN, "1").stdin(Stdio::piped());
@@ -124,7 +126,7 @@ impl ManagerProcess {
         Self { child, _stdin: stdin, log, lines, reader }
     }
 
-    /// Returns its number, to look it up under `/proc`.
+    /// Returns the process id, to look it up under `/proc`.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap_or_else(|| panic!("the process has ended already"))
     }
@@ -139,14 +141,14 @@ impl ManagerProcess {
         self.signal(Signal::KILL);
     }
 
-    /// Sends any signal; SIGSTOP and SIGCONT freeze and thaw it.
+    /// Sends any signal; SIGSTOP and SIGCONT freeze and thaw the process.
     pub fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let Some(id) = id else { panic!("the process has ended already") };
         kill_process(id, signal).unwrap_or_else(|error| panic!("signal {signal:?}: {error}"));
     }
 
-    /// Waits for the process to end, and for the last line of its log.
+    /// Waits until the process has ended and its log is read to the end.
     pub async fn ended(&mut self) -> ExitStatus {
         match tokio::time::timeout(PATIENCE, self.end()).await {
             Ok(status) => status,
@@ -154,14 +156,14 @@ impl ManagerProcess {
         }
     }
 
-    /// As [`ManagerProcess::ended`], however long it takes.
+    /// As [`ManagerProcess::ended`], without a time limit.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn end(&mut self) -> ExitStatus {
         let status = self.child.wait().await;
         while self.reader.join_next().await.is_some() {}
-        status.unwrap_or_else(|error| panic!("nobody can tell how the process ended: {error}"))
+        status.unwrap_or_else(|error| panic!("the exit status of the process is unknown: {error}"))
     }
 
     /// Returns its log so far.
@@ -169,12 +171,12 @@ impl ManagerProcess {
         self.log.lock().clone()
     }
 
-    /// Waits for the first line of the log that `accepts` takes, also among those already written.
+    /// Waits for the first log line that `accepts` takes; lines already written count.
     pub async fn logged(&self, what: &str, accepts: impl Fn(&Value) -> bool) -> Value {
         self.logged_times(what, 1, accepts).await
     }
 
-    /// As [`ManagerProcess::logged`], for the line that is the `count`th it takes, from 1.
+    /// As [`ManagerProcess::logged`], for the `count`th such line, from 1.
     pub async fn logged_times(&self, what: &str, count: usize, accepts: impl Fn(&Value) -> bool) -> Value {
         let mut lines = self.lines.clone();
         let found = async {
@@ -195,7 +197,7 @@ impl ManagerProcess {
         }
     }
 
-    /// Returns where one of its servers, `probes` or `metrics`, listens.
+    /// Returns the address on which its server `probes` or `metrics` listens.
     pub async fn address(&self, server: &str) -> SocketAddr {
         let line =
             self.logged("its addresses", |line| line["msg"] == "serving" && line["server"] == server).await;
@@ -204,7 +206,7 @@ impl ManagerProcess {
     }
 }
 
-/// Asks a server on loopback for a path and returns status and body.
+/// Requests a path from a server on loopback and returns status and body.
 pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     assert!(address.ip().is_loopback(), "{address} is not on loopback");
     let answer = async {

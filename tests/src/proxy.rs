@@ -11,10 +11,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// A proxy that carries every connection to one server, whatever name it is asked for. Dropping it cuts them all.
+/// A proxy that relays every connection to one server, whichever name is requested. Dropping it cuts them
+/// all.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
     _serving: JoinSet<()>,
@@ -30,7 +31,7 @@ pub enum Protocol {
 }
 
 impl Proxy {
-    /// Starts a proxy that serves only this user and password, or everybody.
+    /// Starts a proxy that requires this user and password, or none.
     pub async fn before(
         server: SocketAddr,
         speaks: Protocol,
@@ -51,7 +52,7 @@ impl Proxy {
                         Protocol::Connect => connect(&mut client, user).await,
                         Protocol::Socks => socks(&mut client, user).await,
                     };
-                    // One that it refused ends here, as does one whose client went.
+                    // A refused connection ends here, as does one that its client closed.
                     if let Ok(Some(wanted)) = wanted
                         && let Ok(mut server) = TcpStream::connect(server).await
                     {
@@ -64,13 +65,13 @@ impl Proxy {
         Self { address, asked, _serving: serving }
     }
 
-    /// Returns the names it was asked for so far, one for each connection.
+    /// Returns the names requested so far, one for each connection.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 }
 
-/// Returns the server that the client asks for; `None` if the client is refused.
+/// Reads the CONNECT request of the client and returns the server it names; `None` if the client is refused.
 async fn connect(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result<Option<String>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -86,7 +87,7 @@ async fn connect(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Resu
     Ok(wanted.filter(|_| allowed).map(|(wanted, _)| wanted.to_owned()))
 }
 
-/// As [`connect`]. Format: RFC 1928 and 1929.
+/// As [`connect`], for SOCKS5. Format: RFC 1928 and 1929.
 async fn socks(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result<Option<String>> {
     let _version = client.read_u8().await?;
     let _methods = short(client).await?;
@@ -111,7 +112,7 @@ async fn socks(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result
     Ok(Some(format!("{host}:{port}")))
 }
 
-/// Reads bytes behind their count.
+/// Reads a byte string with its length in front.
 async fn short(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;

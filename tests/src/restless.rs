@@ -1,7 +1,7 @@
-//! A manager that writes without pause while it leads: what a frozen replica is tried with.
+//! A manager that writes without pause while it leads, for tests with a frozen replica.
 //!
-//! Each write says when it was begun, in the name of its field manager: so the server's audit log tells a write that was
-//! begun before something happened and arrived after it from one that was begun after it.
+//! The field manager of each write holds the time at which it was begun. So the server's audit log
+//! distinguishes a write begun before an incident that arrived after it from a write begun after it.
 
 use std::env;
 
@@ -21,22 +21,22 @@ use serde_json::json;
 use crate::audit::Write;
 use crate::manager::with_shipped_sections;
 
-/// Set to the namespace it writes in, it turns the binary under test into [`program`].
+/// The namespace to write in; setting this variable turns the binary under test into [`program`].
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_RESTLESS";
 
-/// How many write at the same time, each on an object of its own.
+/// Number of concurrent writers, each with an object of its own.
 pub const WRITERS: usize = 8;
 
 /// The name of the controller.
 const NAME: &str = "restless";
-/// What stands before the microseconds of a write's beginning.
+/// The prefix of a field manager; the start time in microseconds follows.
 const BEGUN: &str = "begun-at-";
 
 struct Restless {
     namespace: String,
 }
 
-/// Returns a binary with this controller alone, if the environment asks for it.
+/// Returns a program with this controller alone, if the environment requests it.
 pub fn program() -> Option<Program> {
     let namespace = env::var(VARIABLE).ok()?;
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"), "A manager that writes without pause");
@@ -54,18 +54,18 @@ pub fn program() -> Option<Program> {
 /// Returns when a write of this controller was begun, by the clock of its process.
 ///
 /// # Panics
-/// Panics if it is no write of this controller.
+/// Panics if this controller did not make the write.
 pub fn begun(write: &Write) -> Timestamp {
     let begun = write.uri.split_once(BEGUN).map(|(_, begun)| begun.split('&').next().unwrap_or_default());
     let begun = begun.and_then(|begun| begun.parse().ok());
     let begun = begun.and_then(|micros| Timestamp::from_microsecond(micros).ok());
-    begun.unwrap_or_else(|| panic!("a write that does not say when it was begun: {write:#?}"))
+    begun.unwrap_or_else(|| panic!("a write without its start time: {write:#?}"))
 }
 
 // === impl Restless ===
 
 impl Reconciler for Restless {
-    /// Writes until it is told to stop, or refused, as it is at the end of the term.
+    /// Writes until it is cancelled, or refused at the end of the term.
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &self.namespace);
         let name = request.name();

@@ -1,4 +1,4 @@
-//! Which rights a role gives, and which of them a manager has used.
+//! The rights that a role grants, and the rights that a manager has used.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,27 +10,27 @@ use crate::cluster::TestCluster;
 /// One verb on one kind of object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// Of the API, empty for the core.
+    /// The API group, empty for the core.
     pub group: String,
     /// Plural of the kind, with the subresource behind a slash.
     pub resource: String,
-    /// As RBAC writes it.
+    /// The verb as RBAC writes it.
     pub verb: String,
 }
 
-/// What became of the requests of all ServiceAccounts of a test.
+/// Rights that the requests of all ServiceAccounts of a test used or lacked.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// Rights without which a request would have been refused that was not, whatever came of it.
+    /// Rights of the requests that were authorized, also if they failed later.
     pub used: BTreeSet<Right>,
-    /// Rights that were missing.
+    /// Rights of the requests that were refused.
     pub missing: BTreeSet<Right>,
 }
 
 // === impl Right ===
 
 impl Right {
-    /// Makes one.
+    /// Makes a right.
     pub fn new(verb: &str, resource: &str, group: &str) -> Self {
         Self { group: group.to_owned(), resource: resource.to_owned(), verb: verb.to_owned() }
     }
@@ -43,7 +43,8 @@ impl fmt::Debug for Right {
     }
 }
 
-/// Returns what this ServiceAccount gets by the roles and bindings among the documents, whatever the namespace.
+/// Returns the rights this ServiceAccount has by the roles and bindings among the documents, in any
+/// namespace.
 pub fn rights_of(account: &str, documents: &[Value]) -> BTreeSet<Right> {
     let is_bound = |role: &Value| {
         documents.iter().any(|binding| {
@@ -75,14 +76,14 @@ pub fn rights_of(account: &str, documents: &[Value]) -> BTreeSet<Right> {
 // === impl TestCluster ===
 
 impl TestCluster {
-    /// Returns what became of the requests of this test's ServiceAccounts so far, on a cluster that
-    /// [observes](TestCluster::observed) them all.
+    /// Returns the rights that the requests of this test's ServiceAccounts used or lacked so far, on a
+    /// cluster from [`TestCluster::observed`].
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for event in self.audited() {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &event["objectRef"];
-            // Discovery is everybody's.
+            // Discovery is allowed to every account.
             let Some(resource) = object["resource"].as_str() else { continue };
             let resource = match object["subresource"].as_str() {
                 Some(subresource) => format!("{resource}/{subresource}"),
@@ -94,11 +95,11 @@ impl TestCluster {
                 usage.missing.insert(of(&verb));
                 continue;
             }
-            // An apply that makes the object takes both.
+            // An apply that creates the object needs both rights.
             if verb == "patch" && event["responseStatus"]["code"] == 201 {
                 usage.used.insert(of("create"));
             }
-            // A server that does not begin a watch with all objects is asked for a list of them.
+            // On a server without `sendInitialEvents` the client sends a list instead.
             if text(&event["requestURI"]).contains("sendInitialEvents=true") {
                 usage.used.insert(of("list"));
             }

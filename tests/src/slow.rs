@@ -1,4 +1,4 @@
-//! Reconciles that do not end when they should: what the stop order and the control thread are tried with.
+//! Reconciles that do not end in time, to test the shutdown order and the control thread.
 
 use std::time::Duration;
 
@@ -19,27 +19,28 @@ use crate::manager::with_shipped_sections;
 /// The name of the controller in logs, metrics and errors.
 pub const NAME: &str = "slow";
 
-/// Set to the seconds that each reconcile blocks its thread, it turns the binary under test into [`program`].
+/// The seconds that each reconcile blocks its thread; setting this variable turns the binary under test into
+/// [`program`].
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_SLOW";
 
-/// What the log says when a reconcile begins, with the `count` of those that have.
+/// The log message at the start of a reconcile; its field `count` is the number of reconciles begun.
 pub const BEGAN: &str = "a slow reconcile began";
 
-/// What one reconcile does.
+/// The behaviour of each reconcile.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// Waits as it should, at an await.
+    /// Waits at an await until the token is cancelled, as a reconcile should.
     Wait(CancellationToken),
-    /// Blocks its thread for so long, as none should.
+    /// Blocks its thread for this time, as a reconcile should not.
     Block(Duration),
 }
 
-/// How many reconciles have begun and how many have ended.
+/// Number of reconciles that have begun and that have ended.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Those that have begun.
+    /// Number of reconciles begun.
     pub began: watch::Receiver<usize>,
-    /// Those that have ended by themselves.
+    /// Number of reconciles that returned; a cancelled one does not count.
     pub ended: watch::Receiver<usize>,
 }
 
@@ -68,7 +69,7 @@ impl Reconciler for Slow {
     }
 }
 
-/// Registers a controller that reconciles so many keys once each.
+/// Registers a controller that reconciles `keys` keys once each.
 ///
 /// # Errors
 /// Fails as [`Manager::register`] does.
@@ -83,12 +84,13 @@ pub fn register(manager: &Manager, task: Task, keys: usize) -> Result<Progress, 
     Ok(progress)
 }
 
-/// Returns the number of threads of a program's runtime: so many reconciles that block leave none.
+/// Returns the number of worker threads of a program's runtime: this many blocking reconciles leave none
+/// free.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
 
-/// Returns a binary with this controller alone, if the environment asks for it.
+/// Returns a program with this controller alone, if the environment requests it.
 pub fn program() -> Option<Program> {
     let seconds = std::env::var(VARIABLE).ok()?.parse().ok()?;
     let task = Task::Block(Duration::from_secs(seconds));
@@ -102,5 +104,5 @@ pub fn program() -> Option<Program> {
 fn block(duration: Duration) {
     let (never, lock) = (Condvar::new(), Mutex::new(()));
     let waited = never.wait_for(&mut lock.lock(), duration);
-    assert!(waited.timed_out(), "nobody notifies");
+    assert!(waited.timed_out(), "never notified");
 }

@@ -1,4 +1,4 @@
-//! The two things a probe can meet on loopback: a prerequisite that comes up, and a black hole.
+//! Targets of probes on loopback: a prerequisite that can come up, and a black hole.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,24 +7,25 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A full queue leaves a connection unanswered; one with room answers on loopback at once.
+/// A connection without an answer for this long counts as unanswered; a queue with room answers on loopback
+/// at once.
 const UNANSWERED: Duration = Duration::from_millis(300);
 
-/// Any free port of the usual family.
+/// Any free port of IPv4 loopback.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Connections tried before a queue of length zero must be full.
+/// Connections attempted before a queue of length zero must be full.
 const FILL_ATTEMPTS: usize = 16;
 
-/// An address on loopback where a service may or may not be. Its port stays reserved while it is not.
+/// An address on loopback with or without a listening service. Its port stays reserved while it is closed.
 #[derive(Debug)]
 pub struct Prerequisite {
     address: SocketAddr,
-    /// Bound, never listening: a connection is refused unless `accepting` listens beside it.
+    /// Bound, never listening: connections are refused unless `accepting` listens beside it.
     _reserved: TcpSocket,
     /// Dropped to stop listening.
     accepting: JoinSet<()>,
-    /// Listens in its place while it is silent.
+    /// Listens in place of `accepting` while the prerequisite is silent.
     silent: Option<BlackHole>,
     connections: watch::Sender<usize>,
 }
@@ -34,14 +35,14 @@ pub struct Prerequisite {
 pub struct BlackHole {
     address: SocketAddr,
     _listener: TcpListener,
-    /// What fills the queue; nobody ever accepts them.
+    /// Connections that fill the queue; they are never accepted.
     _fill: Vec<TcpStream>,
 }
 
 // === impl Prerequisite ===
 
 impl Prerequisite {
-    /// Reserves an address where nothing listens yet.
+    /// Reserves an address on which no socket listens yet.
     pub fn closed() -> Self {
         Self::closed_at(ANY_PORT)
     }
@@ -86,23 +87,23 @@ impl Prerequisite {
         self.accepting.shutdown().await;
     }
 
-    /// Answers nothing any more, as if the network between had been cut.
+    /// Stops answering, as if the network between had been cut.
     pub async fn fall_silent(&mut self) {
         self.go_down().await;
         self.silent = Some(black_hole_at(self.address).await);
     }
 
-    /// Returns where it is.
+    /// Returns the reserved address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns how many connections were accepted so far.
+    /// Returns the number of connections accepted so far.
     pub fn connections(&self) -> usize {
         *self.connections.borrow()
     }
 
-    /// Waits until so many connections were accepted.
+    /// Waits until `times` connections were accepted.
     pub async fn connected(&self, times: usize) {
         let mut connections = self.connections.subscribe();
         // The sender lives in `self`, so this ends only with the count.
@@ -112,7 +113,7 @@ impl Prerequisite {
 
 // === impl BlackHole ===
 
-/// Makes a black hole, and proves that it is one.
+/// Makes a black hole, and asserts that a connection to it stays unanswered.
 pub async fn black_hole() -> BlackHole {
     black_hole_at(ANY_PORT).await
 }
@@ -128,11 +129,11 @@ async fn black_hole_at(address: SocketAddr) -> BlackHole {
             Err(_unanswered) => return BlackHole { address, _listener: listener, _fill: fill },
         }
     }
-    panic!("{address} still answers after {FILL_ATTEMPTS} connections that nobody accepted");
+    panic!("{address} still answers after {FILL_ATTEMPTS} connections that were not accepted");
 }
 
 impl BlackHole {
-    /// Returns where it is.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -140,7 +141,7 @@ impl BlackHole {
 
 // === private functions ===
 
-/// Binds to an address whose port may be shared with other sockets made here.
+/// Binds to an address whose port other sockets of this file may share.
 fn bound(address: SocketAddr) -> TcpSocket {
     let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = made.and_then(|socket| {

@@ -1,4 +1,4 @@
-//! A command as a person runs it: lines are read from its standard output, Ctrl-C ends it.
+//! Runs a command as in a terminal: reads the lines of its standard output, and sends Ctrl-C.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -33,24 +33,24 @@ impl Terminal {
             .spawn()
             .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            panic!("both outputs were asked for")
+            panic!("both outputs are piped")
         };
         let mut errors = JoinSet::new();
         errors.spawn(async move {
             let mut text = String::new();
-            // What cannot be read is not part of what was said.
+            // Text up to a read error is enough for a failure message.
             drop(stderr.read_to_string(&mut text).await);
             text
         });
         Self { child, lines: BufReader::new(stdout).lines(), told: Vec::new(), errors }
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap_or_else(|| panic!("the command has ended: {:#?}", self.told))
     }
 
-    /// Reads on until a line contains `text`, and returns that line. None if the command ends before.
+    /// Reads lines until one contains `text`, and returns that line; None if the command ends first.
     pub async fn tells(&mut self, text: &str) -> Option<String> {
         let told = &mut self.told;
         let reading = async {
@@ -63,21 +63,22 @@ impl Terminal {
             None
         };
         let read = tokio::time::timeout(PATIENCE, reading).await;
-        read.unwrap_or_else(|_elapsed| panic!("waited {PATIENCE:?} for {text:?}; told: {:#?}", self.told))
+        read.unwrap_or_else(|_elapsed| panic!("waited {PATIENCE:?} for {text:?}; printed: {:#?}", self.told))
     }
 
-    /// Returns what it wrote to standard output so far, as far as it was read.
+    /// Returns the lines of standard output read so far.
     pub fn told(&self) -> &[String] {
         &self.told
     }
 
-    /// Presses Ctrl-C: the whole process group gets SIGINT.
+    /// Sends SIGINT to the whole process group, as Ctrl-C does.
     pub fn interrupt(&self) {
         let Some(group) = Pid::from_raw(self.id().cast_signed()) else { panic!("no process has number 0") };
         kill_process_group(group, Signal::INT).unwrap_or_else(|error| panic!("SIGINT: {error}"));
     }
 
-    /// Waits for the end and returns how it ended, with all of standard error. Standard output is read to its end.
+    /// Waits for the end, and returns the exit status with all of standard error. Reads standard output to
+    /// its end.
     pub async fn ended(&mut self) -> (ExitStatus, String) {
         let ending = async {
             while let Ok(Some(line)) = self.lines.next_line().await {
@@ -88,7 +89,7 @@ impl Terminal {
         };
         match tokio::time::timeout(PATIENCE, ending).await {
             Ok((Ok(status), errors)) => (status, errors),
-            other => panic!("the command did not end: {other:?}; told: {:#?}", self.told),
+            other => panic!("the command did not end: {other:?}; printed: {:#?}", self.told),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The binary `mainstay` with probes that end the process rather than leave loopback; or one that is slow, or restless.
+//! The binary `mainstay` whose probes abort the process rather than leave loopback; or a slow or restless
+//! program.
 
 use std::process::ExitCode;
 
 use mainstay_tests::{restless, slow};
 
-/// As in the binary that we ship.
+/// The allocator of the shipped binary.
 #[cfg(all(target_os = "linux", not(mainstay_portable)))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

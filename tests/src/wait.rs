@@ -1,7 +1,7 @@
-//! Waiting for the cluster to show something, by watching it; or for a page, by asking again.
+//! Waits until the cluster shows a state, by watching it; or until a page does, by polling it.
 //!
-//! Each wait has one deadline; a test that meets it fails with what was waited for and what was seen last. A
-//! server that is away, or whose history is too short, only means that the watch begins anew.
+//! Each wait has one deadline; at the deadline the test fails with the expected and the last seen state. When
+//! the server is down or the watch is too old, the wait lists and watches again.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,19 +14,19 @@ use kube::{Api, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use serde::de::DeserializeOwned;
 
-/// How long anything may take: far above what is usual, since the machine also compiles.
+/// Longest time of any wait: far above the usual time, since the machine also compiles.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Pause before a server that refused, or has not agreed, is asked again.
+/// Pause before a failed list, or a poll, is repeated.
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
-/// Waits until the object exists and `accepts` it, and returns it.
+/// Waits until the object exists and `accepts` returns true for it, and returns it.
 pub async fn until<K>(api: &Api<K>, name: &str, what: &str, accepts: impl Fn(&K) -> bool) -> K
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
     let mut found = until_all(api, &only(name), what, |objects| objects.iter().any(&accepts)).await;
-    found.pop().unwrap_or_else(|| panic!("{name} was seen and is not there: {what}"))
+    found.pop().unwrap_or_else(|| panic!("{name} was accepted and is missing: {what}"))
 }
 
 /// Waits until there is no object of this name.
@@ -37,7 +37,8 @@ where
     until_all(api, &only(name), &format!("{name} to be gone"), <[K]>::is_empty).await;
 }
 
-/// Waits until the selected objects, sorted by namespace and name, are such that `accepts` agrees, and returns them.
+/// Waits until `accepts` returns true for the selected objects, sorted by namespace and name, and returns
+/// them.
 pub async fn until_all<K>(
     api: &Api<K>,
     select: &ListParams,
@@ -47,7 +48,7 @@ pub async fn until_all<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    // Kept outside the future, so that a missed deadline can tell.
+    // Kept outside the future, so that they are known after the deadline.
     let mut seen = Vec::new();
     let mut trouble = None;
     let watching = async {
@@ -67,7 +68,7 @@ where
     seen
 }
 
-/// Waits until something agrees that tells nobody when it changes, such as a page to be asked again.
+/// Polls until `agrees` returns true: for states without a watch, such as a page.
 pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
     let asking = async {
         while !agrees().await {
@@ -78,12 +79,12 @@ pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
     assert!(in_time, "waited {PATIENCE:?} for {what}");
 }
 
-/// What to wait for: a condition with this reason.
+/// Returns a predicate: the condition of this type has this reason.
 pub fn says<'a>(type_: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
 }
 
-/// What to wait for: a dependency that is told of with this reason.
+/// Returns a predicate: the status entry of this dependency has this reason.
 pub fn tells<'a>(dependency: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| {
         let mut told = object.status.iter().flat_map(|status| &status.dependencies);
@@ -91,7 +92,8 @@ pub fn tells<'a>(dependency: &'a str, reason: &'a str) -> impl Fn(&WaitDeploymen
     }
 }
 
-/// Lists, then follows the changes. True once accepted, false when the watch ended and a new list is due.
+/// Lists, then follows the changes. Returns true once accepted, false when the watch ended and a new list is
+/// due.
 async fn watch<K>(
     api: &Api<K>,
     select: &ListParams,
@@ -115,7 +117,7 @@ where
         if accepts(seen) {
             return Ok(true);
         }
-        // Opened only when the list did not do.
+        // Opened only if the list is not accepted.
         let events = match &mut events {
             Some(events) => events,
             none => none.insert(Box::pin(api.watch(&parameters, &version).await?)),

@@ -1,7 +1,8 @@
-//! A reconciler that tells a test of each run, and does what the test says.
+//! A reconciler that reports each run to a test, and runs the test's code.
 //!
-//! That something does not happen is shown by what comes after it: with one worker, a key that was woken wrongly runs
-//! before another one that was added later. So a test changes a second object and asks who ran until its turn.
+//! To show that an event does not wake a key, a test adds another key later: with one worker, a key woken by
+//! mistake would run before it. So the test changes a second object, and reads the runs up to that object's
+//! run.
 
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay::reconcile::{Context, Outcome, Reconciler};
@@ -10,14 +11,14 @@ use tokio::time::timeout;
 
 use crate::wait::PATIENCE;
 
-/// One run, told before it does anything.
+/// One run, sent when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The name of its object.
     pub name: String,
-    /// Which attempt it is.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Why it runs, as logs say it.
+    /// The cause of the run, as logs show it.
     pub cause: String,
 }
 
@@ -34,7 +35,7 @@ pub struct Runs {
     told: mpsc::UnboundedReceiver<Run>,
 }
 
-/// Makes a reconciler that does `act` in each run.
+/// Makes a reconciler that calls `act` in each run.
 pub fn witness<F, R>(act: F) -> (Witness<F>, Runs)
 where
     F: Fn(NamespacedName, Context) -> R + Send + Sync + 'static,
@@ -54,7 +55,7 @@ where
 {
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let (name, cause) = (request.name().to_owned(), cx.cause().to_string());
-        // A test that has heard enough listens no more.
+        // Fails once the test has dropped its receiver.
         drop(self.tell.send(Run { name, attempt: cx.attempt(), cause }));
         (self.act)(request.clone(), cx.clone()).await
     }
@@ -67,12 +68,12 @@ impl Runs {
     pub async fn next(&mut self) -> Run {
         match timeout(PATIENCE, self.told.recv()).await {
             Ok(Some(run)) => run,
-            Ok(None) => panic!("the controller is gone and runs nothing any more"),
+            Ok(None) => panic!("the controller is gone, no run will follow"),
             Err(elapsed) => panic!("waited {PATIENCE:?} for a run: {elapsed}"),
         }
     }
 
-    /// Waits for the next run of this name and returns the names of those that came before it.
+    /// Waits for the next run of this name and returns the names of the runs before it.
     pub async fn before(&mut self, name: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
@@ -83,7 +84,7 @@ impl Runs {
         }
     }
 
-    /// Waits until nobody is left who could run, and returns the names of those that did.
+    /// Waits until the reconciler is dropped, and returns the names of the runs until then.
     pub async fn to_the_end(mut self) -> Vec<String> {
         let mut rest = Vec::new();
         let all = async {

@@ -1,18 +1,22 @@
-//! How late fresh work gets a worker while thousands of new objects fail at once, on a real API server.
+//! How long fresh work waits for a worker while thousands of new objects fail at once, on a real API server.
 //!
-//! `cargo bench -p mainstay-tests --bench burst`: 5,000 objects that always fail are created at 1,500 a second, while
-//! 100 healthy ones get 100 patches a second in all. Every reconcile has its worker for 2 ms, so that four workers are
-//! full. It is the storm of manager's example `retry-storm`, faster; `docs/retries.md` tells the figures:
+//! `cargo bench -p mainstay-tests --bench burst`: 5,000 objects that always fail are created at 1,500 a
+//! second, while 100 healthy ones get 100 patches a second in all. Every reconcile takes 2 ms, so that all
+//! four workers are busy. It is the storm of manager's example `retry-storm`, but faster; the figures are in
+//! `docs/retries.md`:
 //!
-//! - `burst.healthy_ms_p50` and `burst.healthy_ms_p99`: from sending a patch to the start of the reconcile that sees it.
+//! - `burst.healthy_ms_p50` and `burst.healthy_ms_p99`: from sending a patch to the start of the reconcile
+//!   that sees it.
 //!
-//! - `burst.watcher_ms_p99`: from sending a patch to its decoding by a bare watch, which is the control.
+//! - `burst.watcher_ms_p99`: the control, from sending a patch to its decoding by a bare watch.
 //!
-//! - `burst.late_ms_max`: the longest that a failing object had to wait beyond its delay; `maxWait` is the bound.
+//! - `burst.late_ms_max`: the longest time that a failing object waited beyond its delay; `maxWait` is the
+//!   bound.
 //!
-//! These are medians of three runs with the defaults. The same figures of one run each follow with reconciles of 1 ms
-//! (`burst.run1ms`), with `retryShare: 50` (`burst.share50`), and with two workers (`burst.workers2`).
-//! With `MAINSTAY_BENCH=quick` a fifth of the objects is created, once, and only with the defaults.
+//! These are medians of three runs with the defaults. The same figures of one run each follow with reconciles
+//! of 1 ms (`burst.run1ms`), with `retryShare: 50` (`burst.share50`), and with two workers
+//! (`burst.workers2`). With `MAINSTAY_BENCH=quick` a fifth of the objects is created, once, and only with the
+//! defaults.
 
 #[path = "../../../manager/examples/retry-storm/ledger.rs"]
 mod ledger;
@@ -36,7 +40,7 @@ use storm::{Figures, Plan};
 /// Creations per second.
 const RATE: u32 = 1_500;
 
-/// How long any reconcile has its worker.
+/// Duration of every reconcile.
 const RUN: Duration = Duration::from_millis(2);
 
 #[tokio::main]

@@ -1,4 +1,4 @@
-//! What two replicas cost that have nothing to do: one that leads, one that waits.
+//! The cost of two idle replicas: the leader and a standby.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,21 +14,22 @@ use tokio::time::{Instant, sleep};
 use crate::Form;
 use crate::replica::{Replica, Task};
 
-/// Between the last thing that happens and the look: time for what is done in the background, such as giving memory back.
+/// Pause before the measurement, for background work such as returning memory to the kernel.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How often a process that has nothing to do may be put on a processor, as a test: ten times what it is.
+/// As a test: how often the kernel may schedule an idle process. The measured rate is a tenth of this.
 const RUNS_PER_SECOND: f64 = 100.0;
-/// What it may keep resident, as a test: twice the bound of 30 MB, since code that is not optimised is twice as long.
+/// As a test: the most resident memory, twice the bound of 30 MB, because code that is not optimised is twice
+/// as long.
 const RESIDENT_MB: f64 = 60.0;
 
-/// What the threads of a process have used so far, by the scheduler's own count: exact, where `utime` counts ticks.
+/// The processor time of a process so far, from `schedstat`, which is exact, while `utime` counts ticks.
 struct Used {
-    /// Nanoseconds on a processor, and how often it was put on one, by thread.
+    /// By thread: nanoseconds on a processor, and how often the kernel scheduled the thread.
     threads: BTreeMap<String, (u64, u64)>,
     at: Instant,
 }
 
-pub(crate) async fn look(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
+pub(crate) async fn measure(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
     let leader = Replica::start(cluster, Task::Idle, "idle-leader", &form.changes())?;
     leader.leads().await;
     let standby = Replica::start(cluster, Task::Idle, "idle-standby", &form.changes())?;
@@ -51,9 +52,9 @@ pub(crate) async fn look(cluster: &TestCluster, form: Form) -> anyhow::Result<()
         figure(&format!("idle.{name}_rss_mb"), resident, "MB");
         anyhow::ensure!(
             runs < RUNS_PER_SECOND || !form.test,
-            "the {name} never rests: {runs} times a second"
+            "the idle {name} is scheduled {runs} times a second"
         );
-        anyhow::ensure!(resident < RESIDENT_MB || !form.test, "the {name} keeps {resident} MB");
+        anyhow::ensure!(resident < RESIDENT_MB || !form.test, "the idle {name} has {resident} MB resident");
     }
     for (name, mut replica) in replicas {
         replica.process.terminate();
@@ -79,7 +80,8 @@ impl Used {
         Ok(Self { threads, at: Instant::now() })
     }
 
-    /// Returns seconds on a processor and times put on one, per second since then.
+    /// Returns seconds on a processor and how often the kernel scheduled a thread, both per second since
+    /// `before`.
     fn since(&self, before: &Self) -> (f64, f64) {
         let (mut run, mut times) = (Duration::ZERO, 0u32);
         for (thread, (nanos, count)) in &self.threads {

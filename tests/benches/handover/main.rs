@@ -1,19 +1,23 @@
-//! How long nobody leads when replicas change, and what replicas cost that have nothing to do.
+//! How long there is no leader when the leader changes, and the cost of idle replicas.
 //!
-//! `cargo bench -p mainstay-tests --bench handover` starts a control plane and this program again as the *replicas*,
-//! each a process with the configuration that we ship. It prints one line `figure NAME VALUE UNIT` per figure:
+//! `cargo bench -p mainstay-tests --bench handover` starts a control plane, and this program again as the
+//! *replicas*, each a process with the shipped configuration. It prints one line `figure NAME VALUE UNIT` per
+//! figure:
 //!
-//! - `handover.release_ms`: from when the old leader's last reconcile ended, and not before it was told to stop by SIGTERM,
-//!   to the first reconcile of the other replica. Every worker of the old one is in the middle of a reconcile when it is
-//!   told. `handover.sigterm_ms` counts from the signal itself.
-//! - `handover.crash_over_lease_ms`: from the old leader's last renewal and one lease duration later to the first
-//!   reconcile of the other one, after SIGKILL. `handover.crash_ms` counts from the signal, which comes between two renewals.
-//! - `idle.*`: processor time in percent of one core, times put on a processor per second, and resident memory of both
-//!   replicas, with 20 controllers over 10 kinds.
+//! - `handover.release_ms`: from the end of the old leader's last reconcile, or from SIGTERM if that is
+//!   later, to the first reconcile of the standby. Every worker of the old leader is in a reconcile when the
+//!   signal arrives. `handover.sigterm_ms` starts at the signal itself.
+//! - `handover.crash_over_lease_ms`: after SIGKILL, from the expiry of the Lease (the old leader's last
+//!   renewal plus one lease duration) to the first reconcile of the standby. `handover.crash_ms` starts at
+//!   the signal, which comes between two renewals.
+//! - `idle.*`: processor time in percent of one core, how often per second the kernel schedules a thread, and
+//!   resident memory of both replicas, with 20 controllers over 10 kinds.
 //!
-//! The replicas and this program read one clock. With `MAINSTAY_BENCH=quick`, and when run as a test, there are few
-//! objects, few rounds, and a shorter Lease and look; as a test it holds the figures against what no machine is slow enough
-//! to miss: a release that others have to wait out, a take-over before its time, a process that never rests or keeps too much.
+//! The replicas and this program read the same clock. With `MAINSTAY_BENCH=quick`, and when run as a test,
+//! there are fewer objects and rounds, a shorter Lease and a shorter measurement. As a test it compares the
+//! figures with bounds that even a slow machine meets, and fails if a release takes as long as the expiry of
+//! the Lease, if a standby takes over before that expiry, or if an idle process uses too much processor time
+//! or memory.
 
 mod idle;
 mod replica;
@@ -27,24 +31,24 @@ use mainstay_tests::TestCluster;
 use mainstay_tests::report::figure;
 use serde_json::{Value, json};
 
-/// The allocator of the program `mainstay`: the replicas are to be as that is.
+/// The allocator of the program `mainstay`, so that the replicas behave like it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How much is done.
+/// The size of the measurement.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Whether the figures are held against their bounds.
+    /// Whether this runs as a test, which fails if a figure is out of its bounds.
     test: bool,
     objects: usize,
     releases: usize,
     crashes: usize,
     lease: Lease,
-    /// How long idle replicas are looked at.
+    /// Duration of the measurement of idle replicas.
     idle: Duration,
 }
 
-/// The timings of the election, in whole seconds.
+/// The durations of the election in seconds.
 #[derive(Clone, Copy)]
 struct Lease {
     duration: u64,
@@ -59,16 +63,16 @@ fn main() -> anyhow::Result<ExitCode> {
     let Some(form) = Form::new() else { return Ok(ExitCode::SUCCESS) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        // Where there is no control plane it has said so.
+        // Without a control plane `exclusive` prints why and returns None.
         let Some(cluster) = TestCluster::exclusive().await else { return Ok(ExitCode::SUCCESS) };
-        let told = tell(&cluster, form).await;
+        let measured = measure(&cluster, form).await;
         cluster.stop().await;
-        told.map(|()| ExitCode::SUCCESS)
+        measured.map(|()| ExitCode::SUCCESS)
     })
 }
 
-async fn tell(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
-    idle::look(cluster, form).await.context("idle replicas")?;
+async fn measure(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
+    idle::measure(cluster, form).await.context("idle replicas")?;
     rounds::fill(cluster, form.objects).await.context("filling the cluster")?;
     rounds::run(cluster, form).await.context("changes of the leader")
 }
@@ -76,9 +80,9 @@ async fn tell(cluster: &TestCluster, form: Form) -> anyhow::Result<()> {
 // === impl Form ===
 
 impl Form {
-    /// None if another test than this one was asked for.
+    /// Returns None if the arguments name another test.
     fn new() -> Option<Self> {
-        // What cargo says to a benchmark, and not to a test.
+        // `cargo bench` passes `--bench`, `cargo test` does not.
         let test = !std::env::args().any(|argument| argument == "--bench");
         let mut names = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
         if test && names.next().is_some_and(|name| !"handover".contains(&name)) {
@@ -89,13 +93,13 @@ impl Form {
             let lease = Lease { duration: 5, deadline: 3, retry: 1 };
             Self { test, objects: 500, releases: 3, crashes: 2, lease, idle: Duration::from_secs(10) }
         } else {
-            // What we ship.
+            // The shipped durations.
             let lease = Lease { duration: 15, deadline: 10, retry: 2 };
             Self { test, objects: 10_000, releases: 20, crashes: 20, lease, idle: Duration::from_mins(2) }
         })
     }
 
-    /// Returns the changes to the configuration that the replicas run with.
+    /// Returns the changes to the shipped configuration.
     fn changes(&self) -> Value {
         let Lease { duration, deadline, retry } = self.lease;
         json!({
@@ -105,22 +109,22 @@ impl Form {
                 "retryPeriod": format!("{retry}s"),
             },
             "inspect": {"bindAddress": "127.0.0.1:0"},
-            // The replicas tell of each reconcile.
+            // At debug the replicas log each reconcile.
             "logging": {"level": "info,handover=debug"},
         })
     }
 
-    /// Prints median and worst of some milliseconds. As a test, none may be outside of `bounds`.
+    /// Prints median and maximum of some milliseconds. As a test, fails if one is outside of `bounds`.
     fn print(&self, name: &str, mut values: Vec<f64>, bounds: std::ops::Range<f64>) -> anyhow::Result<()> {
         values.sort_by(f64::total_cmp);
         let (Some(least), Some(most)) = (values.first(), values.last()) else { return Ok(()) };
         let middle = values.len() / 2;
-        // Of an even number the mean of both in the middle.
+        // The median of an even number of values is the mean of the two in the middle.
         let median = f64::midpoint(values[middle], values[(values.len() - 1) / 2]);
         figure(&format!("{name}_ms_p50"), median, "ms");
         figure(&format!("{name}_ms_max"), *most, "ms");
-        let held = bounds.contains(least) && bounds.contains(most);
-        anyhow::ensure!(held || !self.test, "{name}: {values:.1?} ms, not all in {bounds:?}");
+        let met = bounds.contains(least) && bounds.contains(most);
+        anyhow::ensure!(met || !self.test, "{name}: {values:.1?} ms, not all in {bounds:?}");
         Ok(())
     }
 }

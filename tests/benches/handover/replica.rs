@@ -1,4 +1,4 @@
-//! The processes under measurement: programs as a user writes them.
+//! The processes under measurement, written like a program of a user.
 
 use std::env;
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-/// Says to a process which replica it is.
+/// Environment variable that makes a process a replica; its value is the name of the [`Task`].
 const VARIABLE: &str = "MAINSTAY_HANDOVER_REPLICA";
 
 /// The controllers of [`Task::Idle`], two for each kind.
@@ -45,22 +45,22 @@ const IDLE: [[&str; 2]; 10] = [
 
 /// The controller of [`Task::Busy`].
 const BUSY: &str = "busy";
-/// Reconciles at the same time.
+/// Number of concurrent reconciles.
 const WORKERS: usize = 4;
-/// How long each takes, and how long after it the same object is due again: with more objects than workers, each worker is
-/// at one at any moment.
+/// Duration of a reconcile, and delay until the same object is requeued. As there are more objects than
+/// workers, every worker is always busy.
 const WORK: Duration = Duration::from_millis(100);
 
-/// What the log says, with the time by the clock that all processes read, in microseconds as `at`.
+/// Messages of the log. Their field `at` is the time in microseconds, by the clock that all processes share.
 const BEGAN: &str = "the first reconcile began";
 const ENDED: &str = "a reconcile ended";
 
-/// What a replica has to do.
+/// The work of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Nothing: 20 controllers over 10 kinds that nobody changes.
+    /// None: 20 controllers over 10 kinds, and no object changes.
     Idle,
-    /// To go through every `ConfigMap` again and again, 100 ms each.
+    /// Reconciles every `ConfigMap` again and again, 100 ms each.
     Busy,
 }
 
@@ -70,16 +70,16 @@ pub(crate) struct Replica {
     task: Task,
 }
 
-/// Reads its object, waits, and writes nothing.
+/// Reconciler that reads its object, sleeps, and writes nothing.
 struct Walker {
     maps: Store<ConfigMap>,
     began: AtomicBool,
 }
 
-/// Reads its object.
+/// Reconciler that reads its object.
 struct Reader<K>(Store<K>);
 
-/// Returns the program of a replica if the environment says that this process is one.
+/// Returns the program of a replica if the environment makes this process one.
 pub(crate) fn program() -> Option<Program> {
     let task = env::var(VARIABLE).ok()?;
     let names = CONTROLLERS.into_iter().chain(IDLE.into_iter().flatten()).chain([BUSY]);
@@ -148,7 +148,7 @@ impl Task {
 // === impl Replica ===
 
 impl Replica {
-    /// Starts one with these changes to the configuration that we ship.
+    /// Starts a replica with these changes to the shipped configuration.
     pub(crate) fn start(
         cluster: &TestCluster,
         task: Task,
@@ -164,24 +164,25 @@ impl Replica {
         Ok(Self { process, task })
     }
 
-    /// Waits until it leads.
+    /// Waits until this replica leads.
     pub(crate) async fn leads(&self) {
         self.logged("became leader").await;
     }
 
-    /// Waits until its caches and queues are full and it knows who leads, itself or another one.
+    /// Waits until the caches have synced, the queues are filled, and the replica has read the leader from
+    /// the Lease.
     pub(crate) async fn is_warm(&self) {
         self.logged("new leader").await;
         let synced = "every source has synced";
         self.process.logged_times(synced, self.task.controllers(), |line| line["msg"] == synced).await;
     }
 
-    /// Waits for its first reconcile and returns when that began.
+    /// Waits for the first reconcile and returns the time of its begin.
     pub(crate) async fn began(&self) -> Timestamp {
         at(&self.logged(BEGAN).await)
     }
 
-    /// Returns when its last reconcile ended so far.
+    /// Returns the time at which the latest finished reconcile ended.
     pub(crate) fn ended(&self) -> Option<Timestamp> {
         self.process.log().iter().filter(|line| line["msg"] == ENDED).map(at).max()
     }
@@ -205,7 +206,7 @@ impl Reconciler for Walker {
         }
         self.maps.get(request)?;
         sleep(WORK).await;
-        // Not info: of a line that comes this often some would be left out.
+        // At debug, because the log drops some lines that repeat this often at info.
         debug!(at = now(), "{ENDED}");
         Ok(Action::RequeueAfter(WORK))
     }

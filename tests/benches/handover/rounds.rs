@@ -1,4 +1,4 @@
-//! The leader changes again and again: it is told to go, or killed, and the other replica follows.
+//! Changes of the leader: SIGTERM or SIGKILL ends the leader, and the standby takes over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use tokio::time::sleep;
 use crate::Form;
 use crate::replica::{Replica, Task};
 
-/// Users who create objects at once.
+/// Number of tasks that create objects concurrently.
 const USERS: usize = 8;
 /// Bytes of data in each object.
 const DATA: usize = 1024;
-/// The Lease that we ship.
+/// The name of the shipped Lease.
 const LEASE: &str = "mainstay";
-/// What a hand-over by release may take as a test: far more than on any machine, far less than the Lease.
+/// As a test: longest hand-over by release, far longer than on any machine and far shorter than the Lease.
 const PLANNED_MS: f64 = 2_500.0;
-/// What a take-over may come late as a test: less than another lease duration.
+/// As a test: latest take-over after the expiry of the Lease, less than another lease duration.
 const LATE_MS: f64 = 4_000.0;
 
-/// Two replicas, the one of which leads and is at work, and the other one is warm.
+/// A leader that is reconciling, and a standby with synced caches.
 struct Pair<'a> {
     cluster: &'a TestCluster,
     form: Form,
     leader: Replica,
     standby: Replica,
-    /// How many were started.
+    /// Number of replicas started so far.
     count: usize,
 }
 
-/// Creates the objects that the replicas keep.
+/// Creates the objects that the replicas reconcile.
 pub(crate) async fn fill(cluster: &TestCluster, objects: usize) -> anyhow::Result<()> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut users = JoinSet::new();
@@ -68,9 +68,9 @@ pub(crate) async fn run(cluster: &TestCluster, form: Form) -> anyhow::Result<()>
     let mut pair = Pair::start(cluster, form).await?;
     let (mut beyond, mut since) = (Vec::new(), Vec::new());
     for _ in 0..form.releases {
-        let (told, ended, began) = pair.release().await?;
-        beyond.push(millis(told.max(ended), began));
-        since.push(millis(told, began));
+        let (signalled, ended, began) = pair.release().await?;
+        beyond.push(millis(signalled.max(ended), began));
+        since.push(millis(signalled, began));
         pair = pair.next().await?;
     }
     form.print("handover.release", beyond, 0.0..PLANNED_MS)?;
@@ -98,37 +98,43 @@ impl<'a> Pair<'a> {
         Ok(Self { cluster, form, leader, standby, count: 2 })
     }
 
-    /// Tells the leader to go. Returns when it was told, when its last reconcile ended, and when the other one began.
+    /// Sends SIGTERM to the leader. Returns the times of the signal, of the end of the leader's last
+    /// reconcile, and of the begin of the standby's first reconcile.
     async fn release(&mut self) -> anyhow::Result<(Timestamp, Timestamp, Timestamp)> {
-        let told = Timestamp::now();
+        let signalled = Timestamp::now();
         self.leader.process.terminate();
         let began = self.standby.began().await;
         let status = self.leader.process.ended().await;
-        anyhow::ensure!(status.success(), "a leader that was told to stop ended with {status}");
-        let ended = self.leader.ended().context("a leader that was never at work")?;
-        anyhow::ensure!(ended > told, "the leader had nothing to do when it was told to stop");
-        anyhow::ensure!(began > ended, "the next leader began before the last one had ended");
-        Ok((told, ended, began))
+        anyhow::ensure!(status.success(), "the leader ended with {status} after SIGTERM");
+        let ended = self.leader.ended().context("the leader never reconciled")?;
+        anyhow::ensure!(ended > signalled, "no reconcile was running at SIGTERM");
+        anyhow::ensure!(
+            began > ended,
+            "the next leader began before the last reconcile of the old one ended"
+        );
+        Ok((signalled, ended, began))
     }
 
-    /// Kills the leader at any moment between two renewals, of which the other one has seen some: who has just come counts
-    /// the Lease from when it came. Returns when it was killed, when it last renewed its Lease, and when the other one began.
+    /// Kills the leader at a random moment between two renewals. Before that the standby observes at least
+    /// one renewal, because a new standby counts the lease duration from its own start. Returns the times of
+    /// the kill, of the last renewal, and of the begin of the standby's first reconcile.
     async fn crash(&mut self) -> anyhow::Result<(Timestamp, Timestamp, Timestamp)> {
         let between = Duration::from_secs(self.form.lease.retry);
         sleep(between.mul_f64(1.0 + fastrand::f64())).await;
         let killed = Timestamp::now();
         self.leader.process.kill();
         self.leader.process.ended().await;
-        // By then the server has answered whatever was under way, and nobody else may have taken the Lease.
+        // By then the server has answered all requests in flight, and the standby cannot have taken the Lease
+        // yet.
         sleep(Duration::from_secs(self.form.lease.duration) / 4).await;
         let leases: Api<Lease> = self.cluster.api();
         let lease = leases.get(LEASE).await?;
-        let renewed = lease.spec.and_then(|spec| spec.renew_time).context("a Lease that was held")?.0;
+        let renewed = lease.spec.and_then(|spec| spec.renew_time).context("the Lease has no renewTime")?.0;
         let began = self.standby.began().await;
         Ok((killed, renewed, began))
     }
 
-    /// After the leader has gone, the other one has a new one beside it.
+    /// Makes the standby the leader of the pair and starts a new standby.
     async fn next(self) -> anyhow::Result<Self> {
         let Self { cluster, form, standby: leader, count, .. } = self;
         let standby = Replica::start(cluster, Task::Busy, &format!("busy-{count}"), &form.changes())?;

@@ -1,9 +1,11 @@
-//! How soon a queue of many keys is shown, and what that does to its reconciles.
+//! How soon `mainstay inspect` prints a queue of many keys, and how much that delays the reconciles of the
+//! queue.
 //!
-//! The subject has one controller. Most of its keys rest, a tenth has failed and waits for its next attempt, and a
-//! thousand times a second one more is added that is done at once: the time from that add to its reconcile is what a look
-//! at the queue may disturb. Rounds with and without looks take turns, so that both see the same machine. A round with
-//! looks has somebody who follows the queue from its beginning to its end, and a further look every half second.
+//! The subject has one controller. Most of its keys are requeued after an hour, a tenth has failed and backs
+//! off, and a thousand times per second one more key is added whose reconcile returns at once. The figure is
+//! the time from that add to the reconcile. Rounds with and without inspection alternate, so that both run
+//! under the same conditions. A round with inspection runs `inspect -w` from its begin to its end, and one
+//! more `inspect` every half second.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -32,53 +34,55 @@ use crate::subject::Subject;
 
 pub(crate) const SUBJECT: &str = "inspect";
 
-/// The controller.
+/// The name of the controller.
 const CROWD: &str = "crowd";
-/// What the keys of a namespace do.
+/// Namespaces of the keys; the reconciler requeues, fails or returns by namespace.
 const RESTING: &str = "resting";
 const FAILING: &str = "failing";
 const MEASURED: &str = "measured";
-/// Says to the subject how many keys it has; a tenth of them fails.
+/// Environment variable with the number of keys of the subject; a tenth of them fails.
 const KEYS: &str = "MAINSTAY_OPERATE_KEYS";
 
-/// Between two adds whose reconcile is timed.
+/// Period of the timed adds.
 const PERIOD: Duration = Duration::from_millis(1);
-/// How late the timer itself may be.
+/// Resolution of the timer: an add that is later than this counts from its planned time.
 const COARSE: Duration = Duration::from_millis(2);
-/// Keys that take turns in being added: enough that none is added while it is on the queue.
+/// Number of measured keys, added in turn: enough that none is added again while it is on the queue.
 const TURNS: usize = 1024;
-/// How often the subject tells its times.
-const TELL: Duration = Duration::from_millis(250);
-/// What it says then: `at`, when the first of these was added, in microseconds, and `micros`, how late each was.
-const TOLD: &str = "reconciled";
+/// How often the subject logs its latencies.
+const LOG_PERIOD: Duration = Duration::from_millis(250);
+/// Message of that log line. Its fields: `at`, microseconds at which its first key was added, and `micros`,
+/// the latencies.
+const RECONCILED: &str = "reconciled";
 
-/// All keys in backoff are to be shown.
+/// Enough to print all keys in backoff.
 const LIMIT: &str = "100000";
-/// Between two looks.
-const LOOKS: Duration = Duration::from_millis(500);
-/// What the figures may be as a test, on a machine that is busy with other things: a hundred times their bound, and ten
-/// times unless they are so small that a neighbour's turns of the processor are all of it.
+/// Pause between two runs of `inspect`.
+const INSPECT_PAUSE: Duration = Duration::from_millis(500);
+/// Bounds of the figures as a test, on a machine that is busy with other work: a hundred times the bound of
+/// the first rows, and ten times the bound of the ratio. A p99 below the floor always passes, because other
+/// processes on the processor can cause it.
 const FIRST_ROWS_MS: f64 = 20_000.0;
 const P99_RATIO: f64 = 20.0;
 const P99_FLOOR_US: f64 = 100_000.0;
 
 struct Crowd(Arc<Times>);
 
-/// Adds the keys whose reconcile is timed.
+/// Runnable that makes the timed adds.
 struct Load {
     notifier: Notifier<NamespacedName>,
     times: Arc<Times>,
 }
 
 struct Times {
-    /// When each key was last added.
+    /// Time at which each key was last added.
     added: Mutex<Vec<Instant>>,
-    /// How late the reconciles were since they were last told, in microseconds.
+    /// Latencies of the reconciles since the last log line, in microseconds.
     late: Mutex<Vec<u64>>,
 }
 
 /// A running `mainstay inspect`.
-struct Look {
+struct Inspection {
     process: Child,
     began: Instant,
 }
@@ -110,8 +114,8 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let subject = Subject::start(SUBJECT, &controllers, &[(KEYS, keys.to_string())])?;
     let failing = keys / 10;
     let address = subject.process.address("inspect").await.to_string();
-    let look = || Look::begin(&subject, &address, "backoff");
-    while look()?.end().await?.0 < failing {
+    let inspect = || Inspection::begin(&subject, &address, "backoff");
+    while inspect()?.end().await?.0 < failing {
         sleep(Duration::from_millis(100)).await;
     }
     let (mut first_rows, mut requests, mut late) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
@@ -120,19 +124,19 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
             let began = Timestamp::now().as_microsecond();
             let end = Instant::now() + round;
             if disturbed == 1 {
-                let _follower = Look::follow(&subject, &address)?;
+                let _follower = Inspection::follow(&subject, &address)?;
                 while Instant::now() < end {
-                    let (rows, first) = look()?.end().await?;
-                    anyhow::ensure!(rows == failing, "{rows} rows, though {failing} keys are in backoff");
+                    let (rows, first) = inspect()?.end().await?;
+                    anyhow::ensure!(rows == failing, "{rows} rows, but {failing} keys are in backoff");
                     first_rows.push(first);
                     requests.push(request(&subject).await?);
-                    sleep(LOOKS).await;
+                    sleep(INSPECT_PAUSE).await;
                 }
             }
             sleep_until(end).await;
             let ended = Timestamp::now().as_microsecond();
-            sleep(2 * TELL).await;
-            late.extend(told(&subject.process.log(), began..ended));
+            sleep(2 * LOG_PERIOD).await;
+            late.extend(latencies(&subject.process.log(), began..ended));
         }
     }
     for (name, times) in [("inspect.first_rows_ms", &mut first_rows), ("inspect.request_ms", &mut requests)] {
@@ -151,11 +155,12 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let first = percentile(&first_rows, 50);
     anyhow::ensure!(!form.test || first < FIRST_ROWS_MS, "the first rows took {first} ms");
     let quick = ratio < P99_RATIO || disturbed < P99_FLOOR_US;
-    anyhow::ensure!(!form.test || quick, "reconciles were {ratio} times as late: {disturbed} us");
+    anyhow::ensure!(!form.test || quick, "the p99 of reconciles is {ratio} times as long: {disturbed} us");
     subject.stop().await
 }
 
-/// Asks for the same keys without a process, and returns how long the whole answer took in milliseconds.
+/// Requests the same keys over HTTP without starting a process, and returns the milliseconds until the whole
+/// response.
 async fn request(subject: &Subject) -> anyhow::Result<f64> {
     let path = format!("/debug/controllers/{CROWD}/queue?state=backoff&limit={LIMIT}");
     let address = subject.process.address("inspect").await;
@@ -165,20 +170,20 @@ async fn request(subject: &Subject) -> anyhow::Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Returns the times that were told of adds in this span, in microseconds.
-fn told(log: &[Value], span: std::ops::Range<i64>) -> Vec<f64> {
-    let told = log.iter().filter(|line| line["msg"] == TOLD);
-    let within = told.filter(|line| {
+/// Returns the logged latencies of adds in this span of time, in microseconds.
+fn latencies(log: &[Value], span: std::ops::Range<i64>) -> Vec<f64> {
+    let lines = log.iter().filter(|line| line["msg"] == RECONCILED);
+    let within = lines.filter(|line| {
         let at = line["at"].as_i64().unwrap_or_default();
-        span.contains(&at) && span.contains(&(at + i64::try_from(TELL.as_micros()).unwrap_or(i64::MAX)))
+        span.contains(&at) && span.contains(&(at + i64::try_from(LOG_PERIOD.as_micros()).unwrap_or(i64::MAX)))
     });
     let micros = within.filter_map(|line| line["micros"].as_str());
     micros.flat_map(|micros| micros.split(' ').filter_map(|micros| micros.parse().ok())).collect()
 }
 
-// === impl Look ===
+// === impl Inspection ===
 
-impl Look {
+impl Inspection {
     /// Starts `mainstay inspect queue` for the keys in this state.
     fn begin(subject: &Subject, address: &str, state: &str) -> anyhow::Result<Self> {
         let mut command = subject.command()?;
@@ -188,7 +193,7 @@ impl Look {
         Ok(Self { process, began })
     }
 
-    /// Starts somebody who follows all keys that wait.
+    /// Starts `mainstay inspect -w queue`, which follows all delayed keys.
     fn follow(subject: &Subject, address: &str) -> anyhow::Result<Self> {
         let mut command = subject.command()?;
         command.args(["inspect", "-w", "queue", CROWD, "--state", "delayed", "--address", address]);
@@ -196,15 +201,16 @@ impl Look {
         Ok(Self { process: process.kill_on_drop(true).spawn()?, began: Instant::now() })
     }
 
-    /// Returns how many keys it showed with all there is to say of one that failed, and after how many milliseconds the
-    /// first.
+    /// Returns the number of rows that have all columns of a failed key, and the milliseconds until the first
+    /// row.
     async fn end(mut self) -> anyhow::Result<(usize, f64)> {
-        let out = self.process.stdout.take().context("standard output was asked for")?;
+        let out = self.process.stdout.take().context("no standard output")?;
         let mut lines = BufReader::new(out).lines();
         let titles = lines.next_line().await?;
         let first = lines.next_line().await?;
         let after = self.began.elapsed();
-        // Key, state, attempts, next run, since when, how long the last one took, cause, error.
+        // Columns: key, state, attempts, next run, time in this state, duration of the last run, cause,
+        // error.
         let whole = |line: &str| {
             let cells: Vec<_> = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
             cells.len() == 8 && cells[1] == "backoff" && !cells.contains(&"-")
@@ -249,17 +255,17 @@ impl Runnable for Load {
             let keys: Vec<_> =
                 (0..TURNS).map(|turn| NamespacedName::namespaced(MEASURED, turn.to_string())).collect();
             let mut period = interval(PERIOD);
-            // An add that could not be made in time counts from when it was planned: what holds up the queue or the runtime
-            // would else hide the very reconciles it delays.
+            // An add that is late counts from its planned time. Otherwise a stall of the queue or of the
+            // runtime would hide the reconciles that it delays.
             period.set_missed_tick_behavior(MissedTickBehavior::Burst);
-            let (mut told, mut at) = (Instant::now(), Timestamp::now());
+            let (mut logged, mut at) = (Instant::now(), Timestamp::now());
             for (turn, key) in keys.iter().enumerate().cycle() {
                 let Some(planned) = cx.stop.run_until_cancelled(period.tick()).await else { break };
-                if told.elapsed() >= TELL {
+                if logged.elapsed() >= LOG_PERIOD {
                     let late = std::mem::take(&mut *self.times.late.lock());
                     let micros: Vec<_> = late.iter().map(ToString::to_string).collect();
-                    info!(at = at.as_microsecond(), micros = micros.join(" "), "{TOLD}");
-                    (told, at) = (Instant::now(), Timestamp::now());
+                    info!(at = at.as_microsecond(), micros = micros.join(" "), "{RECONCILED}");
+                    (logged, at) = (Instant::now(), Timestamp::now());
                 }
                 if let Some(added) = self.times.added.lock().get_mut(turn) {
                     *added = if planned.elapsed() > COARSE { planned } else { Instant::now() };

@@ -1,18 +1,18 @@
-//! What it costs to look at a manager, to change it while it runs, and to count what it does.
+//! The cost of inspecting a manager, of reloading its configuration, and of its metrics and spans.
 //!
-//! `cargo bench -p mainstay-tests --bench operate` starts this program again as the *subjects*, managers in processes of
-//! their own, with our controllers' settings and no API server, since nothing here asks one. It prints one line
-//! `figure NAME VALUE UNIT` per figure; names after `--`, such as `inspect`, choose among its parts:
+//! `cargo bench -p mainstay-tests --bench operate` starts this program again as the *subjects*, managers in
+//! processes of their own. There is no API server, because no subject sends a request. It prints one line
+//! `figure NAME VALUE UNIT` per figure; names after `--`, such as `inspect`, select some of its parts:
 //!
-//! - `inspect`: how soon `mainstay inspect` shows its first rows of a queue with 50,000 keys, 5,000 of them in backoff, and
-//!   what that does to the reconciles meanwhile.
+//! - `inspect`: how soon `mainstay inspect` prints the first rows of a queue with 50,000 keys, 5,000 of them
+//!   in backoff, and how much that delays reconciles.
 //!
-//! - `overhead`: what counters, histograms and the span cost each reconcile, with the log at info.
+//! - `overhead`: the time that counters, histograms and the span add to each reconcile, with the log at info.
 //!
-//! - `reload`: how long after a save of the configuration the last of sixteen workers is at work.
+//! - `reload`: the time from a save of the configuration until the last of sixteen workers is reconciling.
 //!
-//! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer keys and shorter rounds; as a test it holds the
-//! figures against what no machine is slow enough to miss.
+//! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer keys and shorter rounds. As a test it
+//! compares the figures with bounds that even a slow machine meets.
 
 mod inspect;
 mod overhead;
@@ -23,21 +23,21 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-/// The allocator of the program `mainstay`: the subjects are to be as that is.
+/// The allocator of the program `mainstay`, so that the subjects behave like it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How much is done.
+/// The size of the measurement.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Whether the figures are held against their bounds.
+    /// Whether this runs as a test, which fails if a figure is out of its bounds.
     test: bool,
-    /// Whether it is to be over soon.
+    /// Whether the measurement is the short one.
     quick: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    // Before anything else: the subjects are this program too.
+    // First, because a subject is a process of this program too.
     if let Some(exit) = subject::main() {
         return Ok(exit);
     }
@@ -61,16 +61,17 @@ fn main() -> anyhow::Result<ExitCode> {
 
 impl Form {
     fn new() -> Self {
-        // What cargo says to a benchmark, and not to a test.
+        // `cargo bench` passes `--bench`, `cargo test` does not.
         let test = !std::env::args().any(|argument| argument == "--bench");
         let quick = test || std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick");
         Self { test, quick }
     }
 
-    /// Whether this part was asked for. The runner of tests passes on the name of one test, which may be of another file.
+    /// Returns whether the arguments select this part. `cargo test` may pass a filter for a test in another
+    /// file.
     fn wants(part: &str) -> bool {
         let name = format!("operate::{part}");
-        let mut asked = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
-        asked.peek().is_none() || asked.any(|asked| name.contains(&asked))
+        let mut filters = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+        filters.peek().is_none() || filters.any(|filter| name.contains(&filter))
     }
 }

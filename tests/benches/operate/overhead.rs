@@ -1,14 +1,16 @@
-//! What the bookkeeping around a reconcile costs: its span at info, its counters and histogram.
+//! The cost of the bookkeeping around a reconcile: its span at info, its counters and its histogram.
 //!
-//! A subject has one controller with one worker, and nothing to say. A first key keeps the worker until thousands of
-//! others are ready behind it; then it runs them one after the other, and each does nothing. Subjects take turns: in every
-//! other one the log leaves out the worker's module, so that no span is made, and all else is the same. What they differ
-//! by is the span.
+//! A subject has one controller with one worker, and its reconciles log nothing. The first key blocks the
+//! worker until thousands of other keys are ready; then the worker runs their reconciles one after the other,
+//! and each does nothing. Subjects alternate: in every second one the log filter excludes the worker's
+//! module, so that it creates no span, and nothing else differs. The difference of the times is the cost of
+//! the span.
 //!
-//! The series of a controller cannot be switched off, so the subject moves as many of its own, in a loop on the same
-//! thread: those that a reconcile moves, of the same types and with as many buckets, the two looks at the clock included.
-//! The sum of both is the figure. Not in it is what the queue counts: a few comparisons and additions under a lock that
-//! it holds anyway. They are part of what a bare queue of as many keys takes, which is told beside it.
+//! The metrics of a controller cannot be switched off, so the subject measures the same operations in a loop
+//! on the same thread: on metrics of the same types, with as many buckets, and with the same two reads of the
+//! clock. The figure is the sum of both costs. It does not contain the metrics of the queue, which are a few
+//! comparisons and additions under a lock that the queue holds anyway; they are part of the time of a bare
+//! queue with as many keys, which is printed too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,38 +42,38 @@ use crate::subject::Subject;
 pub(crate) const SUBJECT: &str = "overhead";
 
 const CONTROLLER: &str = "counted";
-/// The key that keeps the worker.
+/// The key that blocks the worker.
 const GATE: &str = "gate";
-/// Says to the subject how many keys and rounds it has.
+/// Environment variables with the numbers of keys and of rounds of the subject.
 const KEYS: &str = "MAINSTAY_OPERATE_KEYS";
 const ROUNDS: &str = "MAINSTAY_OPERATE_ROUNDS";
-/// What it says after each round, with `counted`, `series` and `bare` in nanoseconds per key.
-const TOLD: &str = "a round ended";
-/// Levels of the log with the span and without.
+/// Log message after each round, with the fields `counted`, `series` and `bare` in nanoseconds per key.
+const ROUND_ENDED: &str = "a round ended";
+/// Log filters that enable and disable the span.
 const WITH_SPAN: &str = "info";
 const WITHOUT_SPAN: &str = "info,mainstay::controller::worker=off";
 /// Buckets of `controller_runtime_reconcile_time_seconds`.
 const BUCKETS: u16 = 40;
-/// How many times as long as a reconcile without a span the bookkeeping may take, as a test. Both are slower on a slow
-/// machine and without optimisation. There it takes three to five times as long.
+/// As a test: longest bookkeeping, as a multiple of a reconcile without a span, because both are slower on a
+/// slow machine and without optimisation. A build without optimisation measures three to five.
 const MOST: f64 = 30.0;
 
-/// Does nothing, and says when the last key has had that done.
+/// Reconciler that does nothing, and notifies when the last key of a round has run.
 struct Counted(Arc<Round>);
 
 #[derive(Default)]
 struct Round {
-    /// Keys that have not run.
+    /// Number of keys that have not run yet.
     left: AtomicUsize,
     began: Mutex<Option<Instant>>,
-    /// Opens the gate.
+    /// Ends the reconcile of the key `GATE`.
     open: Notify,
-    /// How long the keys behind the gate took.
+    /// Time in which all other keys ran.
     took: Mutex<Option<Duration>>,
     ended: Notify,
 }
 
-/// Runs the rounds.
+/// Runnable that runs the rounds.
 struct Rounds {
     notifier: Notifier<NamespacedName>,
     controller: ControllerHandle<NamespacedName>,
@@ -92,7 +94,7 @@ pub(crate) fn program() -> Program {
     })
 }
 
-/// Nanoseconds per key, of one round or the middle of many.
+/// Nanoseconds per key, of one round or the median of several.
 #[derive(Clone, Copy)]
 struct Figures {
     counted: f64,
@@ -121,13 +123,13 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what one subject says of its rounds.
+/// Returns the figures of each round of one subject.
 async fn subject(level: &str, keys: usize, rounds: usize) -> anyhow::Result<Vec<Figures>> {
     let environment = [(KEYS, keys.to_string()), (ROUNDS, rounds.to_string())];
     let settings = json!({CONTROLLER: {"workers": 1}});
     let subject = Subject::start_at(SUBJECT, &settings, &environment, level)?;
-    subject.process.logged_times("its rounds", rounds, |line| line["msg"] == TOLD).await;
-    let lines = subject.process.log().into_iter().filter(|line| line["msg"] == TOLD);
+    subject.process.logged_times("its rounds", rounds, |line| line["msg"] == ROUND_ENDED).await;
+    let lines = subject.process.log().into_iter().filter(|line| line["msg"] == ROUND_ENDED);
     let figures = lines.map(|line| {
         let number = |name: &str| line[name].as_f64();
         Some(Figures { counted: number("counted")?, series: number("series")?, bare: number("bare")? })
@@ -140,7 +142,7 @@ async fn subject(level: &str, keys: usize, rounds: usize) -> anyhow::Result<Vec<
 // === impl Figures ===
 
 impl Figures {
-    /// Returns the middle of each.
+    /// Returns the median of each figure.
     fn middle(rounds: &[Self]) -> Self {
         let middle = |of: fn(&Self) -> f64| {
             let mut all: Vec<f64> = rounds.iter().map(of).collect();
@@ -211,7 +213,7 @@ async fn bare(keys: &[NamespacedName]) -> f64 {
     per_key(began.elapsed(), keys.len())
 }
 
-/// Returns nanoseconds per key of the series that a reconcile moves.
+/// Returns nanoseconds per key of updating the metrics that a reconcile updates.
 fn series(keys: usize) -> f64 {
     let (active, total) = (Gauge::<i64>::default(), Counter::<u64>::default());
     let time = Histogram::new((1..=BUCKETS).map(f64::from));
@@ -245,10 +247,10 @@ impl Runnable for Rounds {
                 .collect();
             for _ in 0..number(ROUNDS)? {
                 let counted = self.counted(&keys).await?;
-                // On a worker thread, as the controller.
+                // On a worker thread of the runtime, like the controller.
                 let bare = bare(&keys).await;
                 let series = series(keys.len());
-                info!(counted, series, bare, "{TOLD}");
+                info!(counted, series, bare, "{ROUND_ENDED}");
             }
             cx.stop.cancelled().await;
             Ok(())

@@ -1,9 +1,9 @@
-//! How soon a file that is saved is in force: from the save to the sixteenth worker at work.
+//! How soon a saved configuration is in force: from the save until the sixteenth worker reconciles.
 //!
-//! One controller has more keys than workers, and a reconcile that ends when it is told to. Each round begins with 4
-//! workers in a run; the file is saved with 16 and timed, and then saved with 4 again. The time covers everything: the
-//! poll that sees the change, the second read 100 ms later that has to agree, parsing, and the workers taking their
-//! keys. The file is written in place or replaced by a rename, in turns.
+//! One controller has more keys than workers, and reconciles that last until the bench ends them. Each round
+//! begins with 4 busy workers; the file is saved with 16 and timed, and then saved with 4 again. The time
+//! includes the poll that detects the change, the second read 100 ms later that must agree, parsing, and the
+//! start of reconciles. The file is alternately written in place and replaced by a rename.
 
 use std::fs;
 use std::path::Path;
@@ -28,11 +28,12 @@ use crate::Form;
 const CONTROLLER: &str = "slow";
 const FEW: usize = 4;
 const MANY: usize = 16;
-/// As a test, ten times what is promised.
+/// As a test: longest time to apply a configuration, ten times the promised one.
 const APPLY_MS: f64 = 10_000.0;
 
-/// Ends each run when the round is over, and comes back.
+/// Reconciler with runs that last until `over` is notified; then it requeues its key.
 struct Slow {
+    /// Number of runs in progress.
     at_work: watch::Sender<usize>,
     over: Arc<Notify>,
 }
@@ -47,7 +48,7 @@ impl Reconciler for Slow {
     }
 }
 
-/// Measures and prints.
+/// Runs the rounds and prints the figures.
 pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let rounds = if form.quick { 6 } else { 100 };
     let folder = tempfile::tempdir()?;
@@ -58,7 +59,7 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     let loaded = schema.load(&file, &Overrides::default())?;
     let options =
         ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("reload") };
-    // Nobody listens there, and nothing asks.
+    // Port 1 has no listener; the manager never connects to it.
     let manager = Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse()?))?;
     let (at_work, over) = (watch::Sender::new(0), Arc::new(Notify::new()));
     let mut count = at_work.subscribe();
@@ -82,18 +83,19 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
         let mut configurations = manager.configurations();
         let few = configurations.wait_for(|now| now.controller(CONTROLLER).workers == FEW);
         drop(timeout(PATIENCE, few).await.context("the smaller number is not applied")??);
-        // Workers that come back before the controller has heard of it take another key: they are told again.
+        // A worker that ends its run before the controller has applied the new number takes another key, so
+        // the notification is repeated.
         let fewer = async {
             while *count.borrow() != FEW {
                 over.notify_waiters();
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        timeout(PATIENCE, fewer).await.context("as many as before are at work")?;
+        timeout(PATIENCE, fewer).await.context("too many workers are still at work")?;
     }
     manager.stop();
     over.notify_waiters();
-    // Runs that began since are dropped with the runtime: what is measured is over.
+    // The measurement is over, so runs that began since are dropped with the runtime.
     running.abort_all();
 
     times.sort_by(f64::total_cmp);
@@ -104,7 +106,7 @@ pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until so many are at work.
+/// Waits until exactly `workers` runs are in progress.
 async fn until(count: &mut watch::Receiver<usize>, workers: usize) -> anyhow::Result<()> {
     let waited = timeout(PATIENCE, count.wait_for(|count| *count == workers)).await;
     drop(waited.with_context(|| format!("waited {PATIENCE:?} for {workers} at work"))??);

@@ -1,4 +1,4 @@
-//! The processes under measurement: programs as a user writes them, with everything but an API server.
+//! The processes under measurement: programs like those of a user, but without an API server.
 
 use std::env;
 use std::process::{ExitCode, Stdio};
@@ -10,18 +10,18 @@ use tokio::process::Command;
 
 use crate::{inspect, overhead};
 
-/// Says to a process which subject it is.
+/// Environment variable that makes a process a subject; its value is the name of the subject.
 const VARIABLE: &str = "MAINSTAY_OPERATE_SUBJECT";
 
 /// A running subject. Dropping it kills the process.
 pub(crate) struct Subject {
     pub(crate) process: ManagerProcess,
     name: &'static str,
-    /// Holds its configuration, `manager.yaml`.
+    /// The folder with the configuration, `manager.yaml`.
     _folder: TempDir,
 }
 
-/// Runs a subject to its end if the environment says that this process is one.
+/// Runs a subject to its end if the environment makes this process one.
 pub(crate) fn main() -> Option<ExitCode> {
     let program = match env::var(VARIABLE).ok()?.as_str() {
         inspect::SUBJECT => inspect::program(),
@@ -34,8 +34,8 @@ pub(crate) fn main() -> Option<ExitCode> {
 // === impl Subject ===
 
 impl Subject {
-    /// Starts the manager of one subject with these controllers' settings, as the file has them, and these variables in its
-    /// environment.
+    /// Starts the manager of one subject with these settings of its controllers (the section `controllers` of
+    /// the configuration) and these environment variables.
     pub(crate) fn start(
         name: &'static str,
         controllers: &Value,
@@ -44,7 +44,7 @@ impl Subject {
         Self::start_at(name, controllers, environment, "info")
     }
 
-    /// As [`Subject::start`], with this level of the log.
+    /// As [`Subject::start`], with this log level.
     pub(crate) fn start_at(
         name: &'static str,
         controllers: &Value,
@@ -63,7 +63,7 @@ impl Subject {
             "controllers": controllers,
         });
         std::fs::write(folder.path().join("manager.yaml"), configuration.to_string())?;
-        // Nobody listens there, and nobody is asked.
+        // Port 1 has no listener; the subject never connects to it.
         let cluster = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -80,12 +80,12 @@ impl Subject {
         Ok(Self { process: ManagerProcess::spawn(command), name, _folder: folder })
     }
 
-    /// Returns its program once more, for another of its commands.
+    /// Returns a command that runs the program of this subject again.
     pub(crate) fn command(&self) -> anyhow::Result<Command> {
         command(self.name)
     }
 
-    /// Tells it to stop and waits until it has, in order.
+    /// Sends SIGTERM and waits until the process has ended with success.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.process.terminate();
         let status = self.process.ended().await;

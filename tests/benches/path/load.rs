@@ -1,4 +1,4 @@
-//! What users do to the cluster: they fill it with Pods, and patch them.
+//! The load of the users: creates Pods and patches them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,11 +17,12 @@ use tokio::time::{Instant, interval_at, sleep};
 
 use crate::pods;
 
-/// Users at work at once, each with a connection of its own.
+/// Number of concurrent users, each with a connection of its own.
 const USERS: u32 = 8;
-/// Patches a second, of all users together.
+/// Patches per second of all users together.
 const RATE: u32 = 300;
-/// What keeps the owner of all Pods of one namespace: without a living owner they would be collected.
+/// Name of the owner of all Pods of one namespace. The garbage collector would delete Pods whose owner does
+/// not exist.
 const OWNER: &str = "owner";
 
 pub(crate) struct Load {
@@ -37,7 +38,7 @@ impl Load {
         Ok(Self { users })
     }
 
-    /// Creates the Pods and their status.
+    /// Creates the Pods and writes their status.
     pub(crate) async fn fill(&self, count: u32) -> anyhow::Result<()> {
         let namespaces: BTreeSet<String> =
             (0..count).map(|number| pods::Pod::new(number).namespace()).collect();
@@ -65,7 +66,7 @@ impl Load {
         .await
     }
 
-    /// Patches Pods in turn, evenly; in each round to something new.
+    /// Patches the Pods in turn at `RATE`, with a new value in each round.
     pub(crate) async fn patch(&self, round: usize, pods: u32, patches: u32) -> anyhow::Result<()> {
         self.all(patches, Some(RATE), move |client, number| async move {
             let pod = pods::Pod::new(number.wrapping_mul(7) % pods);
@@ -78,7 +79,7 @@ impl Load {
         .await
     }
 
-    /// Shares numbered tasks among the users.
+    /// Distributes `count` numbered tasks among the users, at `rate` per second if there is one.
     async fn all<F>(
         &self,
         count: u32,
@@ -94,7 +95,7 @@ impl Load {
         for (user, client) in (0..).zip(self.users.clone()) {
             let (next, task) = (next.clone(), task.clone());
             users.spawn(async move {
-                // One after the other, not all at once.
+                // The users start one after the other, so that requests are evenly spaced.
                 let mut ticks = rate.map(|rate| {
                     let apart = Duration::from_secs(1) / rate;
                     interval_at(began + apart * user, apart * USERS)
@@ -117,7 +118,7 @@ impl Load {
         Ok(())
     }
 
-    /// Makes a namespace that Pods can be created in, and returns the uid of their owner.
+    /// Creates a namespace, waits until Pods can be created in it, and returns the uid of their owner.
     async fn namespace(&self, name: &str) -> anyhow::Result<String> {
         let client = self.users.first().context("no users")?;
         let named = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -132,12 +133,12 @@ impl Load {
             }
             sleep(Duration::from_millis(50)).await;
         }
-        anyhow::bail!("it has no service account after 30 s")
+        anyhow::bail!("the namespace has no service account after 30 s")
     }
 }
 
-/// Returns what is created, and the status that is written then. Left out is what the server writes itself; no
-/// scheduler takes the Pod, and its owner is one that nobody reconciles.
+/// Returns the Pod to create and the status to write afterwards, without the fields that the server writes
+/// itself. The Pod names a scheduler that does not exist, and an owner that no controller reconciles.
 fn parts(pod: pods::Pod, owner: &str) -> anyhow::Result<(Value, Value)> {
     let mut object: Value = serde_json::from_str(&pod.json(1))?;
     let status = object["status"].take();

@@ -1,12 +1,14 @@
-//! The whole path of an event, on a real API server: from the socket to the reconcile that reads the object typed.
+//! The whole path of an event, on a real API server: from the socket to the reconcile that reads the object
+//! typed.
 //!
-//! `cargo bench -p mainstay-tests --bench path` starts a control plane, fills it with Pods, and then three times starts
-//! this program again as the *subject*: a manager with one controller and four workers that reads every Pod and writes
-//! nothing. The subject's own memory and processor time are the figures; what plays the users runs in this process.
+//! `cargo bench -p mainstay-tests --bench path` starts a control plane, fills it with Pods, and then three
+//! times starts this program again as the *subject*: a manager with one controller and four workers that
+//! reads every Pod and writes nothing. The figures are the subject's own memory, processor time and
+//! latencies; the load runs in this process.
 //!
-//! `overhead` is from a raw watch's sight of a change to the reconcile that sees it; as these are two connections, it
-//! holds what the server is late to the one or the other. `queue` is the part within the process: from the delta to the
-//! reconcile.
+//! `overhead` is the time from the arrival of a change on a raw watch to the reconcile that reads it. The raw
+//! watch and the cache have separate connections, so the figure contains the difference of the server's
+//! delays to both. `queue` is the part within the process, from the delta to the reconcile.
 //!
 //! With `MAINSTAY_BENCH=quick` there are a tenth of the Pods and patches, and one run.
 
@@ -29,13 +31,14 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use self::load::Load;
 
-/// The allocator of the program `mainstay`: the subject is to be as that is.
+/// The allocator of the program `mainstay`, so that the subject behaves like it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Says to a process that it is the subject, and which kubeconfig it uses.
+/// Environment variable that makes a process the subject; its value is the path of the kubeconfig.
 const SUBJECT: &str = "MAINSTAY_PATH_KUBECONFIG";
 
+/// The size of the measurement.
 #[derive(Clone, Copy)]
 struct Form {
     pods: u32,
@@ -43,7 +46,7 @@ struct Form {
     runs: usize,
 }
 
-/// One process under measurement.
+/// A running process under measurement.
 struct Subject {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -57,13 +60,13 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let cluster = DevCluster::start(Options::default()).await?;
-        let told = tell(&cluster, form).await;
+        let measured = measure(&cluster, form).await;
         cluster.stop().await;
-        told
+        measured
     })
 }
 
-async fn tell(cluster: &DevCluster, form: Form) -> anyhow::Result<()> {
+async fn measure(cluster: &DevCluster, form: Form) -> anyhow::Result<()> {
     let load = Load::connect(cluster.kubeconfig_path()).await?;
     load.fill(form.pods).await.context("filling the cluster")?;
     let mut runs: Vec<Vec<(String, f64, String)>> = Vec::new();
@@ -110,20 +113,20 @@ impl Subject {
         Ok(Self { process, lines: BufReader::new(stdout).lines() })
     }
 
-    /// Reads figures up to a line that says `mark`.
+    /// Reads figures up to the line `mark`.
     async fn until(&mut self, mark: &str) -> anyhow::Result<Vec<(String, f64, String)>> {
         let mut figures = Vec::new();
         while let Some(line) = self.lines.next_line().await? {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 [word] if word == mark => return Ok(figures),
                 [name, value, unit] => figures.push((name.to_owned(), value.parse()?, unit.to_owned())),
-                _ => anyhow::bail!("the subject says {line:?}"),
+                _ => anyhow::bail!("unexpected line of the subject: {line:?}"),
             }
         }
-        anyhow::bail!("the subject ended before it said {mark:?}")
+        anyhow::bail!("the subject ended before it printed {mark:?}")
     }
 
-    /// Tells it that all patches have been answered.
+    /// Signals the subject that all patches have been answered.
     async fn go_on(&mut self) -> anyhow::Result<()> {
         let stdin = self.process.stdin.as_mut().context("the subject has no input")?;
         Ok(stdin.write_all(b"sent\n").await?)

@@ -1,6 +1,7 @@
-//! The process under measurement: a manager with one controller that reads every Pod typed and writes nothing.
+//! The process under measurement: a manager with one controller that reads every Pod typed and writes
+//! nothing.
 //!
-//! It prints a figure per line as it comes to it, `ready` when patches may begin, and `end`.
+//! It prints one figure per line, `ready` when the patches may begin, and `end` at the end.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
@@ -30,32 +31,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::watcher::{self, seconds};
 
-/// Between the last first reconcile and the reading of the settled memory: time for what is done in the background.
+/// Pause between the last initial reconcile and the measurement of memory, for background work.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long anything may take before it counts as lost.
+/// Longest wait for any step.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Who has seen what, and when.
+/// The times at which each change arrived.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct Arrivals {
+    /// Number of reconciles.
     runs: AtomicU32,
-    /// By resourceVersion, once the watcher watches.
+    /// By resourceVersion, from the first event of the watcher on.
     seen: Mutex<HashMap<u64, Seen>>,
 }
 
+/// The times at which one change arrived at the watcher, at a delta handler and at the reconciler.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     watched: Option<Instant>,
-    told: Option<Instant>,
+    handled: Option<Instant>,
     reconciled: Option<Instant>,
 }
 
-/// Notes when the store's handlers are told of a change.
-struct Listener(Arc<Book>);
+/// Delta handler that records when a change arrives.
+struct Listener(Arc<Arrivals>);
 
 struct Reader {
     pods: Store<Pod>,
-    book: Arc<Book>,
+    arrivals: Arc<Arrivals>,
 }
 
 pub(crate) fn run(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
@@ -64,51 +67,54 @@ pub(crate) fn run(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<
 }
 
 async fn measure(kubeconfig: &Path, pods: u32, patches: u32) -> anyhow::Result<()> {
-    let book = Arc::new(Book::default());
+    let arrivals = Arc::new(Arrivals::default());
     let began = Instant::now();
-    let (manager, store) = manager(kubeconfig, book.clone()).await?;
-    let listener = store.untyped().subscribe(Box::new(Listener(book.clone())));
+    let (manager, store) = manager(kubeconfig, arrivals.clone()).await?;
+    let listener = store.untyped().subscribe(Box::new(Listener(arrivals.clone())));
     let mut running = JoinSet::new();
     running.spawn({
         let manager = manager.clone();
         async move { manager.run().await }
     });
-    book.until(|book| book.runs.load(Ordering::Relaxed) >= pods).await.context("first reconciles")?;
-    say("cold_cpu_s", seconds(ClockId::ProcessCPUTime), "s");
-    say("cold_wall_s", began.elapsed().as_secs_f64(), "s");
+    arrivals
+        .until(|arrivals| arrivals.runs.load(Ordering::Relaxed) >= pods)
+        .await
+        .context("first reconciles")?;
+    print_figure("cold_cpu_s", seconds(ClockId::ProcessCPUTime), "s");
+    print_figure("cold_wall_s", began.elapsed().as_secs_f64(), "s");
     sleep(SETTLE).await;
-    say("rss_mb", memory(std::process::id(), "VmRSS")?, "MB");
-    say("peak_mb", memory(std::process::id(), "VmHWM")?, "MB");
+    print_figure("rss_mb", memory(std::process::id(), "VmRSS")?, "MB");
+    print_figure("peak_mb", memory(std::process::id(), "VmHWM")?, "MB");
 
     let (ready, watching) = oneshot::channel();
     let stop = CancellationToken::new();
-    let control = watcher::start(kubeconfig.to_owned(), book.clone(), ready, stop.clone());
+    let control = watcher::start(kubeconfig.to_owned(), arrivals.clone(), ready, stop.clone());
     watching.await.context("the watcher does not watch")?;
     let before = seconds(ClockId::ProcessCPUTime);
-    tell("ready");
+    print("ready");
     tokio::task::spawn_blocking(|| std::io::stdin().lock().read_line(&mut String::new())).await??;
-    book.until(|book| book.complete(patches)).await.context("patches seen by both")?;
+    arrivals.until(|arrivals| arrivals.complete(patches)).await.context("patches seen by both")?;
     let spent = seconds(ClockId::ProcessCPUTime) - before;
     stop.cancel();
     let control = control.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))??;
-    say("cpu_us_per_event", (spent - control) * 1e6 / f64::from(patches), "us");
+    print_figure("cpu_us_per_event", (spent - control) * 1e6 / f64::from(patches), "us");
     for (name, over) in [
-        ("overhead", book.between(|seen| Some((seen.watched?, seen.reconciled?)))),
-        ("queue", book.between(|seen| Some((seen.told?, seen.reconciled?)))),
+        ("overhead", arrivals.between(|seen| Some((seen.watched?, seen.reconciled?)))),
+        ("queue", arrivals.between(|seen| Some((seen.handled?, seen.reconciled?)))),
     ] {
-        say(&format!("{name}_us_p50"), percentile(&over, 50), "us");
-        say(&format!("{name}_us_p99"), percentile(&over, 99), "us");
+        print_figure(&format!("{name}_us_p50"), percentile(&over, 50), "us");
+        print_figure(&format!("{name}_us_p99"), percentile(&over, 99), "us");
     }
     drop(listener);
     manager.stop();
     while let Some(ended) = running.join_next().await {
         ended??;
     }
-    tell("end");
+    print("end");
     Ok(())
 }
 
-async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<(Manager, Store<Pod>)> {
+async fn manager(kubeconfig: &Path, arrivals: Arc<Arrivals>) -> anyhow::Result<(Manager, Store<Pod>)> {
     let name = "path";
     let configuration = json!({
         "apiVersion": "config.mainstay.dev/v1alpha1",
@@ -126,7 +132,7 @@ async fn manager(kubeconfig: &Path, book: Arc<Book>) -> anyhow::Result<(Manager,
     let manager = Manager::new(options, configuration, connection)?;
     let pods = manager.store::<Pod>(Scope::all());
     let controller = Controller::new(name).reconciles(&pods);
-    manager.register(controller.reconciler(Reader { pods: pods.clone(), book }))?;
+    manager.register(controller.reconciler(Reader { pods: pods.clone(), arrivals }))?;
     Ok((manager, pods))
 }
 
@@ -135,7 +141,7 @@ impl Reconciler for Reader {
         let now = Instant::now();
         if let Some(pod) = self.pods.get(request)? {
             let version = pod.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
-            self.book.reconciled(version, now);
+            self.arrivals.reconciled(version, now);
         }
         Ok(Action::Done)
     }
@@ -146,14 +152,14 @@ impl DeltaHandler for Listener {
         let now = Instant::now();
         let version = delta.new.and_then(|new| new.meta().resource_version.to_string().parse().ok());
         if let Some(version) = version.filter(|_| !delta.initial) {
-            self.0.seen.lock().entry(version).or_default().told = Some(now);
+            self.0.seen.lock().entry(version).or_default().handled = Some(now);
         }
     }
 }
 
-// === impl Book ===
+// === impl Arrivals ===
 
-impl Book {
+impl Arrivals {
     pub(crate) fn watched(&self, version: u64) {
         let now = Instant::now();
         self.seen.lock().entry(version).or_default().watched = Some(now);
@@ -162,13 +168,15 @@ impl Book {
     fn reconciled(&self, version: Option<u64>, at: Instant) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let mut seen = self.seen.lock();
-        // Before the watcher has seen an event there is none to compare with: these are the first reconciles.
+        // Before the watcher's first event there is nothing to compare with: these are the initial
+        // reconciles.
         if let Some(version) = version.filter(|_| !seen.is_empty()) {
             seen.entry(version).or_default().reconciled = Some(at);
         }
     }
 
-    /// Whether both have come to the end: of two quick patches of one Pod the first may have had no run of its own.
+    /// Returns whether the watcher has received all patches and the reconciler the last one. Earlier patches
+    /// may have no reconcile of their own, because two quick patches of one Pod may be coalesced.
     fn complete(&self, patches: u32) -> bool {
         let seen = self.seen.lock();
         let watched = seen.values().filter(|seen| seen.watched.is_some()).count();
@@ -176,10 +184,10 @@ impl Book {
         watched >= patches as usize && newest.is_some_and(|(_, seen)| seen.reconciled.is_some())
     }
 
-    /// Returns microseconds from one sight of a change to another, in order.
-    fn between(&self, sights: impl Fn(&Seen) -> Option<(Instant, Instant)>) -> Vec<f64> {
+    /// Returns the microseconds between two times of each change, sorted.
+    fn between(&self, times: impl Fn(&Seen) -> Option<(Instant, Instant)>) -> Vec<f64> {
         let seen = self.seen.lock();
-        let over = seen.values().filter_map(sights).map(|(from, to)| {
+        let over = seen.values().filter_map(times).map(|(from, to)| {
             let late = to.saturating_duration_since(from).as_secs_f64();
             (late - from.saturating_duration_since(to).as_secs_f64()) * 1e6
         });
@@ -198,11 +206,11 @@ impl Book {
     }
 }
 
-fn say(name: &str, value: f64, unit: &str) {
-    tell(&format!("{name} {value:.3} {unit}"));
+fn print_figure(name: &str, value: f64, unit: &str) {
+    print(&format!("{name} {value:.3} {unit}"));
 }
 
-fn tell(line: &str) {
-    // Without a reader there is nobody to tell.
+fn print(line: &str) {
+    // An error means that the parent process has closed the pipe.
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -1,6 +1,6 @@
-//! The control: a raw watch in the subject's process that looks at nothing but an event's resourceVersion.
+//! The control: a raw watch in the subject's process that reads only the resourceVersion of each event.
 //!
-//! On a thread, a runtime and a connection of its own, whose processor time is told apart from the manager's.
+//! It has a thread, a runtime and a connection of its own, so that its processor time can be subtracted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,24 +17,25 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::subject::Book;
+use crate::subject::Arrivals;
 
-/// Starts it; `ready` is told once the watch is open. Ends with the processor seconds it took since.
+/// Starts the watcher and sends on `ready` once the watch is open. The thread returns the processor seconds
+/// that it used since then.
 pub(crate) fn start(
     kubeconfig: PathBuf,
-    book: Arc<Book>,
+    arrivals: Arc<Arrivals>,
     ready: oneshot::Sender<()>,
     stop: CancellationToken,
 ) -> JoinHandle<anyhow::Result<f64>> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(watch(kubeconfig, book, ready, stop))
+        runtime.block_on(watch(kubeconfig, arrivals, ready, stop))
     })
 }
 
 async fn watch(
     kubeconfig: PathBuf,
-    book: Arc<Book>,
+    arrivals: Arc<Arrivals>,
     ready: oneshot::Sender<()>,
     stop: CancellationToken,
 ) -> anyhow::Result<f64> {
@@ -52,20 +53,21 @@ async fn watch(
             line = lines.next() => line.context("the watch ended")??,
         };
         if let Some(version) = version_of(&line) {
-            book.watched(version);
+            arrivals.watched(version);
         }
     }
     Ok(seconds(ClockId::ThreadCPUTime) - before)
 }
 
-/// Finds the version of the object in an event; the server writes metadata first.
+/// Returns the resourceVersion of the object in an event. The first match is the right one, because the
+/// server writes metadata first.
 fn version_of(line: &str) -> Option<u64> {
     const FIELD: &str = r#""resourceVersion":""#;
     let rest = line.get(line.find(FIELD)? + FIELD.len()..)?;
     rest.get(..rest.find('"')?)?.parse().ok()
 }
 
-/// Returns a clock of the processor in seconds.
+/// Returns the value of a processor clock in seconds.
 pub(crate) fn seconds(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0)).as_secs_f64()

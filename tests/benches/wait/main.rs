@@ -1,22 +1,23 @@
-//! What it costs to wait, and how soon a wait is over, on a real API server.
+//! The cost of waiting objects, and how soon their gates open, on a real API server.
 //!
-//! `cargo bench -p mainstay-tests --bench wait` runs the binary `mainstay` with probes that cannot leave loopback, beside
-//! a control plane of its own: 5,000 WaitDeployments, ten for each of 500 TCP targets, a tenth of which are black
-//! holes with full backlogs. It prints one line `figure NAME VALUE UNIT` per figure:
+//! `cargo bench -p mainstay-tests --bench wait` runs the binary `mainstay` with probes that cannot leave
+//! loopback, beside a control plane of its own: 5,000 WaitDeployments, ten for each of 500 TCP targets, a
+//! tenth of which are black holes with full backlogs. It prints one line `figure NAME VALUE UNIT` per figure:
 //!
-//! - `wait.cpu_percent_5000`, `wait.rss_mb_5000`, `wait.rss_growth_mb_5000`, `wait.probes_per_s`: processor time, memory, its
-//!   growth and probes while everything waits and nothing happens.
+//! - `wait.cpu_percent_5000`, `wait.rss_mb_5000`, `wait.rss_growth_mb_5000`, `wait.probes_per_s`: processor
+//!   time, memory, growth of memory, and probes per second while all objects wait and none changes.
 //!
-//! - `wait.tcp_open_over_period_ms_p99`: from the moment a target listens to the Deployment seen by a watch, less the
-//!   period.
+//! - `wait.tcp_open_over_period_ms_p99`: from the moment a target listens until a watch receives the
+//!   Deployment, minus the period.
 //!
-//! - `wait.service_open_ms_p99`: from the answer to the write of an `EndpointSlice` to the Deployment seen by a watch.
+//! - `wait.service_open_ms_p99`: from the response to the write of an `EndpointSlice` until a watch receives
+//!   the Deployment.
 //!
-//! Figures that have a target are followed by a line `target NAME < BOUND: met`, or `missed`; memory that grows ends the full
-//! form with an error.
+//! After a figure that has a target comes a line `target NAME < BOUND: met`, or `missed`. The full form ends
+//! with an error if memory grows.
 //!
-//! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer objects and shorter rests; as a test it holds the
-//! figures against what no machine is slow enough to miss.
+//! With `MAINSTAY_BENCH=quick`, and when run as a test, there are fewer objects and shorter measurements. As
+//! a test it compares the figures with bounds that even a slow machine meets.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^52")]
 
@@ -32,28 +33,28 @@ use tokio::time::Instant;
 
 use self::stage::Stage;
 
-/// How much is done.
+/// The size of the measurement.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Whether the figures are held against bounds for any machine.
+    /// Whether this runs as a test, which fails if a figure is out of its bounds.
     test: bool,
-    /// Whether there is as much as the targets are for.
+    /// Whether this is the full form, which has targets for its figures.
     full: bool,
     objects: usize,
     targets: usize,
     period: Duration,
-    /// How long the rest is looked at.
+    /// Duration of the measurement at rest.
     rest: Duration,
-    /// Targets that come up.
+    /// Number of targets that come up.
     openings: usize,
     services: usize,
 }
 
-/// As a test: most that a gate may open later than its period, or than the endpoint was ready.
+/// As a test: longest time from the end of the period, or from the ready endpoint, until a gate opens.
 const OPEN_MS: f64 = 30_000.0;
-/// As a test: most growth of memory at rest, beyond the noise of an allocator.
+/// As a test: largest growth of memory at rest, above the noise of an allocator.
 const GROWTH_MB: f64 = 32.0;
-/// In full: the same, as a part of all memory.
+/// In the full form: largest growth of memory at rest, as a fraction of the resident memory.
 const GROWTH_PART: f64 = 0.05;
 
 fn main() -> anyhow::Result<()> {
@@ -65,19 +66,15 @@ fn main() -> anyhow::Result<()> {
         tcp(form, &mut stage).await?;
         service(form, &mut stage).await?;
         stage.stop().await?;
-        // Last: the other figures are wanted all the same.
-        ensure!(
-            !form.full || growth < GROWTH_PART,
-            "memory grew by {:.1} % while nothing happened",
-            100.0 * growth
-        );
+        // Checked last, so that the other figures are printed in any case.
+        ensure!(!form.full || growth < GROWTH_PART, "memory grew by {:.1} % at rest", 100.0 * growth);
         Ok(())
     })
 }
 
-/// Everything waits. Returns by which part of it memory has grown.
+/// Measures while all objects wait. Returns the growth of memory as a fraction of the resident memory.
 async fn rest(form: Form, stage: &Stage) -> anyhow::Result<f64> {
-    // What filling the cluster left behind is to be over.
+    // Work that the creation of the objects caused ends in the first period.
     tokio::time::sleep(form.period).await;
     let (before, began) = (stage.usage().await?, Instant::now());
     tokio::time::sleep(form.rest).await;
@@ -92,31 +89,32 @@ async fn rest(form: Form, stage: &Stage) -> anyhow::Result<f64> {
     figure(&of("rss_growth_mb"), growth, "MB");
     figure("wait.probes_per_s", probes, "per_s");
     if form.test {
-        ensure!(growth < GROWTH_MB, "memory grew by {growth} MB while nothing happened");
-        // One probe per target and period, less a tenth of jitter, shared by all who wait for it.
+        ensure!(growth < GROWTH_MB, "memory grew by {growth} MB at rest");
+        // One probe per target and period, which jitter shortens by up to a tenth; all objects that wait for
+        // the target share the probe.
         let most = form.targets as f64 / form.period.as_secs_f64() / 0.9 + 1.0;
         ensure!(probes > 0.0 && probes <= most, "{probes} probes per second; expected at most {most}");
     }
     Ok(growth / after.resident_mb)
 }
 
-/// Targets come up one after the other.
+/// Measures how soon gates open while their TCP targets come up one after the other.
 async fn tcp(form: Form, stage: &mut Stage) -> anyhow::Result<()> {
     let mut over = stage.open_targets(form.openings).await?;
     let period = form.period.as_secs_f64() * 1000.0;
     for took in &mut over {
         *took = (*took - period).max(0.0);
     }
-    tell("wait.tcp_open_over_period_ms", form, over, 1_000.0)
+    report("wait.tcp_open_over_period_ms", form, over, 1_000.0)
 }
 
-/// Services get an endpoint one after the other.
+/// Measures how soon gates open while their Services get an endpoint one after the other.
 async fn service(form: Form, stage: &mut Stage) -> anyhow::Result<()> {
     let took = stage.open_services(form.services).await?;
-    tell("wait.service_open_ms", form, took, 100.0)
+    report("wait.service_open_ms", form, took, 100.0)
 }
 
-fn tell(name: &str, form: Form, mut milliseconds: Vec<f64>, target: f64) -> anyhow::Result<()> {
+fn report(name: &str, form: Form, mut milliseconds: Vec<f64>, target: f64) -> anyhow::Result<()> {
     milliseconds.sort_by(f64::total_cmp);
     figure(&format!("{name}_p50"), percentile(&milliseconds, 50), "ms");
     let p99 = percentile(&milliseconds, 99);
@@ -130,7 +128,7 @@ fn tell(name: &str, form: Form, mut milliseconds: Vec<f64>, target: f64) -> anyh
 
 impl Form {
     fn new() -> Self {
-        // What cargo says to a benchmark, and not to a test.
+        // `cargo bench` passes `--bench`, `cargo test` does not.
         let test = !std::env::args().any(|argument| argument == "--bench");
         if test || std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick") {
             let (period, rest) = (Duration::from_secs(2), Duration::from_secs(6));
@@ -140,7 +138,8 @@ impl Form {
             Self { test, full: true, objects: 5_000, targets: 500, period, rest, openings: 50, services: 100 }
         }
     }
-    /// Says whether a figure is below its target.
+
+    /// In the full form, prints whether a figure is below its target.
     fn target(self, name: &str, value: f64, below: f64) {
         if self.full {
             let verdict = if value < below { "met" } else { "missed" };

@@ -1,4 +1,4 @@
-//! What is created: objects that wait for a port or a Service, and what they wait for.
+//! The objects under measurement: WaitDeployments for a port or a Service, and the Services and endpoints.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, from_value, json};
 
 use crate::Form;
 
-/// Waits for a port on loopback.
+/// Returns a WaitDeployment that waits for a port on loopback.
 pub(crate) fn on_target(name: &str, address: SocketAddr, form: Form) -> WaitDeployment {
     let mut dependency = tcp("it", address);
     dependency["periodSeconds"] = json!(form.period.as_secs());
@@ -18,17 +18,17 @@ pub(crate) fn on_target(name: &str, address: SocketAddr, form: Form) -> WaitDepl
     waiting(name, &dependency)
 }
 
-/// Waits for an endpoint of the Service of its own name.
+/// Returns a WaitDeployment that waits for an endpoint of the Service with the same name.
 pub(crate) fn on_service(name: &str) -> WaitDeployment {
     waiting(name, &json!({"name": "it", "service": {"name": name, "port": 80}}))
 }
 
-/// A Service whose endpoints are made by hand.
+/// Returns a Service without a selector, so that its endpoints are created by hand.
 pub(crate) fn service(name: &str) -> serde_json::Result<Service> {
     from_value(json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}))
 }
 
-/// A ready endpoint of it. Nobody connects to its address.
+/// Returns a ready endpoint of the Service with this name. No probe connects to its address.
 pub(crate) fn endpoint(name: &str) -> serde_json::Result<EndpointSlice> {
     from_value(json!({
         "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
@@ -38,7 +38,7 @@ pub(crate) fn endpoint(name: &str) -> serde_json::Result<EndpointSlice> {
     }))
 }
 
-/// The Pods are no business of this bench.
+/// Returns a WaitDeployment with this dependency and without Pods, which this bench does not need.
 fn waiting(name: &str, dependency: &Value) -> WaitDeployment {
     wait_deployment(name, &json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [dependency]}}}))
 }

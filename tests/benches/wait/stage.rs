@@ -1,4 +1,4 @@
-//! The manager under measurement, what it waits for, and who watches.
+//! The manager under measurement, the targets of its objects, and a watch of the Deployments.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ use crate::objects;
 
 /// Ticks per second in `/proc/PID/stat`, on every architecture of Linux that Rust's std runs on.
 const TICKS: f64 = 100.0;
-/// Writes at one time while the objects are created.
+/// Number of concurrent writes while the objects are created.
 const CREATING: usize = 16;
-/// Longest wait for anything.
+/// Longest wait for any step.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// Everything that runs during a measurement.
+/// The cluster, the manager and the targets of a measurement.
 pub(crate) struct Stage {
     cluster: TestCluster,
     manager: ManagerProcess,
-    /// Where nothing listens yet, each with the names of the objects that wait for it.
+    /// Targets without a listener at first, each with the names of the objects that wait for it.
     targets: Vec<(Prerequisite, Vec<String>)>,
     _holes: Vec<BlackHole>,
     seen: watch::Receiver<Seen>,
     _watching: JoinSet<()>,
 }
 
-/// When each Deployment was seen first.
+/// By name: the time at which the watch received each Deployment first.
 type Seen = Arc<parking_lot::Mutex<HashMap<String, Instant>>>;
 
-/// What the manager has used up so far.
+/// The resources that the manager has used so far.
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_mb: f64,
@@ -54,7 +54,8 @@ pub(crate) struct Usage {
 // === impl Stage ===
 
 impl Stage {
-    /// Starts all of it, and waits until every object says what it waits for. None where there is no control plane.
+    /// Starts the cluster and the manager, creates the objects, and waits until the status of each object
+    /// names its dependency. Returns None if there is no control plane.
     pub(crate) async fn set_up(form: Form) -> anyhow::Result<Option<Self>> {
         let Some(cluster) = TestCluster::exclusive().await else { return Ok(None) };
         let identity = cluster.install_base().await;
@@ -71,7 +72,8 @@ impl Stage {
         let mut create = Vec::with_capacity(form.objects);
         for number in 0..form.objects {
             let name = format!("web-{number}");
-            // Neighbours wait for different targets, so that an opening is spread over the cache.
+            // Neighbours wait for different targets, so that the objects of one target are spread over the
+            // cache.
             let at = number % form.targets;
             let address = if let Some(hole) = holes.get(at) {
                 hole.address()
@@ -85,26 +87,26 @@ impl Stage {
         let (seen, watching) = follow(cluster.api());
         let stage = Self { cluster, manager, targets, _holes: holes, seen, _watching: watching };
         stage.create(create).await?;
-        stage.all_told("web-", form.objects).await?;
+        stage.until_all_wait("web-", form.objects).await?;
         Ok(Some(stage))
     }
 
-    /// Has so many targets come up, one after the other, and returns for each object that waited how many milliseconds it
-    /// took from then to its Deployment.
+    /// Starts `count` targets one after the other. Returns for each waiting object the milliseconds from the
+    /// start of its target to its Deployment.
     pub(crate) async fn open_targets(&mut self, count: usize) -> anyhow::Result<Vec<f64>> {
         let mut opened = Vec::new();
         for (target, names) in self.targets.iter_mut().take(count) {
             target.come_up();
             let at = Instant::now();
             opened.extend(names.drain(..).map(|name| (name, at)));
-            // A load that one target after the other makes, and not all of them at one moment.
+            // Spreads the load of the openings over time.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         self.seen_after(opened).await
     }
 
-    /// Has so many Services get an endpoint, one after the other, and returns the milliseconds from the answer to that
-    /// write to the Deployment.
+    /// Creates an endpoint for each of `count` Services, one after the other. Returns the milliseconds from
+    /// the response to that write to the Deployment.
     pub(crate) async fn open_services(&mut self, count: usize) -> anyhow::Result<Vec<f64>> {
         let names: Vec<String> = (0..count).map(|number| format!("service-{number}")).collect();
         let services: Api<Service> = self.cluster.api();
@@ -112,7 +114,7 @@ impl Stage {
             services.create(&PostParams::default(), &objects::service(name)?).await?;
         }
         self.create(names.iter().map(|name| objects::on_service(name)).collect()).await?;
-        self.all_told("service-", count).await?;
+        self.until_all_wait("service-", count).await?;
         let slices: Api<EndpointSlice> = self.cluster.api();
         let mut took = Vec::new();
         for name in names {
@@ -149,10 +151,10 @@ impl Stage {
         stream::iter(objects).map(Ok).try_for_each_concurrent(CREATING, one).await.context("creating objects")
     }
 
-    /// Waits until so many objects whose names begin so say what they wait for.
-    async fn all_told(&self, prefix: &str, count: usize) -> anyhow::Result<()> {
+    /// Waits until `status.waitingFor` is set on `count` objects whose names begin with `prefix`.
+    async fn until_all_wait(&self, prefix: &str, count: usize) -> anyhow::Result<()> {
         let api: Api<WaitDeployment> = self.cluster.api();
-        let told = async || {
+        let all_wait = async || {
             let objects = api.list(&kube::api::ListParams::default()).await?;
             let waits = |object: &&WaitDeployment| {
                 let text = object.status.as_ref().and_then(|status| status.waiting_for.as_ref());
@@ -163,17 +165,19 @@ impl Stage {
         let all = async {
             loop {
                 let began = Instant::now();
-                if told().await? {
+                if all_wait().await? {
                     return anyhow::Ok(());
                 }
-                // Thousands of objects are much to read: mostly the machine is the manager's.
+                // A list of thousands of objects is expensive, so the manager gets most of the processor
+                // time.
                 tokio::time::sleep(began.elapsed() * 4 + Duration::from_millis(500)).await;
             }
         };
-        timeout(PATIENCE, all).await.context("not every object says what it waits for")?
+        timeout(PATIENCE, all).await.context("not every object has status.waitingFor")?
     }
 
-    /// Waits for these Deployments, and returns for each how many milliseconds after its time it was seen.
+    /// Waits for these Deployments. Returns for each the milliseconds from its time in `opened` until the
+    /// watch received it.
     async fn seen_after(&mut self, opened: Vec<(String, Instant)>) -> anyhow::Result<Vec<f64>> {
         let all = async {
             loop {
@@ -194,16 +198,17 @@ impl Stage {
 
 // === private functions ===
 
-/// Notes when each Deployment is seen first.
+/// Watches the Deployments and records when each is received first.
 fn follow(api: Api<Deployment>) -> (watch::Receiver<Seen>, JoinSet<()>) {
     let (sender, receiver) = watch::channel(Seen::default());
     let mut watching = JoinSet::new();
     watching.spawn(async move {
         let params = WatchParams::default().timeout(290);
-        // The server ends a watch now and then; what it tells again is no news.
+        // The server ends a watch now and then. Events that a new watch repeats do not change the recorded
+        // times.
         loop {
             let Ok(events) = api.watch_metadata(&params, "0").await else {
-                // Whoever tries again without a pause takes the machine from what is measured.
+                // Retries without a pause would take processor time from the manager.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };

@@ -2,9 +2,13 @@ use serde_json::json;
 
 use super::*;
 
-/// An object of generation 2 whose gate has spoken of this generation.
+/// An object of generation 2 with the conditions `Ready` and `Stalled`, observed at the generation
+/// `observed`.
 fn object(observed: i64, ready: &str, reason: &str, stalled: &str) -> Value {
-    let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": reason, "message": "because", "observedGeneration": observed});
+    let condition = |type_: &str, status: &str| {
+        json!({"type": type_, "status": status, "reason": reason,
+        "message": "because", "observedGeneration": observed})
+    };
     let conditions = [condition("Ready", ready), condition("Stalled", stalled)];
     json!({
         "metadata": {"generation": 2},
@@ -30,7 +34,7 @@ fn each_state_has_its_health() {
 }
 
 #[test]
-fn what_was_said_of_an_earlier_spec_does_not_count() {
+fn conditions_of_an_earlier_generation_do_not_count() {
     for object in [
         object(1, "True", "Available", "False"),
         object(1, "False", "DeadlineExceeded", "True"),

@@ -5,7 +5,7 @@ const GOOD: &str = "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_tot
         seconds_bucket{le=\"1\"} 1\nseconds_bucket{le=\"+Inf\"} 2\n";
 
 #[test]
-fn what_scrapers_read_is_read_and_what_they_refuse_is_refused() {
+fn valid_metrics_are_parsed_and_invalid_ones_are_refused() {
     let families = parse(GOOD, Format::Text).unwrap();
     assert_eq!(families.keys().collect::<Vec<_>>(), ["runs", "seconds"]);
     assert_eq!(families["runs"].labels, BTreeSet::from(["of".to_owned()]));

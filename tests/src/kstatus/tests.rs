@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn each_rule_goes_before_those_after_it() {
+fn rules_apply_in_order() {
     let condition = |type_: &str, status: &str| json!({"type": type_, "status": status});
     let object = |observed: Value, conditions: &[Value]| {
         let status = json!({"observedGeneration": observed, "conditions": conditions});

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Returns the section that a component adds to the file of the base, which it repeats otherwise, since a patch replaces
-/// the file as a whole; and the container that it patches.
+/// Returns the config section that a component adds, and the container that it patches. A patch replaces the
+/// config file as a whole, so the component must repeat the rest of the base's file; this asserts it.
 fn changes(component: &str, section: &str) -> (Value, Value) {
     let file = |documents: &[Value]| -> Value {
         let text = one_of(documents, "ConfigMap")["data"]["manager.yaml"].as_str().expect("a file");
@@ -25,7 +25,7 @@ fn guarded_metrics_change_nothing_else_of_the_configuration() {
 }
 
 #[test]
-fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
+fn inspection_by_peers_changes_nothing_else_and_its_paths_are_mounted() {
     let (inspect, container) = changes("components/inspect-peers", "inspect");
     assert_eq!(inspect["peers"], true);
     assert_eq!(container["volumeMounts"][0]["mountPath"], inspect["tlsDir"]);
@@ -39,7 +39,7 @@ fn inspection_by_peers_changes_nothing_else_and_finds_what_is_mounted() {
     let roles = documents_of("components/inspect-peers");
     let reader = roles.iter().find(|role| role["metadata"]["name"] == "mainstay-inspect").expect("a role");
     let urls = reader["rules"][0]["nonResourceURLs"].as_array().expect("a list");
-    assert!(urls.contains(&json!("/debug/waitdeployments/*")), "for the command why: {urls:?}");
+    assert!(urls.contains(&json!("/debug/waitdeployments/*")), "needed by the command why: {urls:?}");
     let policy = documents_of("components/network-policy");
     assert_eq!(one_of(&policy, "NetworkPolicy")["spec"]["ingress"][2]["ports"][0]["port"].to_string(), port);
 }
@@ -58,7 +58,7 @@ fn a_drain_leaves_a_replica() {
 }
 
 #[test]
-fn the_network_policy_is_about_ports_of_the_manager() {
+fn the_network_policy_admits_exactly_the_ports_of_the_manager() {
     let component = documents_of("components/network-policy");
     let (policy, base) = (one_of(&component, "NetworkPolicy"), documents_of_base());
     let deployment = one_of(&base, "Deployment");
@@ -124,7 +124,7 @@ metadata: {name: mainstay, namespace: mainstay-system}
 ";
 
 #[test]
-fn rules_move_to_the_namespace_and_nothing_else_comes_along() {
+fn only_rules_move_to_the_namespace() {
     let documents: Vec<Value> = serde_saphyr::from_multiple(BASE).unwrap();
     let moved = in_namespace(&documents, "ns");
     let summary: Vec<String> = moved
@@ -151,5 +151,5 @@ fn rules_move_to_the_namespace_and_nothing_else_comes_along() {
             "RoleBinding viewer in ns refers to view for someone in -",
         ]
     );
-    assert_eq!(rules(&moved).len(), 1, "a rule of a role that is not ours is not looked at");
+    assert_eq!(rules(&moved).len(), 1, "rules of roles outside the documents are skipped");
 }

@@ -1,11 +1,14 @@
-//! Chaos: three managers with leader election, a hundred WaitDeployments under churn, and faults drawn from a seed. After
-//! the last fault every object converges, nothing is written at rest, no write of the whole run arrived outside its
-//! writer's term, and no manager has grown.
+//! Chaos: three managers with leader election, a hundred WaitDeployments under churn, and faults drawn from a
+//! seed. After the last fault every object converges, the managers write nothing at rest, every write of a
+//! controller arrived within a term of its writer, and no manager needs more descriptors or tasks, or clearly
+//! more memory, than before.
 //!
-//! - [`schedule`] draws faults and edits from the seed, [`churn`] makes the edits, [`judge`] checks the result.
-//! - `MAINSTAY_SEED` repeats a schedule; the interleaving differs in each run. `MAINSTAY_LONG=1` runs for ten minutes.
-//! - Clock jumps are tested on the elector in process (`manager/src/election/tests/clocks.rs`): a process cannot be given
-//!   a clock of its own.
+//! - [`schedule`] draws faults and edits from the seed, [`churn`] makes the edits, [`judge`] checks the
+//!   result.
+//! - `MAINSTAY_SEED` repeats a schedule; the interleaving differs in each run. `MAINSTAY_LONG=1` runs for ten
+//!   minutes.
+//! - Clock jumps are tested on the elector in process (`manager/src/election/tests/clocks.rs`), because a
+//!   process cannot have a clock of its own.
 
 mod churn;
 mod judge;
@@ -26,8 +29,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::churn::Churn;
-use self::judge::Needs;
-use self::schedule::{Fault, MANAGERS, Schedule, Target, Trouble};
+use self::judge::Resources;
+use self::schedule::{Fault, FaultKind, MANAGERS, Schedule, Target};
 
 /// The default of `MAINSTAY_SEED`, fixed so that a failure can be repeated.
 const SEED: u64 = 20_261_123;
@@ -38,7 +41,7 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// One ServiceAccount for each manager, so that the audit log names the writer.
 const USERS: [&str; MANAGERS] = ["mainstay", "mainstay-too", "mainstay-steady"];
 const LOG_LINES_SHOWN: usize = 60;
-/// Memory at rest after the faults, in parts of the memory before them.
+/// Upper bound of the memory at rest after the faults, as a multiple of the memory before them.
 const GROWTH_LIMIT: f64 = 1.2;
 
 /// A manager process, and the proxy between it and the API server.
@@ -47,7 +50,7 @@ struct Replica<'c> {
     number: usize,
     impostor: Impostor,
     process: ManagerProcess,
-    /// Processes started so far.
+    /// Number of processes started so far.
     processes: usize,
 }
 
@@ -69,50 +72,51 @@ impl<'c> Replica<'c> {
     }
 
     /// Applies the faults of this manager, each at its time.
-    async fn suffer(&mut self, schedule: &Schedule, began: Instant) {
+    async fn apply_faults(&mut self, schedule: &Schedule, began: Instant) {
         for fault in schedule.faults_of(Target::Manager(self.number)) {
             self.run_until(began + fault.at).await;
-            self.meet(fault).await;
+            self.apply(fault).await;
         }
         self.run_until(began + schedule.duration).await;
     }
 
-    async fn meet(&mut self, fault: &Fault) {
-        match fault.trouble {
-            Trouble::Kill => {
+    async fn apply(&mut self, fault: &Fault) {
+        match fault.kind {
+            FaultKind::Kill => {
                 self.process.kill();
                 self.process.ended().await;
                 self.replace_after(fault.lasts).await;
             }
-            Trouble::Terminate => {
+            FaultKind::Terminate => {
                 self.process.terminate();
                 let status = self.process.ended().await;
                 let log = self.process.log();
-                // A process that has logged nothing has no handler of signals yet.
+                // A process that has logged nothing has not installed its signal handler yet.
                 let ended_well = status.success() || self.lost_its_lease(status) || log.is_empty();
                 assert!(ended_well, "{status}: {log:#?}");
                 self.replace_after(fault.lasts).await;
             }
-            Trouble::Freeze => {
+            FaultKind::Freeze => {
                 self.process.signal(Signal::STOP);
                 sleep(fault.lasts).await;
                 self.process.signal(Signal::CONT);
             }
-            Trouble::Cut(collection) => {
+            FaultKind::Cut(collection) => {
                 self.impostor.sever(collection);
                 sleep(fault.lasts).await;
                 self.impostor.mend();
             }
-            Trouble::Refuse(code) => {
+            FaultKind::Refuse(code) => {
                 self.impostor.refuse(code);
                 sleep(fault.lasts).await;
                 self.impostor.mend();
             }
-            Trouble::KillApiServer | Trouble::KillEtcd => unreachable!("a fault of the servers"),
+            FaultKind::KillApiServer | FaultKind::KillEtcd => unreachable!("a fault of the servers"),
         }
     }
 
-    /// Restarts the process whenever it ends, as a kubelet does. A lost Lease is the only reason it may end for.
+    /// Until `end`, restarts the process whenever it exits, as a kubelet does. Panics if the process exits
+    /// for another reason than a lost Lease.
     async fn run_until(&mut self, end: Instant) {
         while let Ok(status) = timeout_at(end, self.process.end()).await {
             assert!(self.lost_its_lease(status), "{status}: {:#?}", self.process.log());
@@ -135,18 +139,18 @@ impl<'c> Replica<'c> {
         self.processes += 1;
     }
 
-    /// Appends the log of a process to that of the earlier ones, beside the logs of the control plane.
+    /// Appends the log of a process to the logs of the earlier processes of this manager, in the folder with
+    /// the logs of the control plane.
     fn keep(&self, log: &[Value]) {
         let path = self.cluster.log_path(&format!("{}.log", USERS[self.number]));
-        let mut file =
-            File::options().append(true).create(true).open(&path).expect("a log beside the others");
+        let mut file = File::options().append(true).create(true).open(&path).expect("a log file");
         for line in log {
-            writeln!(file, "{line}").expect("a log that can be written");
+            writeln!(file, "{line}").expect("a writable log file");
         }
     }
 }
 
-/// If the test fails, the managers' logs tell more than the judge can.
+/// If the test fails, prints the end of the manager's log, which usually shows the cause.
 impl Drop for Replica<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -159,8 +163,8 @@ impl Drop for Replica<'_> {
     }
 }
 
-/// The last manager campaigns again after a lost Lease, so that its process lives through the whole run. The others exit,
-/// as is the default.
+/// Starts a manager process. The last manager campaigns again after a lost Lease, so that one process lives
+/// through the whole run. The others exit, as is the default.
 fn spawn(cluster: &TestCluster, number: usize, impostor: &Impostor) -> ManagerProcess {
     let on_lost = if number + 1 == MANAGERS { "Campaign" } else { "Exit" };
     let changes = json!({"leaderElection": {
@@ -175,7 +179,7 @@ async fn servers(cluster: &TestCluster, schedule: &Schedule, began: Instant) {
     let servers = cluster.control_plane();
     for fault in schedule.faults_of(Target::Servers) {
         sleep_until(began + fault.at).await;
-        if fault.trouble == Trouble::KillApiServer {
+        if fault.kind == FaultKind::KillApiServer {
             servers.kill_apiserver().await;
             sleep(fault.lasts).await;
             servers.start_apiserver().await.expect("the API server starts again");
@@ -190,28 +194,28 @@ async fn servers(cluster: &TestCluster, schedule: &Schedule, began: Instant) {
 /// Resources of all managers at rest.
 #[derive(Debug)]
 struct Rest {
-    leader: Needs,
-    /// Each with whether this process has ever led.
-    standbys: Vec<(Needs, bool)>,
+    leader: Resources,
+    /// Each standby, and whether its process has ever been leader.
+    standbys: Vec<(Resources, bool)>,
 }
 
 impl Rest {
     async fn of(replicas: &[Replica<'_>]) -> Self {
-        let all = replicas.iter().map(|replica| judge::needs(&replica.process));
+        let all = replicas.iter().map(|replica| judge::resources(&replica.process));
         let (mut leaders, mut standbys) = (Vec::new(), Vec::new());
-        for ((needs, leads), replica) in join_all(all).await.into_iter().zip(replicas) {
-            if leads { leaders.push(needs) } else { standbys.push((needs, replica.has_led())) }
+        for ((resources, leads), replica) in join_all(all).await.into_iter().zip(replicas) {
+            if leads { leaders.push(resources) } else { standbys.push((resources, replica.has_led())) }
         }
-        assert_eq!(leaders.len(), 1, "one of them leads at rest: {leaders:?}");
+        assert_eq!(leaders.len(), 1, "not exactly one leader at rest: {leaders:?}");
         Self { leader: leaders.remove(0), standbys }
     }
 
-    /// Returns the largest memory in parts of what it was `before`.
+    /// Returns the largest growth of memory of any manager, as a multiple of the memory `before`.
     fn growth(&self, before: &Self) -> f64 {
         let standby = before.standbys[0].0.megabytes;
-        // The allocator keeps some of the memory that leading took.
-        let of_standby = |(needs, has_led): &(Needs, bool)| {
-            needs.megabytes / if *has_led { before.leader.megabytes } else { standby }
+        // A process that has been leader is compared with a leader: its allocator keeps some of that memory.
+        let of_standby = |(resources, has_led): &(Resources, bool)| {
+            resources.megabytes / if *has_led { before.leader.megabytes } else { standby }
         };
         let of_standbys = self.standbys.iter().map(of_standby);
         of_standbys.fold(self.leader.megabytes / before.leader.megabytes, f64::max)
@@ -219,13 +223,15 @@ impl Rest {
 
     /// Returns whether all have as many descriptors and tasks as `before`.
     fn is_as(&self, before: &Self) -> bool {
-        let same = |a: &Needs, b: &Needs| (a.descriptors, &a.tasks) == (b.descriptors, &b.tasks);
+        let same = |a: &Resources, b: &Resources| (a.descriptors, &a.tasks) == (b.descriptors, &b.tasks);
         let mut standbys = self.standbys.iter();
-        same(&self.leader, &before.leader) && standbys.all(|(needs, _)| same(needs, &before.standbys[0].0))
+        same(&self.leader, &before.leader)
+            && standbys.all(|(resources, _)| same(resources, &before.standbys[0].0))
     }
 }
 
-/// Restores all objects, so that two measurements of the managers are comparable, and waits until nothing is written.
+/// Restores all objects, so that two measurements of the managers are comparable, and waits until the
+/// managers write nothing.
 async fn restore(cluster: &TestCluster, churn: &mut Churn, replicas: &[Replica<'_>], figure: &str) {
     churn.restore().await;
     judge::until_converged(cluster, figure).await;
@@ -235,7 +241,8 @@ async fn restore(cluster: &TestCluster, churn: &mut Churn, replicas: &[Replica<'
     judge::until_at_rest(cluster).await;
 }
 
-/// Measures until all have as many descriptors and tasks as `before`: what timeouts end may take a minute or two.
+/// Measures until all managers have as many descriptors and tasks as `before`. Connections that only a
+/// timeout closes may need a minute or two.
 async fn rest_as(before: &Rest, replicas: &[Replica<'_>]) -> Rest {
     let began = Instant::now();
     loop {
@@ -248,7 +255,7 @@ async fn rest_as(before: &Rest, replicas: &[Replica<'_>]) -> Rest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_fails_all_objects_converge_and_nothing_is_written_out_of_turn() {
+async fn after_random_faults_objects_converge_and_every_write_is_within_its_term() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
     let schedule = Schedule::draw(seed, if long_form() { DURATION_IN_FULL } else { DURATION });
@@ -266,27 +273,28 @@ async fn whatever_fails_all_objects_converge_and_nothing_is_written_out_of_turn(
     restore(&cluster, &mut churn, &replicas, "chaos.before.restored_after").await;
     let before = Rest::of(&replicas).await;
     for replica in &replicas {
-        // In the long form connections are used again, as they usually are: the wait until the idle ones are gone would be
-        // too long for the short form.
+        // In the long form connections are reused, as usual. In the short form the wait until idle
+        // connections time out would be too long.
         replica.impostor.close_after_answers(!long_form());
     }
 
     let began = Instant::now();
-    let suffering = replicas.iter_mut().map(|replica| replica.suffer(&schedule, began));
-    tokio::join!(join_all(suffering), servers(&cluster, &schedule, began), churn.run(&schedule.edits),);
+    let faults = replicas.iter_mut().map(|replica| replica.apply_faults(&schedule, began));
+    tokio::join!(join_all(faults), servers(&cluster, &schedule, began), churn.run(&schedule.edits),);
     figure_of_time("chaos.lasted", began.elapsed());
 
     let calm = async {
-        // Its garbage collector can miss the deletion of an owner while it has no watch, and never deletes the child.
+        // The garbage collector of kube-controller-manager can miss the deletion of an owner while it has no
+        // watch, and then never deletes the child. A restart makes it list again.
         cluster.control_plane().restart_controllers().await.expect("the controllers start again");
         judge::until_converged(&cluster, "chaos.converged_after").await;
         judge::until_at_rest(&cluster).await;
     };
-    // The last faults may still cost a manager its Lease and so its process.
+    // A manager may still lose its Lease because of the last faults, and exit.
     let running =
         replicas.iter_mut().map(|replica| replica.run_until(Instant::now() + Duration::from_hours(1)));
     tokio::select! {
-        _ = join_all(running) => panic!("nothing takes an hour"),
+        _ = join_all(running) => panic!("not at rest after an hour"),
         () = calm => {}
     }
     restore(&cluster, &mut churn, &replicas, "chaos.after.restored_after").await;

@@ -1,4 +1,5 @@
-//! `mainstay dev` with a control plane of its own: the whole story, and nothing left of it after Ctrl-C.
+//! `mainstay dev` with a control plane of its own: each step is printed, and Ctrl-C leaves neither process
+//! nor file.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,19 +10,20 @@ use mainstay_tests::{Terminal, TestCluster, wait};
 use tokio::time::Instant;
 
 #[tokio::test]
-async fn dev_tells_its_story_and_leaves_nothing_behind() {
+async fn dev_reports_each_step_and_leaves_nothing_behind() {
     let _turn = TestCluster::turn().await;
     let began = Instant::now();
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
     let Some(ready) = dev.tells("the cluster is ready").await else { return skip_or_fail(dev).await };
     let kubeconfig = ready.split_once("export KUBECONFIG=").map(|(_, path)| PathBuf::from(path));
-    let kubeconfig = kubeconfig.expect("a kubeconfig to look with");
+    let kubeconfig = kubeconfig.expect("the path of a kubeconfig");
     assert!(kubeconfig.is_file(), "{}", kubeconfig.display());
     let programs = children(dev.id());
-    // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, and who removes the folder after a kill.
+    // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, and the process that removes the
+    // folder after a kill.
     assert_eq!(programs.len(), 6, "{programs:?}");
 
-    for chapter in [
+    for step in [
         "the CRD waitdeployments.apps.mainstay.dev is installed",
         "applied WaitDeployment default/hello",
         "default/hello waits for 127.0.0.1:",
@@ -29,7 +31,7 @@ async fn dev_tells_its_story_and_leaves_nothing_behind() {
         "the Deployment was created",
         "default/hello is Ready",
     ] {
-        dev.tells(chapter).await.unwrap_or_else(|| panic!("it ended before {chapter:?}: {:#?}", dev.told()));
+        dev.tells(step).await.unwrap_or_else(|| panic!("dev ended before {step:?}: {:#?}", dev.told()));
     }
     let took = began.elapsed();
     figure_of_time("dev.ready", took);
@@ -39,9 +41,9 @@ async fn dev_tells_its_story_and_leaves_nothing_behind() {
     let (status, errors) = dev.ended().await;
     figure_of_time("dev.stopped", interrupted.elapsed());
     assert!(status.success(), "{status}; {errors}; {:#?}", dev.told());
-    // On a busy machine a call may last long enough to be told of; that is no fault of the story.
+    // On a busy machine a handler may run long enough for this warning.
     let wrong: Vec<_> = errors.lines().filter(|line| !line.contains("handler is slow")).collect();
-    assert_eq!(wrong, [""; 0], "nothing went wrong on the way");
+    assert_eq!(wrong, [""; 0], "standard error holds errors");
     assert!(!programs.iter().any(|id| runs(*id)), "programs of {programs:?} still run");
     assert!(!kubeconfig.exists(), "{} is still there", kubeconfig.display());
 }
@@ -50,15 +52,15 @@ async fn dev_tells_its_story_and_leaves_nothing_behind() {
 async fn dev_can_be_interrupted_before_its_cluster_is_ready() {
     let _turn = TestCluster::turn().await;
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
-    dev.tells("starting a control plane").await.expect("its first line");
+    dev.tells("starting a control plane").await.expect("the first line of dev");
     let own = dev.id();
-    // Interrupted with something to clean up, if there is a control plane here at all.
+    // The interrupt comes after the first program has started, so that there is something to clean up.
     let started = async {
         while children(own).is_empty() && runs(own) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(wait::PATIENCE, started).await.expect("it starts its first program");
+    tokio::time::timeout(wait::PATIENCE, started).await.expect("dev starts its first program");
     if !runs(own) {
         return skip_or_fail(dev).await;
     }
@@ -71,10 +73,11 @@ async fn dev_can_be_interrupted_before_its_cluster_is_ready() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(wait::PATIENCE, gone).await.expect("its programs end with it");
+    tokio::time::timeout(wait::PATIENCE, gone).await.expect("the programs end with dev");
 }
 
-/// Where there is no control plane, and no Go to build one, `dev` says so.
+/// Skips the test if `dev` reports that this machine has neither a control plane nor Go to build one. Fails
+/// in CI.
 async fn skip_or_fail(mut dev: Terminal) {
     let (status, errors) = dev.ended().await;
     let unavailable = errors.contains("no control plane here");
@@ -83,19 +86,19 @@ async fn skip_or_fail(mut dev: Terminal) {
     drop(writeln!(std::io::stderr(), "skipped: {errors}"));
 }
 
-/// The numbers of the processes whose parent this one is.
+/// Returns the ids of the child processes of `parent`.
 fn children(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("/proc");
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     ids.filter(|id| stat(*id).is_some_and(|(_, its_parent)| its_parent == parent)).collect()
 }
 
-/// Whether the process runs; one that ended and waits for its parent's attention does not.
+/// Returns whether the process runs. A zombie does not.
 fn runs(id: u32) -> bool {
     stat(id).is_some_and(|(state, _)| state != "Z")
 }
 
-/// State and parent of a process, as long as there is one of this number.
+/// Returns state and parent of a process, or None if no process has this id.
 fn stat(id: u32) -> Option<(String, u32)> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat")).ok()?;
     let mut fields = stat.rsplit(") ").next()?.split(' ');

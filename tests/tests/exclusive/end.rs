@@ -1,4 +1,4 @@
-//! Nothing of a cluster remains, however it ends.
+//! Neither process nor folder of a cluster remains, whether it is stopped, dropped or killed.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,26 +9,26 @@ use mainstay_tests::{TestCluster, wait};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-/// Set in the copy of this binary that is to be killed.
+/// Environment variable of the copy of this binary that is to be killed.
 const VICTIM: &str = "MAINSTAY_TESTS_VICTIM";
 
-/// What that copy says where there is no control plane; in CI it fails instead.
+/// Printed by that copy if this machine has no control plane. In CI the copy fails instead.
 const NO_VICTIM: &str = "no victim";
 
-/// Prints what identifies its cluster and then waits to be killed. Does nothing in an ordinary run, where the test
-/// below is the one that counts.
+/// Helper process of the next test: prints the folder and the process ids of a new cluster and then waits to
+/// be killed. Does nothing in an ordinary run.
 #[tokio::test]
 async fn victim() {
     if std::env::var_os(VICTIM).is_none() {
         return;
     }
-    // Past the test runner's capture.
-    let tell = |line: &str| writeln!(std::io::stderr(), "{line}").expect("our parent reads");
-    let Some(cluster) = TestCluster::exclusive().await else { return tell(NO_VICTIM) };
+    // Bypasses the test runner's capture of output.
+    let print = |line: &str| writeln!(std::io::stderr(), "{line}").expect("the parent reads");
+    let Some(cluster) = TestCluster::exclusive().await else { return print(NO_VICTIM) };
     let folder = cluster.control_plane().folder().display().to_string();
     let ids = cluster.control_plane().process_ids().await;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    tell(&format!("victim {folder} {}", ids.join(" ")));
+    print(&format!("victim {folder} {}", ids.join(" ")));
     std::future::pending::<()>().await;
 }
 
@@ -43,17 +43,17 @@ async fn a_killed_test_leaves_no_process_and_no_folder() {
         .spawn()
         .expect("a copy of this binary");
     let mut lines = BufReader::new(victim.stderr.take().expect("piped")).lines();
-    let told = loop {
-        let line =
-            lines.next_line().await.expect("readable").expect("the victim told its cluster before it ended");
-        if let Some(told) = line.strip_prefix("victim ") {
-            break told.to_owned();
+    let printed = loop {
+        let line = lines.next_line().await.expect("readable");
+        let line = line.expect("the victim prints its cluster before it ends");
+        if let Some(printed) = line.strip_prefix("victim ") {
+            break printed.to_owned();
         }
         if line == NO_VICTIM {
             return;
         }
     };
-    let (folder, ids) = told.split_once(' ').expect("a folder and numbers");
+    let (folder, ids) = printed.split_once(' ').expect("a folder and process ids");
     let ids: Vec<&str> = ids.split(' ').collect();
     assert_eq!(ids.len(), 5, "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
     assert!(ids.iter().all(|id| runs(id)), "all programs run");
@@ -73,7 +73,7 @@ async fn a_stopped_cluster_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn a_dropped_cluster_goes_by_itself() {
+async fn a_dropped_cluster_is_removed_in_the_background() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let folder = cluster.control_plane().folder().display().to_string();
     let ids = cluster.control_plane().process_ids().await;
@@ -82,7 +82,8 @@ async fn a_dropped_cluster_goes_by_itself() {
     gone(&ids.iter().map(String::as_str).collect::<Vec<_>>(), &folder).await;
 }
 
-/// Waits until neither the processes nor the folder are there; they end by themselves, and nobody could tell us.
+/// Waits until the processes have ended and the folder is removed. There is no event for either, so this
+/// polls.
 async fn gone(ids: &[&str], folder: &str) {
     let going = async {
         while ids.iter().any(|id| runs(id)) || Path::new(folder).exists() {
@@ -94,7 +95,7 @@ async fn gone(ids: &[&str], folder: &str) {
     assert!(in_time, "processes {left:?} still run, or {folder} is still there");
 }
 
-/// Whether the process runs; one that ended and waits for its parent's attention does not.
+/// Returns whether the process runs. A zombie does not.
 fn runs(id: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());

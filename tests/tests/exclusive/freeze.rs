@@ -1,10 +1,12 @@
-//! A leader that writes without pause is frozen past its Lease and thawed: what it writes then would be written beside
-//! the next one.
+//! A leader that writes without pause is frozen (SIGSTOP) until its Lease has expired and then thawed
+//! (SIGCONT). By then another replica leads, so a write of the thawed process would be a write by two leaders
+//! at once.
 //!
-//! The server's audit log counts. A process may be frozen between the last look at its fence and the system call that
-//! sends, a few instructions: then one write per connection leaves it when it thaws, and no code of its own can help that.
-//! Such rounds are counted apart, told by the write itself, which says when it was begun; a write that was begun after the
-//! thaw is never let through.
+//! The writes are read from the audit log of the API server. A process may be frozen in the few instructions
+//! between the last check of its fence and the system call that sends: then one write per connection is sent
+//! after the thaw, and no code in the process can prevent that. Such rounds are counted separately; each
+//! write contains the time at which it was begun, which identifies them. A write that was begun after the
+//! freeze fails the test.
 
 use std::time::Duration;
 
@@ -22,9 +24,9 @@ use tokio::time::sleep;
 
 const ROUNDS: usize = 3;
 const ROUNDS_IN_FULL: usize = 50;
-/// Writes after which a replica has plainly taken up work.
+/// Number of writes after which a replica counts as working.
 const AT_WORK: usize = 20;
-/// A freeze comes at any moment of this: some renewals, many writes.
+/// The freeze comes at a random moment of this span, which covers some renewals and many writes.
 const PHASE_MILLIS: u64 = 1_500;
 
 struct Replica {
@@ -32,14 +34,14 @@ struct Replica {
     process: ManagerProcess,
 }
 
-/// One time that a leader was frozen.
+/// One freeze of a leader.
 struct Round {
     user: &'static str,
     frozen: Timestamp,
     thawed: Timestamp,
 }
 
-/// What was written so far, and what is being written.
+/// The writes in the audit log so far, and a reader of the rest.
 struct Log {
     tail: Tail,
     writes: Vec<Write>,
@@ -60,7 +62,7 @@ impl Replica {
         Self { user, process }
     }
 
-    /// Waits until it says that it leads, or that it does not.
+    /// Waits until the metric `leader_election_master_status` of this replica is 1, or not, as `expected`.
     async fn leads(&self, expected: bool) {
         let metrics = self.process.address("metrics").await;
         let series = r#"leader_election_master_status{name="mainstay"}"#;
@@ -69,7 +71,7 @@ impl Replica {
         until_so(&what, async || leading().await == expected).await;
     }
 
-    /// Waits until it has written so much since then.
+    /// Waits until the audit log has `AT_WORK` writes of this replica since `since`.
     async fn at_work(&self, log: &mut Log, since: Timestamp) {
         let what = format!("{} to write since {since}", self.user);
         let log = tokio::sync::Mutex::new(log);
@@ -92,14 +94,14 @@ impl Log {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_writes_without_pause_and_freezes_writes_nothing_beside_the_next_one() {
+async fn a_frozen_leader_writes_nothing_after_the_next_leader_took_over() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     cluster.install(&accounts()).await;
     let mut log = Log { tail: cluster.tail(), writes: Vec::new() };
     let mut leader = Replica::start(&cluster, "mainstay").await;
     leader.leads(true).await;
     let mut standby = Replica::start(&cluster, "mainstay-too").await;
-    standby.process.logged("who leads", |line| line["msg"] == "new leader").await;
+    standby.process.logged("the new leader", |line| line["msg"] == "new leader").await;
 
     let mut rounds = Vec::new();
     for _ in 0..if long_form() { ROUNDS_IN_FULL } else { ROUNDS } {
@@ -130,7 +132,10 @@ fn judge(rounds: &[Round], mut writes: Vec<Write>) {
     let terms = terms(&writes);
     for Round { user, frozen, thawed } in rounds {
         let between = |term: &Term| term.user != *user && (*frozen..*thawed).contains(&term.from);
-        assert!(terms.iter().any(between), "{user} was frozen at {frozen}, and nobody followed: {terms:#?}");
+        assert!(
+            terms.iter().any(between),
+            "{user} was frozen at {frozen}, and no other replica led: {terms:#?}"
+        );
     }
 
     let late = outside_of_terms(&writes);
@@ -152,17 +157,17 @@ fn judge(rounds: &[Round], mut writes: Vec<Write>) {
     figure("freeze.writes", count(writes.iter().filter(|write| write.is_work()).count()), "count");
     figure("freeze.rounds_inside_a_write", count(inside), "count");
     figure("freeze.late_writes", count(after.len()), "count");
-    // A check that stood further from the system call would excuse itself in each round.
+    // A fence that is checked long before the system call would produce such a write in most rounds.
     assert!(
         inside <= rounds.len().div_ceil(10),
         "frozen inside a write in {inside} of {} rounds",
         rounds.len()
     );
-    assert!(after.is_empty(), "written beside the next leader: {after:#?}; terms: {terms:#?}");
-    assert_eq!(late.len(), under_way, "written without the Lease, and not for a freeze: {late:#?}");
+    assert!(after.is_empty(), "written while another replica led: {after:#?}; terms: {terms:#?}");
+    assert_eq!(late.len(), under_way, "written without the Lease outside of a freeze: {late:#?}");
 }
 
-/// Two ServiceAccounts, so that the audit log tells who wrote what.
+/// Returns two ServiceAccounts and their rights, so that the audit log names the replica of each write.
 fn accounts() -> Vec<Value> {
     let names = ["mainstay", "mainstay-too"];
     let metadata = |name: &str| json!({"name": name, "namespace": "mainstay-system"});

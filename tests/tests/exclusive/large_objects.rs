@@ -1,8 +1,8 @@
-//! The largest objects that the API server accepts: two replicas stay below the memory limit of `deploy/base`, and the
-//! gates of another namespace open as before.
+//! The largest objects that the API server accepts: two replicas stay below the memory limit of
+//! `deploy/base`, and the gates of another namespace open as before.
 //!
-//! The short form creates 20 such objects and the long form, `MAINSTAY_LONG=1`, a hundred. Both forms hold
-//! any build to the bound on memory.
+//! The short form creates 20 such objects, the long form (`MAINSTAY_LONG=1`) a hundred. Both fail if the
+//! memory is above its bound.
 
 use std::net::Ipv4Addr;
 
@@ -25,31 +25,35 @@ const TENANT: &str = "tenant";
 const READY: &str = "ready";
 /// Bytes of the largest objects: just below the limit of etcd, which is 1.5 MiB.
 const LARGEST: usize = 1_400_000;
-/// Bytes just below `cache.maxObjectBytes`, and just below the part of it that the gate decodes.
+/// Just below `cache.maxObjectBytes`, in bytes.
 const KEPT: usize = 255_000;
+/// Just below the longest object that the gate decodes, in bytes.
 const DECODED: usize = 62_000;
-/// Addresses that a Service lists: in etcd each has some 13 bytes.
+/// Number of addresses in a large Service; each takes about 13 bytes in etcd.
 const ADDRESSES: u32 = 100_000;
-/// Time that the API server may add to the opening of a gate: on two processors it takes nine tenths of them for these
-/// objects, and the control, which no manager is part of, is late as well.
+/// Milliseconds that the API server may add to the opening of a gate. On two processors these objects keep
+/// the API server busy for nine tenths of the time, so that even the control, which involves no manager, is
+/// slow.
 const SLACK_MS: f64 = 5000.0;
-/// A large WaitDeployment of text, which the API server can change at little cost.
+/// Name of a large WaitDeployment whose bulk is one string, so that the API server can patch it at little
+/// cost.
 const TEXT: &str = "large-9";
 
-/// How many objects of each sort there are, and how many gates are opened before and beside them.
+/// The size of the test.
 struct Form {
-    /// Of which the cache keeps metadata.
+    /// Objects so large that the cache keeps only their metadata.
     large: u32,
-    /// That the gate decodes, and as many that the cache just keeps.
+    /// Objects just small enough for the gate to decode, and as many just small enough for the cache.
     small: u32,
+    /// Gates that are opened per measurement.
     gates: usize,
 }
 
-/// What it took, from the answer to the write of an endpoint until the Deployment is there, sorted.
+/// Milliseconds from the response to the write of an endpoint until the Deployment exists, sorted.
 #[derive(Default)]
-struct Took {
+struct Latencies {
     gate_ms: Vec<f64>,
-    /// The control: the test itself waits for the endpoint and applies the Deployment.
+    /// The control: without a manager, the test itself waits for the endpoint and applies the Deployment.
     control_ms: Vec<f64>,
 }
 
@@ -77,13 +81,13 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     let at_rest = most_memory(&first);
 
     let text = text(LARGEST);
-    let sorts = Sorts::of(&form, &text);
-    for (kind, object) in &sorts.objects {
+    let tenant = Tenant::of(&form, &text);
+    for (kind, object) in &tenant.objects {
         create(&cluster, kind, object).await;
     }
-    decided(&first, &sorts, form.gates).await;
+    decided(&first, &tenant, form.gates).await;
     let large: Api<WaitDeployment> = Api::namespaced(cluster.client(), TENANT);
-    let object = large.get("large-0").await.expect("it is there");
+    let object = large.get("large-0").await.expect("the object exists");
     let ready = object.condition("Ready").expect("a condition");
     let message = ready.message.as_deref().unwrap_or_default();
     assert_eq!(ready.reason.as_deref(), Some("TooLarge"), "{message}");
@@ -92,21 +96,21 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     let beside = gates(&cluster, "beside", form.gates).await;
     let changing = tokio::select! {
         changing = gates(&cluster, "changing", form.gates) => changing,
-        () = touch(&large, form.small) => Took::default(),
+        () = touch(&large, form.small) => Latencies::default(),
     };
 
-    // The next leader, and a new replica, read all of them at once.
+    // The next leader and a new replica list all objects at once.
     let mut most = most_memory(&first).max(most_memory(&second));
     assert!(stopped(&mut first).await, "{:#?}", first.log());
     let mut third = start("third");
     leads(&second).await;
-    decided(&second, &sorts, 3 * form.gates).await;
+    decided(&second, &tenant, 3 * form.gates).await;
     most = most.max(most_memory(&second));
     assert!(stopped(&mut second).await, "{:#?}", second.log());
     leads(&third).await;
-    decided(&third, &sorts, 3 * form.gates).await;
+    decided(&third, &tenant, 3 * form.gates).await;
 
-    // It shrinks, and its gate works as any other.
+    // After the object has become small, its gate works like any other.
     let shrink = Patch::Merge(json!({"spec": {"x": null}}));
     large.patch("large-0", &PatchParams::default(), &shrink).await.expect("patched");
     wait::until(&large, "large-0", "to wait again", wait::says("Ready", "WaitingForDependencies")).await;
@@ -138,26 +142,27 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     cluster.stop().await;
 }
 
-/// The objects of the tenant, by the part of their address that names the kind.
+/// The objects of the tenant, and how many of each sort there are.
 #[derive(Default)]
-struct Sorts {
+struct Tenant {
+    /// The API path of the kind, and the object as JSON.
     objects: Vec<(&'static str, String)>,
-    /// WaitDeployments, Deployments and Services of which the cache keeps metadata.
+    /// WaitDeployments, Deployments and Services of which the cache keeps only metadata.
     large_waiting: u32,
     large_deployments: u32,
     large_services: u32,
-    /// WaitDeployments that are decoded: their gates stay closed, or open.
+    /// WaitDeployments that are decoded and whose gates stay closed, or open.
     closed: u32,
     open: u32,
 }
 
-// === impl Sorts ===
+// === impl Tenant ===
 
-impl Sorts {
+impl Tenant {
     fn of(form: &Form, text: &str) -> Self {
-        let mut sorts = Self::default();
+        let mut tenant = Self::default();
         for number in 0..form.large {
-            sorts.add_large(&format!("large-{number}"), number, text);
+            tenant.add_large(&format!("large-{number}"), number, text);
         }
         // A map of one member takes as much memory as one of eleven, and six bytes.
         let nested = format!("{}0{}", r#"{"":"#.repeat(80), "}".repeat(80));
@@ -168,19 +173,19 @@ impl Sorts {
         for number in 0..form.small {
             let name = format!("decoded-{number}");
             if number % 2 == 0 {
-                sorts.closed += 1;
-                sorts.waiting(&name, "nobody", "", Some(&nested));
+                tenant.closed += 1;
+                tenant.waiting(&name, "nobody", "", Some(&nested));
             } else {
-                sorts.open += 1;
-                sorts.waiting(&name, READY, &variables, None);
+                tenant.open += 1;
+                tenant.waiting(&name, READY, &variables, None);
             }
-            sorts.deployment(&format!("kept-{number}"), &text[..KEPT]);
+            tenant.deployment(&format!("kept-{number}"), &text[..KEPT]);
         }
-        sorts
+        tenant
     }
 
-    /// Adds an object that is too large. Of lists there are few: the API server keeps every object decoded, where these take
-    /// many times their text.
+    /// Adds an object that is too large for the cache. Only few contain lists: the API server keeps every
+    /// object decoded, where a list takes many times the memory of its text.
     fn add_large(&mut self, name: &str, number: u32, text: &str) {
         match number {
             0..2 => self.large(name, &list("0", LARGEST)),
@@ -188,7 +193,7 @@ impl Sorts {
             4..8 => self.service(name),
             _ if number.is_multiple_of(8) => {
                 self.large_deployments += 1;
-                // In etcd such a character takes one byte, and in the JSON of the API server six.
+                // This character takes one byte in etcd and six in the JSON of the API server.
                 self.deployment(name, &"<".repeat(LARGEST));
             }
             _ if number.is_multiple_of(2) => {
@@ -209,11 +214,10 @@ impl Sorts {
         let addresses: Vec<_> =
             (0..ADDRESSES).map(|number| format!(r#""{}""#, Ipv4Addr::from((101 << 24) + number))).collect();
         let (metadata, addresses) = (metadata(name), addresses.join(","));
+        let spec = format!(r#"{{"ports":[{{"port":80}}],"externalIPs":[{addresses}]}}"#);
         self.objects.push((
             "api/v1/namespaces/tenant/services",
-            format!(
-                r#"{{"apiVersion":"v1","kind":"Service",{metadata},"spec":{{"ports":[{{"port":80}}],"externalIPs":[{addresses}]}}}}"#
-            ),
+            format!(r#"{{"apiVersion":"v1","kind":"Service",{metadata},"spec":{spec}}}"#),
         ));
     }
 
@@ -222,11 +226,11 @@ impl Sorts {
         let metadata = metadata(name);
         let x = x.map(|x| format!(r#","x":{x}"#)).unwrap_or_default();
         let wait_for = format!(r#"{{"dependencies":[{{"name":"n","service":{{"name":"{service}"}}}}]}}"#);
+        let spec = format!(r#"{{"replicas":0,{pods},"waitFor":{wait_for}{x}}}"#);
+        let kind = r#""apiVersion":"apps.mainstay.dev/v1alpha1","kind":"WaitDeployment""#;
         self.objects.push((
             "apis/apps.mainstay.dev/v1alpha1/namespaces/tenant/waitdeployments",
-            format!(
-                r#"{{"apiVersion":"apps.mainstay.dev/v1alpha1","kind":"WaitDeployment",{metadata},"spec":{{"replicas":0,{pods},"waitFor":{wait_for}{x}}}}}"#
-            ),
+            format!(r#"{{{kind},{metadata},"spec":{spec}}}"#),
         ));
     }
 
@@ -246,20 +250,20 @@ fn metadata(name: &str) -> String {
     format!(r#""metadata":{{"name":"{name}","namespace":"{TENANT}"}}"#)
 }
 
-/// Returns selector and template of Pods with these environment variables.
+/// Returns the fields `selector` and `template` of Pods with these environment variables.
 fn pods(variables: &str) -> String {
     let container = format!(r#"{{"name":"c","image":"example.invalid/main:1","env":[{variables}]}}"#);
-    format!(
-        r#""selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{container}]}}}}"#
-    )
+    let template =
+        format!(r#"{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{container}]}}}}"#);
+    format!(r#""selector":{{"matchLabels":{{"a":"b"}}}},"template":{template}"#)
 }
 
-/// Returns a list of nearly so many bytes.
+/// Returns a JSON list of the same item, slightly shorter than `bytes`.
 fn list(item: &str, bytes: usize) -> String {
     format!("[{}{item}]", format!("{item},").repeat(bytes / (item.len() + 1) - 1))
 }
 
-/// Returns text that does not compress, and is the same in every run.
+/// Returns text that does not compress, the same in every run.
 fn text(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let draw = || {
@@ -278,7 +282,8 @@ async fn create(cluster: &TestCluster, kind: &str, object: &str) {
     cluster.client().request_text(request).await.expect("the API server accepts it");
 }
 
-/// Changes objects of the tenant for ever: those that the gate decodes, and every tenth time a large one.
+/// Patches objects of the tenant for ever: decoded ones in turn, and every tenth time the large one named
+/// `TEXT`.
 async fn touch(api: &Api<WaitDeployment>, count: u32) {
     for turn in 0_u32.. {
         let name = if turn % 10 == 0 { TEXT.to_owned() } else { format!("decoded-{}", turn % count) };
@@ -298,17 +303,18 @@ async fn leads(manager: &ManagerProcess) {
     wait::until_so("this replica to lead", leading).await;
 }
 
-/// Waits until the manager has read all objects of the tenant, and has reconciled each and so many others.
-async fn decided(manager: &ManagerProcess, sorts: &Sorts, others: usize) {
+/// Waits until the manager has listed all objects of the tenant, and has reconciled each of them and `others`
+/// more.
+async fn decided(manager: &ManagerProcess, tenant: &Tenant, others: usize) {
     let metrics = manager.address("metrics").await;
     let others = u32::try_from(others).expect("hundreds");
     for (series, count) in [
-        (r#"cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#, sorts.large_waiting),
-        (r#"cache_too_large_objects{kind="Deployment",group="apps"}"#, sorts.large_deployments),
-        (r#"cache_too_large_objects{kind="Service",group=""}"#, sorts.large_services),
-        (r#"waitdeployment_gates{state="too_large"}"#, sorts.large_waiting),
-        (r#"waitdeployment_gates{state="closed"}"#, sorts.closed),
-        (r#"waitdeployment_gates{state="open"}"#, sorts.open + others),
+        (r#"cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#, tenant.large_waiting),
+        (r#"cache_too_large_objects{kind="Deployment",group="apps"}"#, tenant.large_deployments),
+        (r#"cache_too_large_objects{kind="Service",group=""}"#, tenant.large_services),
+        (r#"waitdeployment_gates{state="too_large"}"#, tenant.large_waiting),
+        (r#"waitdeployment_gates{state="closed"}"#, tenant.closed),
+        (r#"waitdeployment_gates{state="open"}"#, tenant.open + others),
     ] {
         let series = format!("mainstay_{series}");
         let reached = async || sample(&get(metrics, "/metrics").await.1, &series) == Some(count.into());
@@ -316,10 +322,10 @@ async fn decided(manager: &ManagerProcess, sorts: &Sorts, others: usize) {
     }
 }
 
-/// Opens so many gates in the namespace of the test, one after the other, each followed by its control.
-async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Took {
+/// Opens `count` gates in the namespace of the test, one after the other, each followed by its control.
+async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Latencies {
     let objects: Api<WaitDeployment> = cluster.api();
-    let mut took = Took::default();
+    let mut took = Latencies::default();
     for number in 0..count {
         let name = format!("{prefix}-{number}");
         service(cluster, cluster.namespace(), &name).await;
@@ -335,7 +341,7 @@ async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Took {
     took
 }
 
-/// Returns what so many controls took, sorted.
+/// Runs `count` controls and returns their milliseconds, sorted.
 async fn controls(cluster: &TestCluster, prefix: &str, count: usize) -> Vec<f64> {
     let mut took = Vec::new();
     for number in 0..count {
@@ -346,7 +352,8 @@ async fn controls(cluster: &TestCluster, prefix: &str, count: usize) -> Vec<f64>
     took
 }
 
-/// Creates an endpoint of this name, and returns how many milliseconds later the Deployment of this name is there.
+/// Creates an endpoint of this name, and returns how many milliseconds later the Deployment of this name
+/// exists.
 async fn opening(cluster: &TestCluster, name: &str, react: impl AsyncFnOnce()) -> f64 {
     let deployments: Api<Deployment> = cluster.api();
     endpoint(cluster, cluster.namespace(), name).await;
@@ -356,15 +363,14 @@ async fn opening(cluster: &TestCluster, name: &str, react: impl AsyncFnOnce()) -
     began.elapsed().as_secs_f64() * 1000.0
 }
 
-/// Does what a gate does that opens: sees the endpoint and applies the Deployment.
+/// Does the work of a gate: waits for the endpoint and applies the Deployment.
 async fn apply(cluster: &TestCluster, name: &str) {
     let (slices, deployments): (Api<EndpointSlice>, Api<Deployment>) = (cluster.api(), cluster.api());
     wait::until(&slices, name, "to be there", |_: &EndpointSlice| true).await;
-    let body = format!(
-        r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"{name}"}},"spec":{{"replicas":0,{}}}}}"#,
-        pods("")
-    );
-    let body: Value = serde_json::from_str(&body).expect("JSON");
+    let spec = format!(r#"{{"replicas":0,{}}}"#, pods(""));
+    let spec: Value = serde_json::from_str(&spec).expect("JSON");
+    let meta = json!({"name": name});
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec});
     let patch = PatchParams::apply("control");
     deployments.patch(name, &patch, &Patch::Apply(body)).await.expect("applied");
 }
@@ -393,15 +399,15 @@ async fn endpoint(cluster: &TestCluster, namespace: &str, name: &str) {
         .expect("created");
 }
 
-/// Stops the replica by SIGTERM, and returns whether it ended in order.
+/// Stops the replica by SIGTERM, and returns whether it exited with success.
 async fn stopped(replica: &mut ManagerProcess) -> bool {
     replica.terminate();
     replica.ended().await.success()
 }
 
-/// Returns the most memory that the replica ever had, in megabytes. Fails if it has ended.
+/// Returns the peak memory of the replica in megabytes. Panics if the replica has ended.
 fn most_memory(replica: &ManagerProcess) -> f64 {
-    memory(replica.id(), "VmHWM").expect("it runs")
+    memory(replica.id(), "VmHWM").expect("a running process")
 }
 
 /// Returns the memory limit of `deploy/base` in megabytes.

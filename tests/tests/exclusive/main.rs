@@ -1,4 +1,4 @@
-//! Tests that each need a cluster of their own: they stop its server, or end it.
+//! Tests that each need a cluster of their own, because they stop its API server or the cluster itself.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail the test by panicking, as tests do")]
 

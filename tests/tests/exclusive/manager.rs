@@ -1,4 +1,4 @@
-//! The API server goes away under a running manager, or has not heard of a kind yet.
+//! The API server is down while a manager runs, or does not serve a kind yet.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -24,24 +24,25 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// An outage that leaves the default Lease time: renewDeadline is 10 s, and requests may be on their way.
+/// An outage that leaves time to renew the default Lease: renewDeadline is 10 s, minus time for requests in
+/// flight.
 const SHORT: Duration = Duration::from_secs(8);
-/// An outage that outlives the default Lease of 15 s.
+/// An outage longer than the default Lease of 15 s.
 const LONG: Duration = Duration::from_secs(20);
-/// An outage that also outlives the patience of readiness, which is 60 s. Only with `MAINSTAY_LONG=1`.
+/// An outage also longer than `WATCH_DOWN_LIMIT`. Only with `MAINSTAY_LONG=1`.
 const VERY_LONG: Duration = Duration::from_secs(75);
-/// What readiness allows a watch to be down.
+/// How long a watch may be down before the replica is not ready.
 const WATCH_DOWN_LIMIT: Duration = Duration::from_mins(1);
-/// How often the probes are asked: many times within the shortest outage.
-const ASK_PERIOD: Duration = Duration::from_millis(50);
+/// Period of requests to the health endpoints: many within the shortest outage.
+const PROBE_PERIOD: Duration = Duration::from_millis(50);
 
 const WAIT_DEPLOYMENTS: &str = "cache-WaitDeployment.apps.mainstay.dev";
 const DEPLOYMENTS: &str = "cache-Deployment.apps";
 
-// === what happens ===
+// === outages and missing kinds ===
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
+async fn an_api_server_restart_loses_no_lease_no_change_and_no_liveness() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let mut scene = Scene::begin(&cluster, &json!({})).await;
     let lease = cluster.api::<Lease>().get("mainstay").await.expect("a Lease").spec.expect("a holder");
@@ -49,7 +50,7 @@ async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
     let outage = scene.outage(Duration::ZERO).await;
     figure_of_time("api.outage.killed", outage);
     if outage > SHORT {
-        say(&format!("skipped: the server took {outage:?} to start, longer than a Lease must outlive"));
+        print(&format!("skipped: the server took {outage:?} to start, too long to renew the Lease"));
         return;
     }
     scene.nothing_was_lost().await;
@@ -67,55 +68,55 @@ async fn a_restarted_server_costs_neither_lease_nor_change_nor_liveness() {
             (lease.holder_identity, lease.lease_transitions)
         );
     }
-    assert_eq!(scene.probes.heard().unready, Vec::new(), "an outage of seconds is routine");
+    assert_eq!(scene.probes.answers().unready, Vec::new(), "not ready because of an outage of seconds");
     scene.end().await;
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stays_away_is_waited_for_even_past_the_lease() {
+async fn the_manager_survives_an_outage_longer_than_its_lease() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let full = long_form();
     let mut scene = Scene::begin(&cluster, &json!({"leaderElection": {"onLost": "Campaign"}})).await;
 
-    let away = if full { VERY_LONG } else { LONG };
+    let at_least = if full { VERY_LONG } else { LONG };
     let began = Instant::now();
-    let outage = scene.outage(away).await;
+    let outage = scene.outage(at_least).await;
     figure_of_time("api.outage.away", outage);
     let back = Instant::now();
     scene.nothing_was_lost().await;
     figure_of_time("api.recovered_after", back.elapsed());
     scene.acts_on_new_objects("after-return").await;
-    assert!(back.elapsed() < Duration::from_mins(1), "it works again after {:?}", back.elapsed());
+    assert!(back.elapsed() < Duration::from_mins(1), "recovered only after {:?}", back.elapsed());
 
     scene.probes.until("/readyz", 200).await;
-    let unready = scene.probes.heard().unready;
+    let unready = scene.probes.answers().unready;
     match unready.first() {
         None => assert!(outage <= WATCH_DOWN_LIMIT, "not ready with watches down for {outage:?}"),
         Some((at, reason)) => {
             let after = at.duration_since(began);
             figure_of_time("readiness.false_after", after);
-            assert!(after >= WATCH_DOWN_LIMIT, "false after only {after:?}");
+            assert!(after >= WATCH_DOWN_LIMIT, "not ready after only {after:?}");
             assert!(reason.contains(&format!("[-]{WAIT_DEPLOYMENTS} failed")), "{reason}");
             let last = unready.last().map(|(at, _)| at.saturating_duration_since(back));
             figure_of_time("readiness.true_after_return", last.unwrap_or_default());
         }
     }
-    assert_eq!(full, !unready.is_empty(), "the full form, and only that, lasts longer than readiness allows");
+    assert_eq!(full, !unready.is_empty(), "only the outage of the long form is longer than the limit");
     scene.end().await;
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_crd_holds_up_its_own_controllers_only_and_is_picked_up_when_it_comes() {
+async fn a_missing_crd_blocks_only_its_own_controllers_and_is_picked_up_once_installed() {
     let Some(cluster) = TestCluster::exclusive_without_crds().await else { return };
     let identity = cluster.install_base().await;
 
-    // In a process of its own, for its log.
+    // In a process of its own, so that the test can read its log.
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "no-crd", &json!({}));
     let line = process
-        .logged("that the kind is missing", |line| {
+        .logged("the missing kind", |line| {
             line["msg"] == "list or watch failed" && line["kind"] == "WaitDeployment.apps.mainstay.dev"
         })
         .await;
@@ -130,7 +131,7 @@ async fn a_missing_crd_holds_up_its_own_controllers_only_and_is_picked_up_when_i
         manager.register(controller.reconciler(Remembers(seen))).expect("registered");
     })
     .await;
-    let probes = Probes::ask(manager.probes());
+    let probes = Probes::start(manager.probes());
     probes.until_ready().await;
     let (status, body) = get(manager.probes(), &format!("/readyz/{WAIT_DEPLOYMENTS}")).await;
     assert_eq!(status, 500, "{body}");
@@ -144,7 +145,10 @@ async fn a_missing_crd_holds_up_its_own_controllers_only_and_is_picked_up_when_i
 
     cluster.kubectl(&["create", "deployment", "other", "--image=example.invalid/main:1"]).await;
     let other = deployments_seen.wait_for(|names: &Vec<String>| names.iter().any(|name| name == "other"));
-    tokio::time::timeout(wait::PATIENCE, other).await.expect("other kinds are reconciled").expect("it runs");
+    tokio::time::timeout(wait::PATIENCE, other)
+        .await
+        .expect("other kinds are reconciled")
+        .expect("the manager runs");
 
     let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base/crd.yaml");
     for (name, apply) in
@@ -161,23 +165,23 @@ async fn a_missing_crd_holds_up_its_own_controllers_only_and_is_picked_up_when_i
         figure_of_time(&format!("crd.picked_up.{name}"), took);
         assert!(took < Duration::from_secs(30), "picked up after {took:?}");
 
-        // The kind goes, with all its objects, and comes back under the same name.
+        // The CRD is deleted with all its objects, and installed again under the same name.
         cluster.kubectl(&["delete", "--wait=true", "--timeout=60s", "-f", crd]).await;
     }
-    assert_eq!(probes.end().await.unready, Vec::new(), "the replica was ready all along");
-    manager.stop().await.expect("it ran all along");
+    assert_eq!(probes.end().await.unready, Vec::new(), "the replica was not always ready");
+    manager.stop().await.expect("the manager ran until now");
     cluster.stop().await;
 }
 
-// === a manager at work ===
+// === a manager with objects ===
 
-/// A leading manager with one WaitDeployment that is open and one that waits.
+/// A leading manager with one open WaitDeployment and one that waits.
 struct Scene<'a> {
     cluster: &'a TestCluster,
     manager: LocalManager,
     probes: Probes,
     prerequisite: Prerequisite,
-    /// Of the objects that were made during an outage.
+    /// The address that is always up, for all objects except `waiting`.
     open: Prerequisite,
 }
 
@@ -189,24 +193,25 @@ impl<'a> Scene<'a> {
         create(cluster, "open", &open).await;
         create(cluster, "waiting", &prerequisite).await;
         wait::until(&cluster.api::<Deployment>(), "open", "its Deployment", |_| true).await;
-        wait::until(&cluster.api::<WaitDeployment>(), "waiting", "it says that it waits", |object| {
+        wait::until(&cluster.api::<WaitDeployment>(), "waiting", "Ready to be False", |object| {
             object.condition("Ready").is_some_and(|ready| ready.status == "False")
         })
         .await;
-        let probes = Probes::ask(manager.probes());
+        let probes = Probes::start(manager.probes());
         probes.until_ready().await;
         Self { cluster, manager, probes, prerequisite, open }
     }
 
-    /// Takes the server away; while it is, what was waited for comes up. Right after the return objects are created
-    /// and changed. Returns how long it was away.
+    /// Kills the API server, starts the prerequisite of `waiting` meanwhile, and starts the API server again
+    /// after `at_least`. Then creates `created` and changes `open` at once. Returns how long the API server
+    /// was down.
     async fn outage(&mut self, at_least: Duration) -> Duration {
         let began = Instant::now();
         self.cluster.control_plane().kill_apiserver().await;
         self.prerequisite.come_up();
-        let asked = tokio::time::timeout(wait::PATIENCE, self.prerequisite.connected(1)).await;
-        asked.expect("the prerequisite is still asked while the server is away");
-        // The outage itself, not a wait for anything.
+        let probed = tokio::time::timeout(wait::PATIENCE, self.prerequisite.connected(1)).await;
+        probed.expect("probes go on while the API server is down");
+        // This sleep is the outage itself; it waits for nothing.
         tokio::time::sleep_until(began + at_least).await;
         self.cluster.control_plane().start_apiserver().await.expect("it starts again");
         let outage = began.elapsed();
@@ -219,16 +224,17 @@ impl<'a> Scene<'a> {
 
     async fn nothing_was_lost(&self) {
         let deployments = self.cluster.api::<Deployment>();
-        wait::until(&deployments, "waiting", "the gate that could open during the outage", |_| true).await;
-        wait::until(&deployments, "created", "what was created right after the outage", |_| true).await;
-        wait::until(&deployments, "open", "what was changed right after the outage", |deployment| {
+        wait::until(&deployments, "waiting", "the Deployment of the gate that opened", |_| true).await;
+        wait::until(&deployments, "created", "the Deployment of the new object", |_| true).await;
+        wait::until(&deployments, "open", "the changed replicas", |deployment| {
             deployment.spec.replicas == Some(3)
         })
         .await;
-        // Not until the Pods are ready: the cluster's own controllers wait up to a minute between two tries.
+        // This does not wait until the Pods are ready, because the cluster's own controllers back off up to a
+        // minute.
         for name in ["waiting", "created", "open"] {
             let uid = deployments.get(name).await.expect("the Deployment").metadata.uid;
-            wait::until(&self.cluster.api::<WaitDeployment>(), name, "it is mirrored", |object| {
+            wait::until(&self.cluster.api::<WaitDeployment>(), name, "a mirrored status", |object| {
                 let mirrored = object.status.as_ref().and_then(|status| status.deployment.as_ref());
                 mirrored.map(|mirrored| &mirrored.uid) == uid.as_ref()
             })
@@ -241,12 +247,12 @@ impl<'a> Scene<'a> {
         wait::until(&self.cluster.api::<Deployment>(), name, "its Deployment", |_| true).await;
     }
 
-    /// Stops the manager, which must have run all along and been alive all along.
+    /// Stops the manager. Panics if it has exited before or if `/livez` ever failed.
     async fn end(self) {
-        let heard = self.probes.end().await;
-        assert!(heard.alive > 0, "liveness was asked");
-        assert_eq!(heard.dead, Vec::<String>::new(), "an outage is no reason to be restarted");
-        say(&format!("figure livez.answers {} count", heard.alive));
+        let answers = self.probes.end().await;
+        assert!(answers.alive > 0, "/livez was never requested");
+        assert_eq!(answers.dead, Vec::<String>::new(), "an outage failed liveness");
+        print(&format!("figure livez.answers {} count", answers.alive));
         self.manager.stop().await.expect("stopped in order");
     }
 }
@@ -257,7 +263,7 @@ async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) 
     cluster.api().create(&PostParams::default(), &object).await.expect("created");
 }
 
-/// A controller of a kind that is there.
+/// Reconciler of a kind that is served: publishes the names of its objects.
 struct Remembers(watch::Sender<Vec<String>>);
 
 impl Reconciler for Remembers {
@@ -269,24 +275,25 @@ impl Reconciler for Remembers {
 
 // === probes ===
 
-/// Asks a manager's probes again and again, as a kubelet would.
+/// Requests `/livez` and `/readyz` of a manager periodically, as a kubelet does.
 struct Probes {
     address: SocketAddr,
-    heard: Arc<Mutex<Heard>>,
-    asking: JoinSet<()>,
+    answers: Arc<Mutex<Answers>>,
+    task: JoinSet<()>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct Answers {
+    /// Number of answers of `/livez` with status 200.
     alive: u64,
-    /// Answers of `/livez` other than 200.
+    /// Bodies of the other answers of `/livez`.
     dead: Vec<String>,
-    /// Answers of `/readyz` other than 200, and when.
+    /// Answers of `/readyz` with another status than 200: time and body.
     unready: Vec<(Instant, String)>,
 }
 
-impl Heard {
-    fn hear(&mut self, live: (u16, String), ready: (u16, String)) {
+impl Answers {
+    fn record(&mut self, live: (u16, String), ready: (u16, String)) {
         match live {
             (200, _) => self.alive += 1,
             (_, body) => self.dead.push(body),
@@ -298,50 +305,50 @@ impl Heard {
 }
 
 impl Probes {
-    fn ask(address: SocketAddr) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let mut asking = JoinSet::new();
-        let told = Arc::clone(&heard);
-        asking.spawn(async move {
+    fn start(address: SocketAddr) -> Self {
+        let answers = Arc::new(Mutex::new(Answers::default()));
+        let mut task = JoinSet::new();
+        let shared = Arc::clone(&answers);
+        task.spawn(async move {
             loop {
                 let (live, ready) = (get(address, "/livez").await, get(address, "/readyz").await);
-                told.lock().hear(live, ready);
-                tokio::time::sleep(ASK_PERIOD).await;
+                shared.lock().record(live, ready);
+                tokio::time::sleep(PROBE_PERIOD).await;
             }
         });
-        Self { address, heard, asking }
+        Self { address, answers, task }
     }
 
-    /// Waits until it is ready, and forgets that it was not before the first time.
+    /// Waits until the manager is ready, and discards the answers of `/readyz` before that.
     async fn until_ready(&self) {
         self.until("/readyz", 200).await;
-        self.heard.lock().unready.clear();
+        self.answers.lock().unready.clear();
     }
 
     async fn until(&self, path: &str, status: u16) {
         let answered = async {
             while get(self.address, path).await.0 != status {
-                tokio::time::sleep(ASK_PERIOD).await;
+                tokio::time::sleep(PROBE_PERIOD).await;
             }
         };
         let in_time = tokio::time::timeout(wait::PATIENCE, answered).await.is_ok();
         assert!(in_time, "{path} answers {:?}, not {status}", get(self.address, path).await);
     }
 
-    fn heard(&self) -> Heard {
-        self.heard.lock().clone()
+    fn answers(&self) -> Answers {
+        self.answers.lock().clone()
     }
 
-    /// Asks no more and returns all that was heard.
-    async fn end(mut self) -> Heard {
-        self.asking.shutdown().await;
-        self.heard()
+    /// Stops the requests and returns all answers.
+    async fn end(mut self) -> Answers {
+        self.task.shutdown().await;
+        self.answers()
     }
 }
 
 // === output ===
 
-/// Writes past the test runner's capture. A reader who has gone away has seen enough.
-fn say(line: &str) {
+/// Prints past the test runner's capture of output, and ignores a closed standard output.
+fn print(line: &str) {
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -1,6 +1,8 @@
-//! What probes connect to, in a network of the test's own where every address there is answers and is counted.
+//! Which addresses probes connect to, in a network namespace of the test in which every address accepts
+//! connections and counts them.
 //!
-//! EndpointSlices cannot name loopback, so only here a Service's endpoints are really connected to, or really not.
+//! An EndpointSlice must not contain a loopback address, so no other test can observe connections to the
+//! endpoints of a Service.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,8 +18,9 @@ use mainstay_tests::network::{INSIDE, Network, OUTSIDE, PORT};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 
-/// Services, their endpoints, and what a connection to them comes to: nothing where it is made, or the words that deny it.
-/// The API server is at the first address inside and the manager at both; 10.78.0.0/16 is denied by the operator.
+/// Services with their endpoints. `denied` is part of the message if the probe is denied, and empty if the
+/// probe connects. The API server listens on the first address of `INSIDE`, the manager on both; the probe
+/// policy denies 10.78.0.0/16.
 const SERVICES: [Case; 12] = [
     Case { name: "near", is_headless: true, endpoints: &["10.77.0.2"], denied: "" },
     Case { name: "near-six", is_headless: true, endpoints: &["fd77::2"], denied: "" },
@@ -38,7 +41,7 @@ const SERVICES: [Case; 12] = [
     },
 ];
 const LISTED: &str = "probePolicy.denied";
-/// An address that no Service has and no key denies.
+/// An address of no Service that no key of the probe policy denies.
 const RAW: &str = "10.79.0.1";
 
 struct Case {
@@ -49,9 +52,9 @@ struct Case {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_is_connected_to_where_it_may_be_and_nowhere_else() {
-    let test = "network::a_service_is_connected_to_where_it_may_be_and_nowhere_else";
-    // Inside another process, and so not counted there.
+async fn probes_connect_only_to_endpoints_that_the_policy_allows() {
+    let test = "network::probes_connect_only_to_endpoints_that_the_policy_allows";
+    // The rest runs in another process inside the network, so this process gives its turn back.
     let turn = TestCluster::turn().await;
     let Some(network) = Network::enter(test).await else { return };
     drop(turn);
@@ -59,7 +62,7 @@ async fn a_service_is_connected_to_where_it_may_be_and_nowhere_else() {
     let identity = cluster.install_base().await;
     let slices: Api<EndpointSlice> = Api::namespaced(cluster.client(), "default");
     let of_api_server = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
-    wait::until_all(&slices, &of_api_server, "the API server to say where it is", |slices| {
+    wait::until_all(&slices, &of_api_server, "the API server to publish its address", |slices| {
         slices.iter().any(|slice| addresses(slice).any(|address| address == INSIDE[0]))
     })
     .await;
@@ -67,7 +70,7 @@ async fn a_service_is_connected_to_where_it_may_be_and_nowhere_else() {
         create(&cluster, case).await;
     }
     let address_of = async |name: &str| -> IpAddr {
-        let service = cluster.api::<Service>().get(name).await.expect("it was made");
+        let service = cluster.api::<Service>().get(name).await.expect("the Service exists");
         service.spec.and_then(|spec| spec.cluster_ip).expect("an address").parse().expect("one address")
     };
     let (near, hidden) = (address_of("cluster").await, address_of("hidden").await);
@@ -83,20 +86,21 @@ async fn a_service_is_connected_to_where_it_may_be_and_nowhere_else() {
     let mode = "probePolicy.mode";
     let cases: Vec<_> = by_name.clone().chain(raw([mode; 4])).collect();
     let policy = json!({"mode": "ServicesOnly"});
-    judged(&cluster, &identity, &policy, &cases).await;
+    wait_until_judged(&cluster, &identity, &policy, &cases).await;
     assert_eq!(network.take_accepted().await, reached, "under {policy}");
 
     let cases: Vec<_> = by_name.chain(raw(["", LISTED, LISTED, "the manager itself"])).collect();
     reached.insert(RAW.parse().expect("an address"));
     for policy in [json!({"mode": "AllowList", "allow": ["0.0.0.0/0", "::/0"]}), json!({"mode": "Any"})] {
-        judged(&cluster, &identity, &policy, &cases).await;
+        wait_until_judged(&cluster, &identity, &policy, &cases).await;
         assert_eq!(network.take_accepted().await, reached, "under {policy}");
     }
     cluster.stop().await;
 }
 
-/// Has a manager look at all of these (name, host, words of the denial) at once, until it has told each as it should be.
-async fn judged(
+/// Runs a manager with one WaitDeployment that waits for all of these (name, host, part of the denial), until
+/// the status has the expected result for each.
+async fn wait_until_judged(
     cluster: &TestCluster,
     identity: &Identity,
     policy: &Value,
@@ -108,7 +112,8 @@ async fn judged(
     let dependencies: Vec<Value> = cases
         .iter()
         .map(|(name, host, _)| {
-            json!({"name": name, "tcpSocket": {"host": host, "port": PORT}, "periodSeconds": 1, "timeoutSeconds": 1})
+            let socket = json!({"host": host, "port": PORT});
+            json!({"name": name, "tcpSocket": socket, "periodSeconds": 1, "timeoutSeconds": 1})
         })
         .collect();
     let name = policy["mode"].as_str().unwrap_or_default().to_lowercase();
@@ -116,13 +121,11 @@ async fn judged(
         wait_deployment(&name, &json!({"spec": {"waitFor": {"dependencies": dependencies}}}));
     let objects = cluster.api::<WaitDeployment>();
     objects.create(&PostParams::default(), &waits).await.expect("created");
-    wait::until(&objects, &name, "every address to be judged", |object| {
-        let told = object.status.iter().flat_map(|status| &status.dependencies);
-        let told: Vec<_> =
-            told.map(|told| (told.name.as_str(), told.ready, told.message.as_deref())).collect();
+    wait::until(&objects, &name, "a result for every address", |object| {
         cases.iter().all(|(name, _, denied)| {
-            told.iter().any(|(told, ready, message)| {
-                told == name && *ready == denied.is_empty() && message.unwrap_or_default().contains(denied)
+            object.status.iter().flat_map(|status| &status.dependencies).any(|dependency| {
+                let message = dependency.message.as_deref().unwrap_or_default();
+                dependency.name == *name && dependency.ready == denied.is_empty() && message.contains(denied)
             })
         })
     })

@@ -1,4 +1,4 @@
-//! The API server goes away, and one of two after the other: what the probes say of it.
+//! Readiness and liveness while the API server is down, and while two API servers restart in turn.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use mainstay_tests::{LocalManager, TestCluster};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Of a server that is back.
+/// Longest time from the start of the API server until all checks pass again.
 const BACK: Duration = Duration::from_secs(10);
-/// What a slow machine may take longer, in the short form.
+/// Time that the short form allows a slow machine in addition.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// What is promised, as it is in the long form.
+/// Returns the promised time, in the short form with `SLACK` added.
 fn at_most(promised: Duration) -> Duration {
     if long_form() { promised } else { promised + SLACK }
 }
@@ -26,7 +26,7 @@ fn options(watch_down_limit: Duration) -> ManagerOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_down_fails_every_watch_after_the_limit_and_never_liveness() {
+async fn an_api_server_outage_fails_readiness_after_the_limit_and_never_liveness() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let identity = cluster.install_base().await;
     let limit = if long_form() { Duration::from_mins(1) } else { Duration::from_secs(4) };
@@ -34,20 +34,20 @@ async fn a_server_that_is_down_fails_every_watch_after_the_limit_and_never_liven
     let manager = LocalManager::start_as(options(limit), &cluster, &identity, &changes, |_| {}).await;
     let mut checks = Checks::of(manager.probes(), &[]).await;
     let mut all = checks.beginning_with("/readyz/cache-");
-    assert!(all.len() > 2, "every kind has one: {all:?}");
+    assert!(all.len() > 2, "not every kind has a check: {all:?}");
     all.push("/readyz".to_owned());
 
     let down = Instant::now();
     cluster.control_plane().kill_apiserver().await;
     let took = checks.turned(false, &all, down).await;
     figure_of_time("readiness.down_told", took.last);
-    assert!(took.first >= limit, "told after {took:?}");
-    // Also here an outage that goes on.
-    assert!(took.last <= at_most(limit + Duration::from_secs(2)), "told after {took:?}");
+    assert!(took.first >= limit, "checks failed after {took:?}");
+    // The outage still lasts.
+    assert!(took.last <= at_most(limit + Duration::from_secs(2)), "checks failed after {took:?}");
     cluster.control_plane().start_apiserver().await.expect("it starts again");
     let took = checks.turned(true, &all, Instant::now()).await;
     figure_of_time("readiness.down_back", took.last);
-    assert!(took.last <= at_most(BACK), "back after {took:?}");
+    assert!(took.last <= at_most(BACK), "checks passed again after {took:?}");
 
     checks.are_unchanged();
     drop(checks);
@@ -56,13 +56,13 @@ async fn a_server_that_is_down_fails_every_watch_after_the_limit_and_never_liven
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_servers_that_are_restarted_in_turn_change_no_check_and_no_leader() {
+async fn restarting_two_api_servers_in_turn_changes_no_check_and_no_leader() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let identity = cluster.install_base().await;
     let first = cluster.control_plane();
     let second = first.another_apiserver().await.expect("a second server");
     let middlebox = Middlebox::before_all(vec![cluster.address(), address(&second.url())]).await;
-    // Short enough for a watch that sleeps through the other server's restart to be told.
+    // Short enough that a watch that does not recover from a restart fails its check within the test.
     let limit = if long_form() { Duration::from_mins(1) } else { Duration::from_secs(20) };
     let identity = identity.through(middlebox.address());
     let manager = LocalManager::start_as(options(limit), &cluster, &identity, &json!({}), |_| {}).await;
@@ -74,7 +74,8 @@ async fn two_servers_that_are_restarted_in_turn_change_no_check_and_no_leader() 
     };
     let leader = holder().await;
 
-    // Each stops as soon as the other is ready: a client finds one that has just started.
+    // Each server stops as soon as the other is ready, so a client reconnects to a server that has just
+    // started.
     for _ in 0..if long_form() { 4 } else { 1 } {
         let began = Instant::now();
         second.stop().await;
@@ -84,7 +85,7 @@ async fn two_servers_that_are_restarted_in_turn_change_no_check_and_no_leader() 
         first.restart_apiserver().await.expect("it starts again");
         figure_of_time("readiness.in_turn.first", began.elapsed());
     }
-    assert_eq!(holder().await, leader, "the same term all along");
+    assert_eq!(holder().await, leader, "the term of leadership changed");
 
     checks.are_unchanged();
     drop(checks);

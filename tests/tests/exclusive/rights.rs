@@ -1,5 +1,5 @@
-//! The rights that we ship are those that the manager needs: no request of a life that uses everything is refused, and
-//! there is none that it does not use.
+//! The RBAC rules in `deploy` are exactly those that the manager needs: a run that uses every feature gets no
+//! 403 and uses every right.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "apps.mainstay.dev";
 
-/// Waits for one thing of each kind that takes a right.
+/// Returns a `waitFor` with one dependency of each type that needs a right.
 fn waits_for_all(prerequisite: &Prerequisite) -> Value {
     let (host, port) = (prerequisite.address().ip().to_string(), prerequisite.address().port());
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
@@ -39,7 +39,7 @@ fn object(name: &str, wait_for: &Value) -> WaitDeployment {
     wait_deployment(name, &json!({"spec": {"replicas": 1, "waitFor": wait_for}}))
 }
 
-/// A Service with one endpoint, to which nothing connects.
+/// Creates a Service with one endpoint. No probe connects to the endpoint.
 async fn make_service(cluster: &TestCluster) {
     let service: Service =
         serde_json::from_value(json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}}))
@@ -55,24 +55,25 @@ async fn make_service(cluster: &TestCluster) {
     cluster.api().create(&PostParams::default(), &slice).await.expect("created");
 }
 
-/// What was refused, in the words of the server.
+/// Waits for the reason `ApplyForbidden` and returns the message of the API server.
 async fn forbidden(cluster: &TestCluster, name: &str) -> String {
     let refused = says("Ready", "ApplyForbidden");
-    let object = wait::until(&cluster.api::<WaitDeployment>(), name, "it to be refused", refused).await;
+    let object =
+        wait::until(&cluster.api::<WaitDeployment>(), name, "the apply to be refused", refused).await;
     let seen = serde_json::to_value(&object).expect("JSON");
     let health = argo::health(&seen).expect("a health").status;
     assert_eq!(
         (kstatus(&seen), health.as_str()),
         (Kstatus::Failed, "Degraded"),
-        "a person has to act: {seen:#}"
+        "the refusal is not a failure: {seen:#}"
     );
     object.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manager_needs_what_we_give_it_and_nothing_else() {
+async fn the_shipped_rights_are_exactly_those_the_manager_uses() {
     let Some(cluster) = TestCluster::observed().await else { return };
-    // The right that no request is about is given apart, to be taken away.
+    // This right is never the subject of a request, so a separate role grants it and the test can revoke it.
     let finalizers =
         json!([{"apiGroups": [GROUP], "resources": ["waitdeployments/finalizers"], "verbs": ["update"]}]);
     let mut base = documents_of_base();
@@ -90,7 +91,7 @@ async fn the_manager_needs_what_we_give_it_and_nothing_else() {
     make_service(&cluster).await;
     let objects = cluster.api::<WaitDeployment>();
     let mut prerequisite = Prerequisite::open();
-    // A host that an entry admits, but not for a namespace like this one.
+    // This host is allowed by an entry, but not for a namespace with this level of Pod security.
     let changes = json!({"probePolicy": {"mode": "AllowList", "allow": ["192.0.2.1"]}});
     let level = "pod-security.kubernetes.io/enforce=baseline";
     cluster.kubectl(&["label", "namespace", cluster.namespace(), level]).await;
@@ -98,13 +99,13 @@ async fn the_manager_needs_what_we_give_it_and_nothing_else() {
     let web = object("web", &waits_for_all(&prerequisite));
     objects.create(&PostParams::default(), &web).await.expect("created");
     wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
-    // What happens again is counted in the Event that there is.
+    // The second loss is counted in the Event of the first.
     let lost = says("DependenciesReady", "Lost");
     for _ in 0..2 {
         prerequisite.go_down().await;
-        wait::until(&objects, "web", "the loss to be told", &lost).await;
+        wait::until(&objects, "web", "the reason Lost", &lost).await;
         prerequisite.come_up();
-        wait::until(&objects, "web", "it to hold again", says("DependenciesReady", "AllReady")).await;
+        wait::until(&objects, "web", "the reason AllReady", says("DependenciesReady", "AllReady")).await;
     }
     let repeated = Right::new("patch", "events", "events.k8s.io");
     wait::until_so("the count of an Event", async || cluster.usage().used.contains(&repeated)).await;
@@ -113,18 +114,19 @@ async fn the_manager_needs_what_we_give_it_and_nothing_else() {
     {
         wait::until(&objects, "web", reason, tells(name, reason)).await;
     }
-    assert_eq!(cluster.usage().missing, BTreeSet::new(), "nothing was refused");
+    assert_eq!(cluster.usage().missing, BTreeSet::new(), "a request was refused");
 
-    // A server that asks who takes over what: that takes more than we give.
+    // With OwnerReferencesPermissionEnforcement, adopting a Deployment needs more rights than `deploy`
+    // grants.
     cluster.kubectl(&["create", "deployment", "old", "--image=example.invalid/main:1"]).await;
     let adopts = json!({"dependencies": [{"name": "db", "service": {"name": "db"}}]});
     objects.create(&PostParams::default(), &object("old", &adopts)).await.expect("created");
-    let words = forbidden(&cluster, "old").await;
-    assert!(words.contains("cannot set an ownerRef on a resource you can't delete"), "{words}");
+    let message = forbidden(&cluster, "old").await;
+    assert!(message.contains("cannot set an ownerRef on a resource you can't delete"), "{message}");
     cluster.revoke(&identity, &finalizers).await;
     objects.create(&PostParams::default(), &object("late", &adopts)).await.expect("created");
-    let words = forbidden(&cluster, "late").await;
-    assert!(words.contains("a resource you can't set finalizers on"), "{words}");
+    let message = forbidden(&cluster, "late").await;
+    assert!(message.contains("a resource you can't set finalizers on"), "{message}");
     let more =
         json!([finalizers[0], {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["delete"]}]);
     cluster.grant(&identity, &more).await;
@@ -134,11 +136,11 @@ async fn the_manager_needs_what_we_give_it_and_nothing_else() {
         wait::until(&objects, name, "Ready", says("Ready", "Available")).await;
     }
     let owned = |old: &Deployment| old.metadata.owner_references.iter().flatten().count() == 1;
-    wait::until(&cluster.api::<Deployment>(), "old", "it to be taken over", owned).await;
+    wait::until(&cluster.api::<Deployment>(), "old", "an owner reference", owned).await;
     manager.stop().await.expect("stopped in order");
 
     let mut used = cluster.usage().used;
     used.insert(Right::new("update", "waitdeployments/finalizers", GROUP));
-    assert_eq!(&granted - &used, BTreeSet::new(), "given in deploy/base/rbac.yaml, and never used");
+    assert_eq!(&granted - &used, BTreeSet::new(), "granted in deploy/base/rbac.yaml, and never used");
     cluster.stop().await;
 }

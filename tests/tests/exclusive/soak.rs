@@ -1,5 +1,5 @@
-//! Watches are cut, the server is restarted and its history compacted while three writers write: in the end the store
-//! is what the server has, and every deletion was told.
+//! Three writers write while watches are cut, the API server restarts and etcd is compacted. In the end the
+//! store equals the objects on the server, and the handlers have received every deletion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const WRITERS: usize = 3;
-/// Names that objects come and go under, and how long there is trouble; restarts take their time on top.
+/// Number of names under which objects are created and deleted.
 const NAMES: u64 = 1_000;
-const TROUBLE: Duration = Duration::from_secs(20);
+/// How long faults are injected; the last restart comes on top.
+const DURATION: Duration = Duration::from_secs(20);
 const NAMES_IN_FULL: u64 = 5_000;
-const TROUBLE_IN_FULL: Duration = Duration::from_mins(2);
-/// Longest time between two troubles, and the longest that a writer waits before it asks a server that is away again.
+const DURATION_IN_FULL: Duration = Duration::from_mins(2);
+/// Longest pause between two faults, and before a writer retries after an error.
 const PAUSE_MILLIS: u64 = 800;
 
 type State = BTreeMap<String, (String, String)>;
 
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
+/// Pseudorandom numbers, the same in every run.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, end: u64) -> u64 {
         // xorshift64: period 2^64 - 1, never 0.
         self.0 ^= self.0 << 13;
@@ -46,12 +47,12 @@ impl Dice {
     }
 }
 
-/// Creates, changes and deletes under one third of the names, whatever the server says.
+/// Creates, changes and deletes objects under one third of the names, and ignores errors of the API server.
 struct Writer {
     maps: Api<ConfigMap>,
     number: u64,
     names: u64,
-    dice: Dice,
+    random: Random,
     stop: Arc<AtomicBool>,
     written: Arc<AtomicU64>,
 }
@@ -60,25 +61,25 @@ impl Writer {
     async fn run(mut self) {
         for name in (self.number..self.names).step_by(WRITERS) {
             while self.create(name).await.is_err() {
-                self.dice.pause().await;
+                self.random.pause().await;
             }
         }
         while !self.stop.load(Ordering::Relaxed) {
-            let name = self.number + WRITERS as u64 * self.dice.below(self.names / WRITERS as u64);
-            let outcome = match self.dice.below(10) {
+            let name = self.number + WRITERS as u64 * self.random.below(self.names / WRITERS as u64);
+            let outcome = match self.random.below(10) {
                 0..2 => self.maps.delete(&text(name), &DeleteParams::default()).await.map(drop),
                 2..5 => self.create(name).await,
                 _ => {
-                    let patch = json!({"data": {"at": self.dice.below(1 << 40).to_string()}});
+                    let patch = json!({"data": {"at": self.random.below(1 << 40).to_string()}});
                     let params = PatchParams::default();
                     self.maps.patch(&text(name), &params, &Patch::Merge(patch)).await.map(drop)
                 }
             };
             match outcome {
                 Ok(()) => drop(self.written.fetch_add(1, Ordering::Relaxed)),
-                // It is there already, or not there.
+                // The object already exists, or does not exist.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(_away) => self.dice.pause().await,
+                Err(_unavailable) => self.random.pause().await,
             }
         }
     }
@@ -118,34 +119,34 @@ async fn served(maps: &Api<ConfigMap>) -> State {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_happens_to_watches_server_and_history_no_deletion_is_missed() {
+async fn no_deletion_is_missed_despite_cut_watches_restarts_and_compactions() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
-    let (names, trouble) = if long_form() { (NAMES_IN_FULL, TROUBLE_IN_FULL) } else { (NAMES, TROUBLE) };
+    let (names, duration) = if long_form() { (NAMES_IN_FULL, DURATION_IN_FULL) } else { (NAMES, DURATION) };
     let follower = Follower::start(&cluster).await;
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut writers = JoinSet::new();
     for number in 0..WRITERS as u64 {
-        // The first is this process, whose own writes the cache sees; the others are somebody else.
+        // The cache records the writes of the first client as its own; the other clients are foreign.
         let client = if number == 0 { follower.writer.clone() } else { cluster.client() };
         let writer = Writer {
             maps: Api::namespaced(client, cluster.namespace()),
             number,
             names,
-            dice: Dice(number + 1),
+            random: Random(number + 1),
             stop: Arc::clone(&stop),
             written: Arc::clone(&written),
         };
         writers.spawn(writer.run());
     }
     let filled = follower.books.until(|kept| kept.objects.len() as u64 >= names * 9 / 10);
-    tokio::time::timeout(wait::PATIENCE * 3, filled).await.expect("the names are filled");
+    tokio::time::timeout(wait::PATIENCE * 3, filled).await.expect("nine tenths of the names are in use");
 
-    let mut dice = Dice(99);
+    let mut random = Random(99);
     let (mut cuts, mut restarts, mut compactions) = (0, 0, 0);
     let began = Instant::now();
-    while began.elapsed() < trouble {
-        dice.pause().await;
-        match dice.below(12) {
+    while began.elapsed() < duration {
+        random.pause().await;
+        match random.below(12) {
             0 => {
                 cluster.control_plane().kill_apiserver().await;
                 cluster.control_plane().start_apiserver().await.expect("it starts again");
@@ -157,7 +158,7 @@ async fn whatever_happens_to_watches_server_and_history_no_deletion_is_missed() 
             }
             4..6 => {
                 follower.middlebox.hold();
-                dice.pause().await;
+                random.pause().await;
                 follower.middlebox.release();
             }
             _ => {
@@ -166,15 +167,16 @@ async fn whatever_happens_to_watches_server_and_history_no_deletion_is_missed() 
             }
         }
     }
-    // Once at least, and last: a history that begins after what the watch has seen.
+    // The last fault: the history of etcd begins after the last event that the watch has received, so that at
+    // least one watch fails with 410 and the cache relists.
     follower.middlebox.hold();
-    dice.pause().await;
+    random.pause().await;
     cluster.compact().await;
     cluster.control_plane().kill_apiserver().await;
     follower.middlebox.cut();
     follower.middlebox.release();
     cluster.control_plane().start_apiserver().await.expect("it starts again");
-    dice.pause().await;
+    random.pause().await;
     stop.store(true, Ordering::Relaxed);
     while let Some(ended) = writers.join_next().await {
         ended.expect("a writer");
@@ -185,10 +187,14 @@ async fn whatever_happens_to_watches_server_and_history_no_deletion_is_missed() 
     let expected = served(&maps).await;
     let equal = follower.books.until(|kept| kept.objects == expected);
     if tokio::time::timeout(wait::PATIENCE, equal).await.is_err() {
-        assert_eq!(follower.books.kept().objects, expected, "the changes told replay to what the server has");
+        assert_eq!(
+            follower.books.kept().objects,
+            expected,
+            "the deltas do not add up to the objects of the server"
+        );
     }
     figure_of_time("cache.soak.settled_after", calm.elapsed());
-    assert_eq!(stored(&follower.store), expected, "the store is what the server has");
+    assert_eq!(stored(&follower.store), expected, "the store differs from the server");
     let kept = follower.books.kept();
     assert_eq!(kept.wrong, Vec::<String>::new());
     let status = follower.status();
@@ -205,7 +211,7 @@ async fn whatever_happens_to_watches_server_and_history_no_deletion_is_missed() 
         let value = u32::try_from(value).expect("few");
         figure(&format!("cache.soak.{name}"), value.into(), "count");
     }
-    assert!(status.relists > 0, "a history that was too short was met");
+    assert!(status.relists > 0, "no relist although etcd was compacted");
     assert_eq!(status.decode_errors, 0);
     cluster.stop().await;
 }

@@ -1,4 +1,5 @@
-//! A Deployment that an admission policy denies has a reason of its own and is retried: the policy may be gone by then.
+//! A Deployment denied by an admission policy has a reason of its own and is retried, since the policy may
+//! change.
 
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -13,7 +14,7 @@ use mainstay_tests::wait::until_so;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 
-/// Denies all Deployments of the namespace while it is there.
+/// An admission policy that denies all Deployments of the namespace.
 struct Freeze {
     name: String,
     policies: Api<ValidatingAdmissionPolicy>,
@@ -23,7 +24,7 @@ struct Freeze {
 // === impl Freeze ===
 
 impl Freeze {
-    /// Without a reason of its own, so that the server answers 422 as it does for an invalid object.
+    /// Creates the policy without a `reason`, so that the server answers 422 as for an invalid object.
     async fn begin(cluster: &TestCluster) -> Self {
         let name = format!("freeze-{}", cluster.namespace());
         let only_here = json!({"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace()}});
@@ -83,29 +84,29 @@ async fn a_denial_by_a_policy_has_its_own_reason_and_is_retried() {
     let objects = cluster.api::<WaitDeployment>();
     let object = wait_deployment("web", &json!({"spec": {"replicas": 0}}));
     objects.create(&PostParams::default(), &object).await.expect("created");
-    let web = wait::until(&objects, "web", "Ready to say why", |web| {
+    let web = wait::until(&objects, "web", "Ready to be False", |web| {
         web.condition("Ready").is_some_and(|ready| ready.status == "False")
     })
     .await;
     for type_ in ["Ready", "Stalled", "TemplateAccepted"] {
-        let told = web.condition(type_).expect(type_);
-        assert_eq!(told.reason.as_deref(), Some("AdmissionDenied"), "{told:?}");
+        let found = web.condition(type_).expect(type_);
+        assert_eq!(found.reason.as_deref(), Some("AdmissionDenied"), "{found:?}");
     }
     let message = web.condition("Ready").and_then(|ready| ready.message.as_deref()).unwrap_or_default();
     assert!(message.contains("denied request: change freeze"), "{message}");
 
-    let inspect = manager.manager.inspect_addr().expect("it is served");
+    let inspect = manager.manager.inspect_addr().expect("an address");
     until_so("its key to wait for the next try", async || {
         let (_, page) = get(inspect, "/debug/controllers/wait-deployment/queue").await;
         let page: Value = serde_json::from_str(&page).expect("JSON");
         page["keys"].as_array().expect("a list").iter().any(|key| {
-            assert_ne!(key["state"], "parked", "never tried again: {key}");
+            assert_ne!(key["state"], "parked", "never retried: {key}");
             key["state"] == "backoff"
         })
     })
     .await;
 
-    // The next try, which would come within a minute, is made now.
+    // The next retry, due within a minute, is requested now.
     freeze.end(&cluster).await;
     let again = Patch::Merge(json!({"metadata": {"annotations": {"mainstay.dev/reconcile-at": "now"}}}));
     objects.patch("web", &PatchParams::default(), &again).await.expect("annotated");

@@ -1,4 +1,4 @@
-//! Deployments that were there before: taken over without a restart, or left alone.
+//! Existing Deployments: adopted without a restart, or left alone.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -10,7 +10,7 @@ use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 
-/// The template of the original, with a field that will be taken out.
+/// The template of the original, with fields that a test removes.
 fn template() -> Value {
     json!({
         "metadata": {"labels": {"app": "web"}},
@@ -30,7 +30,7 @@ fn object(prerequisite: &Prerequisite, template: &Value, others: &Value) -> Wait
     wait_deployment("web", &json!({"metadata": {"labels": {"team": "a"}}, "spec": spec}))
 }
 
-/// As the original made it: created, not applied, and owned by nobody.
+/// A Deployment as the original controller made it: created, not applied, without an owner.
 async fn old_deployment(cluster: &TestCluster) -> Deployment {
     let old = json!({
         "metadata": {"name": "web", "labels": {"by": "hand"}},
@@ -63,7 +63,7 @@ async fn replica_sets(cluster: &TestCluster) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_deployment_is_taken_over_without_a_restart_and_its_fields_become_ours() {
+async fn an_old_deployment_is_adopted_with_its_fields_and_without_a_restart() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
@@ -73,7 +73,7 @@ async fn an_old_deployment_is_taken_over_without_a_restart_and_its_fields_become
     let before = deployments.get("web").await.expect("there");
     let sets = replica_sets(&cluster).await;
 
-    // Its prerequisite is away: what runs is not gated again.
+    // The prerequisite is down: a running Deployment is not gated again.
     let prerequisite = Prerequisite::closed();
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     objects
@@ -83,13 +83,13 @@ async fn an_old_deployment_is_taken_over_without_a_restart_and_its_fields_become
     let adopted = wait::until(&deployments, "web", "to be adopted", is_owned).await;
     let ready = |web: &WaitDeployment| says(web, "Ready", "True", "Available");
     wait::until(&objects, "web", "Ready", ready).await;
-    assert_eq!(adopted.uid(), before.uid(), "the same one");
+    assert_eq!(adopted.uid(), before.uid(), "the same Deployment");
     assert_eq!(adopted.spec, before.spec, "with the same spec, replicas and the user's restart included");
     assert_eq!(replica_sets(&cluster).await, sets, "and no new ReplicaSet");
-    assert_eq!(adopted.labels().get("by").map(String::as_str), Some("hand"), "a label of somebody else");
-    assert_eq!(adopted.labels().get("team").map(String::as_str), Some("a"), "and ours");
+    assert_eq!(adopted.labels().get("by").map(String::as_str), Some("hand"), "a label of another writer");
+    assert_eq!(adopted.labels().get("team").map(String::as_str), Some("a"), "a label of the WaitDeployment");
 
-    // What is left out from now on really goes.
+    // A field removed from now on disappears from the Deployment.
     let mut edited = template();
     edited["spec"]["terminationGracePeriodSeconds"] = Value::Null;
     edited["spec"]["containers"][0]["env"] = Value::Null;
@@ -102,19 +102,23 @@ async fn an_old_deployment_is_taken_over_without_a_restart_and_its_fields_become
     })
     .await;
     let spec = now.spec.template.spec.expect("a Pod");
-    assert_eq!(spec.containers[0].env, None, "a field that was taken out");
+    assert_eq!(spec.containers[0].env, None, "a removed field");
     assert_eq!(spec.termination_grace_period_seconds, Some(30), "the server's default again");
     assert_eq!(now.spec.min_ready_seconds, None);
-    assert_eq!(now.spec.replicas, Some(2), "replicas are still somebody else's");
+    assert_eq!(now.spec.replicas, Some(2), "replicas still belong to another writer");
     let managers: Vec<_> = now.metadata.managed_fields.unwrap_or_default();
     let creator = managers.iter().find(|entry| entry.manager.as_deref() == Some("waitdeployment-controller"));
     let left = creator.and_then(|entry| entry.fields_v1.as_ref()).map(|fields| fields.0["f:spec"].clone());
-    assert_eq!(left, Some(json!({"f:replicas": {}})), "the creator keeps what we do not write");
+    assert_eq!(
+        left,
+        Some(json!({"f:replicas": {}})),
+        "the creator keeps the fields that mainstay does not write"
+    );
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_orphaned_is_taken_over_again_by_the_next_of_its_name() {
+async fn an_orphaned_deployment_is_adopted_by_the_next_object_of_its_name() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -134,7 +138,7 @@ async fn what_is_orphaned_is_taken_over_again_by_the_next_of_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_adopted_is_left_exactly_as_it_is() {
+async fn a_deployment_that_may_not_be_adopted_is_left_unchanged() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -197,10 +201,12 @@ async fn a_deployment_of_another_controller_is_left_alone_whatever_the_policy() 
     }
     manager.stop().await.expect("stopped in order");
     let now = deployments.get("web").await.expect("it stays");
-    assert_eq!(now.metadata.uid, before.metadata.uid, "the same one");
+    assert_eq!(now.metadata.uid, before.metadata.uid, "the same Deployment");
     assert_eq!((&now.spec, now.owner_references()), (&before.spec, before.owner_references()));
-    // Its version moves with what the Deployment controller counts, so the server has to say that it was not us.
+    // Its resourceVersion changes with the status of the Deployment controller, so the audit log must prove
+    // it.
     let writes = cluster.writes();
-    let ours: Vec<_> = writes.iter().filter(|write| write.resource.starts_with("deployments")).collect();
-    assert!(ours.is_empty(), "{ours:#?}");
+    let by_mainstay: Vec<_> =
+        writes.iter().filter(|write| write.resource.starts_with("deployments")).collect();
+    assert!(by_mainstay.is_empty(), "{by_mainstay:#?}");
 }

@@ -1,4 +1,4 @@
-//! A failing object waits in its backoff until something else changes that it may have failed for.
+//! A failing object waits for its backoff, or until another object changes that may have caused the failure.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -20,7 +20,7 @@ const MARKER: &str = "marker";
 const CHILD: &str = "child";
 const FRIEND: &str = "friend";
 
-/// Writes that it ran into the status of `web`, as controllers do, and fails.
+/// Writes the attempt into the status of `web`, as controllers do, and fails.
 async fn report_and_fail(request: NamespacedName, cx: Context) -> Outcome {
     if request.name() != WEB {
         return Ok(Action::Done);
@@ -32,7 +32,7 @@ async fn report_and_fail(request: NamespacedName, cx: Context) -> Outcome {
     Err(ReconcileError::from("no luck"))
 }
 
-/// Writes the status of a Service that others wait for.
+/// Writes the status of a Service that `web` depends on.
 async fn be_friendly(request: NamespacedName, cx: Context) -> Outcome {
     let services: Api<Service> =
         Api::namespaced(cx.client().clone(), request.namespace().unwrap_or_default());
@@ -62,15 +62,15 @@ fn has_host(ingress: &Ingress, host: &str) -> bool {
     hosts.into_iter().flatten().any(|one| one.hostname.as_deref() == Some(host))
 }
 
-/// A manager whose one controller failed once for `web`, which now waits for minutes.
+/// A manager with one controller that failed once for `web`; the backoff of `web` takes minutes.
 struct Scene {
     cluster: TestCluster,
     manager: LocalManager,
     controller: ControllerHandle,
-    /// Has another controller of the same manager write the status of `friend`.
+    /// Makes another controller of the same manager write the status of `friend`.
     neighbour: Notifier<NamespacedName>,
     runs: Runs,
-    /// Changes of `marker` so far.
+    /// Number of changes of `marker` so far.
     marks: u32,
 }
 
@@ -125,13 +125,14 @@ impl Scene {
         let first = [runs.next().await, runs.next().await];
         for name in [WEB, MARKER] {
             let ran = first.iter().any(|run| run.name == name && run.attempt == 1);
-            assert!(ran, "every object once, however many sources name it: {first:?}");
+            assert!(ran, "every object runs once, even if several sources enqueue it: {first:?}");
         }
         let controller = controller.expect("registered");
         Self { cluster, manager, controller, neighbour, runs, marks: 0 }
     }
 
-    /// Changes `marker` and waits for its run. Nobody else ran before, and `web` waits with so many failures.
+    /// Changes `marker` and waits for its run. Asserts that no other key ran before, and that `web` waits
+    /// after so many failures.
     async fn nothing_until_marker(&mut self, failures: u32) {
         self.marks += 1;
         let mark = json!({"metadata": {"labels": {"mark": self.marks.to_string()}}});
@@ -140,7 +141,7 @@ impl Scene {
             .patch(MARKER, &PatchParams::default(), &Patch::Merge(mark))
             .await
             .expect("marked");
-        assert_eq!(self.runs.before(MARKER).await, [""; 0], "woken by what should not wake it");
+        assert_eq!(self.runs.before(MARKER).await, [""; 0], "a run before the marker");
         let counts = self.controller.status().expect("it lives").counts;
         assert_eq!((counts.delayed, counts.ready()), (1, 0), "web waits: {counts:?}");
         let (_, metrics) = get(self.manager.metrics(), "/metrics").await;
@@ -148,7 +149,7 @@ impl Scene {
         assert_eq!(errors, Some(f64::from(failures)));
     }
 
-    /// Says something new of a Service in its status.
+    /// Writes a new status of a Service.
     async fn change_status(&self, service: &str) {
         let services = self.cluster.api::<Service>();
         services
@@ -163,12 +164,12 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_backoff_ends_with_another_objects_status_and_not_with_its_own() {
+async fn a_status_change_of_another_object_ends_a_backoff_and_an_own_one_does_not() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let ingresses = cluster.api::<Ingress>();
     let mut scene = Scene::begin(cluster).await;
 
-    // Its own write of its status is back by now, and so is one of somebody else.
+    // By now its own status write was watched; then another writer changes that status.
     wait::until(&ingresses, WEB, "its own report", |web| has_host(web, &host_of(1))).await;
     scene.nothing_until_marker(1).await;
     let foreign = Patch::Merge(of_attempt(99));
@@ -181,7 +182,7 @@ async fn a_long_backoff_ends_with_another_objects_status_and_not_with_its_own() 
         assert_eq!(
             (&*run.name, run.attempt),
             (WEB, attempt),
-            "at once, and no failure is forgotten: {run:?}"
+            "at once, and all failures still count: {run:?}"
         );
         assert!(run.cause.starts_with("updated ") && run.cause.contains(service), "{run:?}");
         wait::until(&ingresses, WEB, "its own report", |web| has_host(web, &host_of(attempt))).await;
@@ -194,14 +195,14 @@ async fn a_long_backoff_ends_with_another_objects_status_and_not_with_its_own() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_backoff_ends_with_what_another_controller_of_the_same_manager_writes() {
+async fn a_write_of_another_controller_of_the_manager_ends_a_backoff() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let friend = NamespacedName::namespaced(cluster.namespace(), FRIEND);
     let mut scene = Scene::begin(cluster).await;
     scene.nothing_until_marker(1).await;
     scene.neighbour.notify(friend);
     let run = scene.next().await;
-    assert_eq!((&*run.name, run.attempt), (WEB, 2), "it makes no difference who shares the process: {run:?}");
+    assert_eq!((&*run.name, run.attempt), (WEB, 2), "a write of the same process wakes it too: {run:?}");
     scene.nothing_until_marker(2).await;
     scene.manager.stop().await.expect("stopped in order");
     assert_eq!(scene.runs.to_the_end().await, [""; 0]);

@@ -1,12 +1,12 @@
-//! A thousand WaitDeployments that wait for black holes cost the others nothing.
+//! A thousand WaitDeployments that wait for black holes do not slow down the others.
 //!
-//! Two managers run side by side, each with a Lease and a namespace of its own and the same few open WaitDeployments in
-//! it; in one of the namespaces a thousand more point at ten black holes. A sample goes all the way: a label of an open
-//! WaitDeployment is changed, and a watch sees it on the Deployment. Short windows of samples from one and from the
-//! other alternate, and each is compared with its neighbour: whatever else the machine does slows both, and only the
-//! queue, the workers and the probes of the one manager know of the black holes. What this comparison cannot see, that
-//! the waiting objects burn processor time of the whole machine, is measured on its own; and reconciles are counted,
-//! which no machine makes more of.
+//! Two managers run side by side, each with its own Lease, namespace and a few open WaitDeployments; in one
+//! namespace a thousand more wait for ten black holes. A sample is the time from a label change on an open
+//! WaitDeployment until a watch sees the label on the Deployment. Short windows of samples of both sides
+//! alternate, and each is compared with its neighbour: other work of the machine slows both sides, while only
+//! the queue, workers and probes of one manager serve the black holes. The comparison misses processor time
+//! that waiting objects take from the whole machine, so that is measured separately. Reconciles are counted
+//! too: their number does not depend on the machine.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
 
@@ -33,24 +33,25 @@ use tokio::time::Instant;
 
 const HOLES: usize = 10;
 const WAITING: usize = 1000;
-/// Open WaitDeployments on each side, each with one change on its way at a time.
+/// Open WaitDeployments on each side, each with one change in flight at a time.
 const OPEN: usize = 4;
-/// Changes of each open WaitDeployment in one window: about a second, so that a burst of work beside this test falls
-/// on both sides.
+/// Changes of each open WaitDeployment in one window, which takes about a second: a burst of other work then
+/// hits both sides.
 const CHANGES: usize = 25;
 /// Windows of each side, so two thousand samples in all; with `MAINSTAY_LONG=1`, ten times as many.
 const WINDOWS: usize = 10;
-/// What p90 may grow by where twice is less, in milliseconds.
+/// Allowed growth of p90 in milliseconds, if that is more than a doubling.
 const ALLOWED: f64 = 20.0;
-/// Most reconciles that one change brings: for its label, for the Deployment that gets it, and for what the gate and the
-/// mirror say of that in the status. What comes together is one.
+/// Most reconciles per change: for its label, for the Deployment that gets the label, and for the status
+/// updates of the gate and the mirror. Concurrent causes share one reconcile.
 const RECONCILES: usize = 4;
-/// The shortest period there is, and a timeout that nearly fills it: all ten probes are in flight most of the time.
+/// The shortest period allowed, and a timeout that nearly fills it: all ten probes are in flight most of the
+/// time.
 const PERIOD: Duration = Duration::from_secs(1);
 const TIMEOUT: &str = "900ms";
-/// Writes at one time while a thousand objects are created.
+/// Concurrent requests while the thousand objects are created.
 const CREATING: usize = 16;
-/// The label that is changed.
+/// The label that samples change.
 const LABEL: &str = "sample";
 /// Ticks per second in `/proc/PID/stat`, on every architecture of Linux that Rust's std runs on.
 const TICKS: f64 = 100.0;
@@ -62,23 +63,23 @@ struct Side {
     cluster: TestCluster,
     manager: ManagerProcess,
     objects: Api<WaitDeployment>,
-    /// By name of a Deployment: the label as last seen on it.
+    /// Last seen label value by name of the Deployment.
     labels: Arc<BTreeMap<String, watch::Sender<String>>>,
     _watching: JoinSet<()>,
-    /// Changes so far, so that no two are equal.
+    /// Number of changes so far, so that no two are equal.
     round: usize,
 }
 
-/// How many milliseconds changes took.
+/// Times of changes in milliseconds.
 #[derive(Default)]
 struct Samples {
     undisturbed: Vec<f64>,
     disturbed: Vec<f64>,
-    /// By pair of windows: p90 beside black holes, in parts of what it may be.
+    /// For each pair of windows, p90 beside black holes as a fraction of the allowed p90.
     parts: Vec<f64>,
 }
 
-/// What `/proc` says of a process.
+/// Resource usage of a process, from `/proc`.
 struct Usage {
     cpu_seconds: f64,
     resident_mb: f64,
@@ -118,7 +119,8 @@ impl Side {
         Some(Self { cluster, manager, objects, labels, _watching: watching, round: 0 })
     }
 
-    /// Returns how many milliseconds each change of one window took to reach its Deployment, in order.
+    /// Returns the times in milliseconds that the changes of one window took to reach their Deployments,
+    /// sorted.
     async fn window(&mut self) -> Vec<f64> {
         let first = self.round;
         self.round += CHANGES;
@@ -144,7 +146,7 @@ impl Side {
         sorted(futures_util::future::join_all(all).await.concat())
     }
 
-    /// Creates the waiting objects, and returns once each says what it waits for.
+    /// Creates the waiting objects, and returns once the status of each names its black hole.
     async fn wait_for(&self, holes: &[BlackHole]) {
         let names = (0..WAITING).map(|at| (format!("waiting-{at}"), holes[at % HOLES].address().to_string()));
         let mut missing: BTreeMap<String, String> = names.collect();
@@ -165,15 +167,15 @@ impl Side {
             }
             missing.is_empty()
         });
-        // How long all of them take is the machine's affair; that it goes on is not.
+        // The total time depends on the machine; only progress is required.
         let stuck = async {
             while matches!(tokio::time::timeout(wait::PATIENCE, fewer.changed()).await, Ok(Ok(()))) {}
         };
-        // Biased: who says it at the last moment is in time.
+        // Biased: an update at the last moment is in time.
         tokio::select! {
             biased;
             () = told => {}
-            () = stuck => panic!("{} of {WAITING} do not say what they wait for", *left.borrow()),
+            () = stuck => panic!("{} of {WAITING} have no status that names their black hole", *left.borrow()),
         }
     }
 
@@ -185,12 +187,13 @@ impl Side {
         sample(&self.metrics().await, series).unwrap_or_default()
     }
 
-    /// Returns how many probes have ended without an answer.
+    /// Returns the number of probes that ended without an answer.
     async fn probes(&self) -> f64 {
         self.metric(r#"mainstay_waitdeployment_probe_total{type="tcp",result="not_ready"}"#).await
     }
 
-    /// Waits until so many probes have ended without an answer, for as long as they go on.
+    /// Waits until so many probes have ended without an answer; the probes may take any time while they go
+    /// on.
     async fn until_probed(&self, count: f64) {
         loop {
             let probes = self.probes().await;
@@ -201,7 +204,7 @@ impl Side {
         }
     }
 
-    /// Returns how many reconciles of the gate there were, whatever came of them.
+    /// Returns the number of reconciles of the gate, with any result.
     async fn reconciles(&self) -> f64 {
         let series = r#"controller_runtime_reconcile_total{controller="wait-deployment""#;
         let metrics = self.metrics().await;
@@ -229,7 +232,7 @@ impl Side {
 // === impl Samples ===
 
 impl Samples {
-    /// Takes in a window of each side. The two ran one after the other.
+    /// Adds a window of each side; the two ran one after the other.
     fn add(&mut self, undisturbed: &[f64], disturbed: &[f64]) {
         let calm = percentile(undisturbed, 90);
         self.parts.push(percentile(disturbed, 90) / (calm * 2.0).max(calm + ALLOWED));
@@ -237,8 +240,8 @@ impl Samples {
         self.disturbed.extend(disturbed);
     }
 
-    /// Most windows beside black holes are as quick as they may be. What disturbs the machine for one window or two
-    /// decides nothing, nor do the slowest few of a window.
+    /// Asserts that most windows beside black holes are within the allowed p90. A disturbance of one or two
+    /// windows does not matter, nor do the slowest samples of a window.
     fn judge(self) {
         for (side, samples) in [("undisturbed", self.undisturbed), ("disturbed", self.disturbed)] {
             let samples = sorted(samples);
@@ -250,21 +253,24 @@ impl Samples {
         let parts = sorted(self.parts);
         let median = percentile(&parts, 50);
         figure("blackhole.p90.of_allowed", median, "parts");
-        assert!(median <= 1.0, "p90 beside black holes, in parts of what it may be, by window: {parts:.2?}");
+        assert!(
+            median <= 1.0,
+            "p90 beside black holes as a fraction of the allowed p90, by window: {parts:.2?}"
+        );
     }
 }
 
 // === private functions ===
 
-/// An object that waits for this address, or for nothing.
+/// An object that waits for this address, or has no dependency.
 fn object(name: &str, address: Option<&str>) -> WaitDeployment {
     let wait_probe = address
         .map(|address| json!({"address": address, "timeout": TIMEOUT, "periodSeconds": PERIOD.as_secs()}));
     wait_deployment(name, &json!({"waitProbe": wait_probe, "spec": {"replicas": 0}}))
 }
 
-/// Shows every object and every change to `until`, until it has seen enough. Keeps nothing: `wait::until_all` would
-/// copy a thousand objects at each of their changes.
+/// Passes every object and every change to `until`, until it returns true. Keeps no objects:
+/// `wait::until_all` would copy a thousand objects at each change.
 async fn follow<K>(api: &Api<K>, mut until: impl FnMut(&K) -> bool)
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -279,7 +285,7 @@ where
         let version = list.metadata.resource_version.unwrap_or_default();
         let events = api.watch(&WatchParams::default(), &version).await.expect("watched");
         let mut events = std::pin::pin!(events);
-        // An error means a new list, as an end does.
+        // After an error, as after the end of the watch, it lists again.
         while let Ok(Some(event)) = events.try_next().await {
             if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
                 && until(&object)
@@ -296,7 +302,7 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
+async fn a_thousand_objects_waiting_for_black_holes_do_not_slow_others() {
     let Some(mut undisturbed) = Side::set_up().await else { return };
     let Some(mut disturbed) = Side::set_up().await else { return };
     let holes = futures_util::future::join_all((0..HOLES).map(|_| black_hole())).await;
@@ -304,17 +310,17 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
     disturbed.wait_for(&holes).await;
     figure("blackhole.all_told", began.elapsed().as_secs_f64(), "s");
 
-    // Once over, uncounted: connections are opened and memory is taken.
+    // A first, uncounted window: it opens connections and allocates memory.
     undisturbed.window().await;
     disturbed.window().await;
-    // The clock runs around the counts, so that a server which is slow to tell them adds time and no probes.
+    // The time includes the reads of the counters, so that a slow server adds time and no probes.
     let began = Instant::now();
     let (probes_before, reconciles_before) = (disturbed.probes().await, disturbed.reconciles().await);
     let (calm_before, before) = (undisturbed.usage(), disturbed.usage());
     let windows = if long_form() { 10 } else { 1 } * WINDOWS;
     let (mut samples, mut most_in_flight) = (Samples::default(), 0_f64);
     for window in 0..windows {
-        // Each goes first as often as the other.
+        // Each side goes first equally often.
         let (calm, busy) = if window % 2 == 0 {
             (undisturbed.window().await, disturbed.window().await)
         } else {
@@ -324,11 +330,12 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
         samples.add(&calm, &busy);
         most_in_flight = most_in_flight.max(disturbed.metric("mainstay_waitdeployment_probe_inflight").await);
     }
-    // At least one for each change, but for the last of each object, which may be under way. Each that waits may have one
-    // left to do, for what it has said itself.
+    // At least one reconcile per change, except the last change of each object, which may be in flight. Each
+    // waiting object may have one reconcile left, after its own status write.
     let changes = windows * OPEN * CHANGES;
     let (fewest, most) = ((changes - OPEN) as f64, (changes * RECONCILES + WAITING) as f64);
-    // However quick the windows were: if each result woke those who wait for it, there would be twice as many by then.
+    // If each probe result woke the waiting objects, there would be twice as many reconciles after this many
+    // probes, however fast the windows were.
     disturbed.until_probed(probes_before + 2.0 * most / (WAITING / HOLES) as f64).await;
     let probes = disturbed.probes().await - probes_before;
     let reconciles = disturbed.reconciles().await - reconciles_before;
@@ -339,7 +346,7 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
     let expected = fewest..=most;
     assert!(expected.contains(&reconciles), "{reconciles} reconciles of {changes} changes, not {expected:?}");
 
-    // One probe per target, however many wait for it; and the holes were really probed all the time.
+    // One probe per target, however many objects wait for it; and the holes were probed all the time.
     figure("blackhole.probes", probes / took, "per_s");
     let targets = disturbed.metric("mainstay_waitdeployment_probe_targets").await;
     assert!((targets - HOLES as f64).abs() < 0.5, "{targets} targets for {HOLES} addresses");
@@ -356,7 +363,7 @@ async fn a_thousand_waiting_for_black_holes_do_not_slow_the_others() {
     figure("blackhole.memory.before", before.resident_mb, "MB");
     figure("blackhole.memory.after", after.resident_mb, "MB");
     let growth = after.resident_mb - before.resident_mb;
-    assert!(growth < MEMORY_NOISE_MB, "memory grew by {growth} MB while nothing changed");
+    assert!(growth < MEMORY_NOISE_MB, "memory grew by {growth} MB while the objects stayed the same");
     undisturbed.stop().await;
     disturbed.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Reconciles that block their threads cost neither the Lease nor the answer of a probe.
+//! Reconciles that block their threads neither lose the Lease nor delay the health endpoints.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,29 +15,30 @@ use mainstay_tests::{LocalManager, ManagerProcess, TestCluster};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The timings are the shipped ones, so that a server which is slow to answer ends no term. It is over while a reconcile
-/// blocks, unless somebody renews it meanwhile.
+/// The shipped timings, so that a slow server ends no term. The Lease expires while a reconcile blocks,
+/// unless it is renewed meanwhile.
 const LEASE: Duration = DEFAULT_LEASE_DURATION;
-/// What is too late for an answer on any machine: one that waited for a blocked thread would be later still. The kubelet
-/// gives up after a second by default; the figures tell.
+/// Too late for an answer on any machine: one that waited for a blocked thread would take longer. The kubelet
+/// times out after a second by default; the figures show the real times.
 const TOO_LATE: Duration = Duration::from_secs(10);
-/// Between two rounds of probes.
+/// Pause between two rounds of requests.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
-/// What a process may be stuck for without being given up: the limit is 30 s, and counts from its last sign of life, a
-/// second or more before.
+/// A process blocked for less than this must still be alive: the limit is 30 s, counted from the last
+/// heartbeat, a second or more before the block.
 const ALIVE: Duration = Duration::from_secs(20);
-/// By how much the clock of the log may drift from the other one within a block: far more than it does.
+/// Allowed drift between the clock of the log and the test's clock during a block: far more than the real
+/// drift.
 const CLOCKS: Duration = Duration::from_secs(1);
 
 fn changes(workers: usize) -> Value {
     json!({"controllers": {"*": {"workers": workers}}})
 }
 
-/// Asks one process again and again; every answer comes in time.
+/// Polls the endpoints of one process; every answer must come in time.
 struct Asking {
     probes: SocketAddr,
     metrics: SocketAddr,
-    /// The time the slowest answer took.
+    /// The time of the slowest answer.
     slowest: Duration,
 }
 
@@ -48,8 +49,8 @@ impl Asking {
         Self { probes, metrics, slowest: Duration::ZERO }
     }
 
-    /// Asks for everything once. It is ready and tells its metrics; returned is whether it says that it is alive, and
-    /// what it says.
+    /// Requests every endpoint once. Asserts that `/readyz` and `/metrics` succeed; returns whether `/livez`
+    /// does, with its body.
     async fn round(&mut self) -> (bool, String) {
         for (address, path) in [(self.probes, "/readyz"), (self.metrics, "/metrics")] {
             let (status, body) = self.ask(address, path).await;
@@ -71,9 +72,9 @@ impl Asking {
     }
 }
 
-// More threads than the one that is blocked, on any machine.
+// More threads than the blocked one, on any machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_reconcile_that_blocks_its_thread_costs_neither_the_lease_nor_a_probe() {
+async fn a_blocking_reconcile_affects_neither_the_lease_nor_the_health_endpoints() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     cluster.prefer_elections().await;
@@ -96,17 +97,17 @@ async fn a_reconcile_that_blocks_its_thread_costs_neither_the_lease_nor_a_probe(
     }
     figure("blocked.one_thread_slowest_answer", asking.slowest.as_secs_f64(), "s");
     let looked = seen.duration_since(began).unsigned_abs();
-    assert!(looked > LEASE, "we saw it block for {looked:?}: too short a time to lose the Lease in");
+    assert!(looked > LEASE, "the observed block of {looked:?} is too short to lose the Lease");
     assert_held(&cluster, "blocked.one_thread", began).await;
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test]
-async fn a_process_with_all_threads_blocked_keeps_its_lease_and_tells_that_it_is_stuck() {
+async fn a_process_with_all_threads_blocked_keeps_its_lease_and_fails_livez() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     cluster.prefer_elections().await;
-    // It is given up after half of them: as much again is there to see it in.
+    // `/livez` fails after half of this time; the other half is left to observe that.
     let blocks = Duration::from_mins(1);
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
     let seconds = blocks.as_secs().to_string();
@@ -117,15 +118,15 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_tells_that_it_is
     let mut checks = Checks::of(asking.probes, &[]).await;
 
     let (first, last) = blocked_since(&process).await;
-    // What cannot be earlier counts from the first thread that was blocked, what may not be later from the last.
+    // A lower bound counts from the first blocked thread, an upper bound from the last.
     let (some, all) = (instant(first), instant(last));
     let stuck = loop {
         let (alive, body) = asking.round().await;
         if !alive {
-            assert!(body.contains("runtime"), "it says what is stuck: {body}");
+            assert!(body.contains("runtime"), "it names the stuck part: {body}");
             break Instant::now();
         }
-        assert!(all.elapsed() < blocks, "blocked for so long, it still says that it is alive");
+        assert!(all.elapsed() < blocks, "/livez still succeeds after the whole block");
     };
     let liveness = ["/livez", "/livez/runtime", "/healthz", "/healthz/runtime"];
     let told = checks.turned(false, &liveness, all).await;
@@ -133,24 +134,24 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_tells_that_it_is
         if asking.round().await.0 {
             break Instant::now();
         }
-        assert!(all.elapsed() < blocks + PATIENCE, "the blocks are long over, and it is still stuck");
+        assert!(all.elapsed() < blocks + PATIENCE, "/livez still fails long after the block");
     };
     let back = checks.turned(true, &liveness, all + blocks).await;
     checks.are_unchanged();
     figure("blocked.all_threads_slowest_answer", asking.slowest.as_secs_f64(), "s");
     figure("blocked.all_threads_stuck_after", (stuck - all).as_secs_f64(), "s");
     figure("blocked.all_threads_alive_again_after", (alive - all).as_secs_f64(), "s");
-    assert!(stuck - some > ALIVE, "it was given up after {:?}", stuck - some);
+    assert!(stuck - some > ALIVE, "/livez failed after {:?}", stuck - some);
     if long_form() {
-        assert!(told.last < Duration::from_secs(32), "told after {told:?}");
+        assert!(told.last < Duration::from_secs(32), "failed after {told:?}");
         assert!(back.last < Duration::from_secs(5), "alive again after {back:?}");
     }
     assert!(alive - some + CLOCKS > blocks, "the threads were free again after {:?}", alive - some);
     assert_held(&cluster, "blocked.all_threads", last).await;
 }
 
-/// Waits until reconciles block every thread of a slow process. Returns when the first of them began to and when the
-/// last did, as its log says: however late we read that.
+/// Waits until reconciles block every thread of a slow process. Returns when the first and the last of them
+/// began, by the times in the log, which do not depend on when the test reads it.
 async fn blocked_since(process: &ManagerProcess) -> (Timestamp, Timestamp) {
     let began = |line: &Value| line["msg"] == slow::BEGAN;
     process.logged_times("every thread is blocked", slow::threads(), began).await;
@@ -161,15 +162,15 @@ async fn blocked_since(process: &ManagerProcess) -> (Timestamp, Timestamp) {
     (times[0], times[times.len() - 1])
 }
 
-/// Returns this moment on the clock that cannot be set.
+/// Returns this moment on the monotonic clock.
 fn instant(at: Timestamp) -> Instant {
     let ago = Timestamp::now().duration_since(at).unsigned_abs();
     Instant::now().checked_sub(ago).expect("the machine ran by then")
 }
 
-/// There was one term all along, renewed at least as often as the Lease needs.
+/// Asserts one single term, renewed at least as often as the Lease needs.
 async fn assert_held(cluster: &TestCluster, name: &str, began: Timestamp) {
-    // The time that the log takes to read is not looked at. Once it tells of a later renewal, it has told of all before.
+    // The time after `end` is not checked. Once the log has a later renewal, it has all earlier ones.
     let end = Timestamp::now();
     let renews = |write: &Write| write.is_of_lease() && write.is_accepted();
     let told = |writes: &[Write]| {
@@ -178,8 +179,8 @@ async fn assert_held(cluster: &TestCluster, name: &str, began: Timestamp) {
     };
     let writes = cluster.until_written("a renewal after the block", told).await;
     let terms = terms(&writes);
-    assert_eq!(terms.len(), 1, "the Lease never changed hands: {terms:#?}");
-    assert_eq!(terms[0].until, None, "nor was it let go");
+    assert_eq!(terms.len(), 1, "the Lease has one holder all the time: {terms:#?}");
+    assert_eq!(terms[0].until, None, "the Lease was not released");
     let since = terms[0].from.max(began);
     let renewals = writes.iter().filter(|write| renews(write)).map(|write| write.received);
     let renewals: Vec<Timestamp> = renewals.filter(|at| (since..end).contains(at)).collect();

@@ -1,4 +1,4 @@
-//! Typed writes of a controller on a real API server, with the helpers that users' tests get.
+//! Typed writes of a controller on a real API server, with the test helpers that users have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 const FINALIZER: &str = "orders.example.com/bill";
 
-/// Gives each order, a `PodTemplate`, a card named after it, and remembers the effects.
+/// Applies a card, named after the order, for each order (a `PodTemplate`), and records the effects.
 struct Orders {
     effects: Arc<Mutex<Vec<&'static str>>>,
 }
@@ -47,7 +47,7 @@ fn item(order: &PodTemplate) -> String {
     order.annotations().get("item").cloned().unwrap_or_default()
 }
 
-/// The order that a shelf, a `ConfigMap` with the label `shelf`, belongs to.
+/// Maps a shelf, a `ConfigMap` with the data `order`, to its order.
 fn order_of(shelf: &ConfigMap) -> Option<NamespacedName> {
     let order = shelf.data.as_ref()?.get("order")?;
     Some(NamespacedName::new(shelf.metadata.namespace.as_deref(), order.as_str()))
@@ -85,13 +85,13 @@ async fn children_follow_their_owner_and_only_declared_kinds_are_written() {
     create(&cluster, "web", "tea").await;
     let manager = Manager::for_test(cluster.connection().await, setup).expect("a manager");
 
-    // The child has the namespace, the owner and the field manager, and is sent once.
+    // The child has the namespace, the owner and the field manager.
     let card = Condition::exists().wait(&cards, "web").await.expect("a card").expect("a card");
     let owner = &card.owner_references()[0];
     assert_eq!((&*owner.kind, &*owner.name, owner.controller), ("PodTemplate", "web", Some(true)));
     assert_eq!(card.managed_fields()[0].manager.as_deref(), Some("order-cards"));
 
-    // A change of the child runs the owner, which restores it.
+    // A change of the child enqueues the owner, whose reconcile restores it.
     let spoilt = Patch::Merge(json!({"data": {"item": "sand"}}));
     cards.patch("web", &PatchParams::default(), &spoilt).await.expect("patched");
     let is_tea = |card: &ConfigMap| card.data.as_ref().is_some_and(|data| data["item"] == "tea");
@@ -99,15 +99,15 @@ async fn children_follow_their_owner_and_only_declared_kinds_are_written() {
     let restored = async || if seen().contains(&"changed") { Ok(()) } else { Err(format!("{:?}", seen())) };
     eventually(Duration::from_secs(30), restored).await.expect("a changed effect");
 
-    // A shelf is mapped to its order, whose card needs no write.
+    // A shelf enqueues its order, whose card needs no write.
     effects.lock().clear();
     let shelf = json!({"metadata": {"name": "shelf"}, "data": {"order": "web"}});
     let shelf: ConfigMap = serde_json::from_value(shelf).expect("a shelf");
     cards.create(&PostParams::default(), &shelf).await.expect("created");
     let mapped = async || if seen() == ["unchanged"] { Ok(()) } else { Err(format!("{:?}", seen())) };
-    eventually(Duration::from_secs(30), mapped).await.expect("one run that sends nothing");
+    eventually(Duration::from_secs(30), mapped).await.expect("one run without a write");
 
-    // An undeclared kind fails without a request: this test's identity could write Secrets.
+    // An undeclared kind fails without a request: the identity of this test has the right to write Secrets.
     create(&cluster, "bad", "contraband").await;
     Condition::exists().wait(&cards, "bad").await.expect("a card");
     let terminal = async || {
@@ -126,7 +126,7 @@ async fn children_follow_their_owner_and_only_declared_kinds_are_written() {
         Patch::Merge(json!({"metadata": {"labels": {"kind": "receipt"}, "annotations": {"item": "none"}}}));
     orders.patch("web", &PatchParams::default(), &sold).await.expect("patched");
     let is_free = |order: &PodTemplate| order.finalizers().is_empty();
-    Condition::new("has no finalizer", is_free).wait(&orders, "web").await.expect("let go");
+    Condition::new("has no finalizer", is_free).wait(&orders, "web").await.expect("the finalizer removed");
     assert_eq!(seen(), ["cleaned up"]);
     orders.delete("bad", &DeleteParams::default()).await.expect("deleted");
     Condition::deleted().wait(&orders, "bad").await.expect("gone after its cleanup");

@@ -1,6 +1,7 @@
-//! A manager with a second cluster: it is read and written like the own one, and keeps nobody waiting.
+//! A manager with a second cluster: it is read and written like the manager's own cluster, and delays only
+//! its own users.
 //!
-//! The other cluster is a control plane of its own, which a test may stop.
+//! The other cluster is a separate control plane, which a test may stop.
 
 use std::sync::Arc;
 
@@ -25,10 +26,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// So many that one which is read late is found: its event may be there already.
+/// Enough writes to catch a late own write: the event of a single write might already have arrived.
 const WRITES: usize = 20;
 
-/// What the manager may do in its own cluster, besides what it ships with.
+/// Additional rights of the manager in its own cluster.
 fn rules() -> Value {
     json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}])
 }
@@ -49,9 +50,9 @@ async fn until_copied(edge: &TestCluster, name: &str, expected: &str) {
     wait::until(&edge.api::<ConfigMap>(), name, &what, |map| text(map) == Some(expected)).await;
 }
 
-/// Registers a controller that keeps a copy of each `ConfigMap` of this cluster in the other, and undoes what anybody
-/// does to it. A copy that it has written it also reads, and tells of by an Event there. Returns what it then read that
-/// was not what it had written.
+/// Registers a controller that copies each `ConfigMap` of this cluster to the other, and restores changed
+/// copies. After each write it reads the copy back and records an Event there. Returns the list of copies
+/// that differed when read back.
 fn register_copier(
     manager: &Manager,
     own: &TestCluster,
@@ -95,7 +96,7 @@ fn register_copier(
     stale
 }
 
-/// Starts a manager with a cluster `edge` and what `more` registers on both.
+/// Starts a manager with a cluster `edge`; `more` registers controllers on both.
 async fn start(
     own: &TestCluster,
     identity: &Identity,
@@ -110,7 +111,7 @@ async fn start(
     .await
 }
 
-/// Registers a controller that does nothing for each `ConfigMap`, and returns its runs.
+/// Registers a controller that does no work for each `ConfigMap`, and returns its runs.
 fn register_idle(manager: &Manager, controller: Controller) -> Runs {
     let (idle, runs) = witness(|_: NamespacedName, _: Context| async { Outcome::Ok(Action::Done) });
     manager.register(controller.reconciler(idle)).expect("registered");
@@ -118,7 +119,7 @@ fn register_idle(manager: &Manager, controller: Controller) -> Runs {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_cluster_is_read_written_and_told_of_like_the_own_one() {
+async fn another_cluster_is_read_written_and_measured_like_the_own_one() {
     let Some(own) = TestCluster::shared().await else { return };
     let Some(edge) = TestCluster::another().await else { return };
     let identity = own.install_base_with(&rules()).await;
@@ -139,23 +140,23 @@ async fn another_cluster_is_read_written_and_told_of_like_the_own_one() {
         until_copied(&edge, "count", &number.to_string()).await;
     }
     let stale = stale.expect("registered");
-    assert_eq!(*stale.lock(), Vec::<String>::new(), "what was written is read at once");
+    assert_eq!(*stale.lock(), Vec::<String>::new(), "own writes are read at once");
 
     let copied = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("Copied"));
     let events = wait::until_all(&edge.api(), &ListParams::default(), "the Event is there", copied).await;
     assert_eq!(events[0].reporting_controller.as_deref(), Some("mainstay/copier"));
     let at_home = own.api::<Event>().list(&ListParams::default()).await.expect("Events");
-    assert!(!copied(&at_home.items), "it is of the other cluster: {at_home:?}");
+    assert!(!copied(&at_home.items), "the Event belongs to the other cluster: {at_home:?}");
 
     assert_eq!(get(manager.probes(), "/readyz").await.0, 200);
     assert_eq!(get(manager.probes(), "/readyz/cache-edge-ConfigMap").await, (200, "ok".to_owned()));
     let row = r#"mainstay_cache_objects{kind="ConfigMap",group="",of_cluster="edge"}"#;
-    assert_eq!(sample(&manager.metrics_text().await, row), Some(2.0), "the card and the count");
+    assert_eq!(sample(&manager.metrics_text().await, row), Some(2.0), "the objects card and count");
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
+async fn a_lost_lease_stops_writes_in_every_cluster() {
     let Some(own) = TestCluster::shared().await else { return };
     let Some(edge) = TestCluster::another().await else { return };
     let identity = own.install_base_with(&rules()).await;
@@ -165,7 +166,7 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
     let mut manager = start(&own, &identity, &edge, |manager, there| {
         let maps = manager.store::<ConfigMap>(Scope::all());
         let (there, contexts) = (there.clone(), Arc::clone(&contexts));
-        // Lets its authority out, as no controller should.
+        // Leaks its context, as no controller should.
         let (leaky, told) = witness(move |_: NamespacedName, cx: Context| {
             contexts.lock().push(there.context(&cx));
             async { Ok(Action::Done) }
@@ -176,10 +177,10 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
     .await;
     runs.expect("registered").next().await;
     manager.leads().await;
-    let cx = contexts.lock().pop().expect("it ran");
+    let cx = contexts.lock().pop().expect("a run");
     let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), edge.namespace());
     let counter: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "counter"}})).expect("a map");
-    maps.create(&PostParams::default(), &counter).await.expect("it leads, so it may write");
+    maps.create(&PostParams::default(), &counter).await.expect("a leader may write");
     let mut writing = JoinSet::new();
     writing.spawn(async move {
         for count in 1_u64.. {
@@ -188,9 +189,9 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
                 return (count - 1, error);
             }
         }
-        unreachable!("it ends with its Lease");
+        unreachable!("the loop ends with the Lease");
     });
-    wait::until(&edge.api::<ConfigMap>(), "counter", "it counts", |map| text(map).is_some()).await;
+    wait::until(&edge.api::<ConfigMap>(), "counter", "a count", |map| text(map).is_some()).await;
 
     let stolen =
         json!({"spec": {"holderIdentity": "thief", "renewTime": format!("{:.6}", Timestamp::now())}});
@@ -204,12 +205,12 @@ async fn a_lost_lease_stops_what_is_written_in_every_cluster() {
     assert!(is_fenced(&error), "{error:?}");
     let last = edge.api::<ConfigMap>().get("counter").await.expect("it is there");
     let last: u64 = text(&last).and_then(|count| count.parse().ok()).expect("a count");
-    // What the server had received when the fence closed may have been done.
+    // A request that the server had received when the fence closed may have been executed.
     assert!((answered..=answered + 1).contains(&last), "{answered} writes were answered, {last} were made");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_down_holds_up_who_watches_it_and_nobody_else() {
+async fn a_cluster_that_is_down_delays_only_controllers_that_watch_it() {
     let Some(own) = TestCluster::shared().await else { return };
     let Some(edge) = TestCluster::another().await else { return };
     let identity = own.install_base_with(&rules()).await;
@@ -233,36 +234,38 @@ async fn a_cluster_that_is_down_holds_up_who_watches_it_and_nobody_else() {
     let (status, why) = ready("/readyz/cache-edge-ConfigMap").await;
     assert!(status == 500 && why.contains("has not been listed: "), "{status} {why}");
 
-    edge.control_plane().start_apiserver().await.expect("it starts");
-    assert_eq!(there.next().await.name, "there-1", "who waited begins");
+    edge.control_plane().start_apiserver().await.expect("started");
+    assert_eq!(there.next().await.name, "there-1", "the waiting controller begins");
     edge.control_plane().kill_apiserver().await;
     put(&own, "here-2", "").await;
     assert_eq!(here.before("here-2").await, Vec::<String>::new());
     let down = r#"mainstay_cache_down{kind="ConfigMap",group="",of_cluster="edge"}"#;
     let told = async || sample(&manager.metrics_text().await, down) == Some(1.0);
-    wait::until_so("it is told that the cluster is down", told).await;
+    wait::until_so("the metric reports that the cluster is down", told).await;
     assert_eq!(ready("/readyz").await.0, 200);
 
-    edge.control_plane().start_apiserver().await.expect("it starts again");
+    edge.control_plane().start_apiserver().await.expect("started again");
     put(&edge, "there-2", "").await;
     there.before("there-2").await;
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_managers_share_nothing_and_each_takes_in_a_cluster_while_it_runs() {
+async fn two_managers_share_nothing_and_each_adds_a_cluster_while_it_runs() {
     let Some(own) = TestCluster::shared().await else { return };
     let Some(edge) = TestCluster::another().await else { return };
     let mut rules = rules();
     let verbs = ["get", "list", "watch", "update"];
-    let lease = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["mainstay-too"], "verbs": verbs});
+    let lease = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+        "resourceNames": ["mainstay-too"], "verbs": verbs});
     rules.as_array_mut().expect("rules").push(lease);
     let identity = own.install_base_with(&rules).await;
     let connection = edge.connection().await;
     let start = async |lease: &str| {
         let changes = json!({"leaderElection": {"leaseName": lease}});
         let manager = LocalManager::start(&own, &identity, &changes).await;
-        let there = manager.manager.cluster("edge", connection.clone()).expect("the name is free in each");
+        let there =
+            manager.manager.cluster("edge", connection.clone()).expect("the name is free in each manager");
         let maps = there.store::<ConfigMap>(Scope::namespace(edge.namespace()));
         let copier = Controller::new("there").reconciles(&maps);
         let runs = register_idle(&manager.manager, copier);
@@ -275,7 +278,11 @@ async fn two_managers_share_nothing_and_each_takes_in_a_cluster_while_it_runs() 
         let reconciles = r#"controller_runtime_reconcile_total{controller="there",result="success"}"#;
         sample(&manager.metrics_text().await, reconciles)
     };
-    assert_eq!((counted(&one).await, counted(&other).await), (Some(1.0), Some(1.0)), "each counts its own");
+    assert_eq!(
+        (counted(&one).await, counted(&other).await),
+        (Some(1.0), Some(1.0)),
+        "each manager counts its own reconciles"
+    );
 
     let metrics = one.metrics();
     one.stop().await.expect("stopped in order");

@@ -1,4 +1,5 @@
-//! The binary on a command line: wrong input is told in full and ends with code 2, and what is shipped is right.
+//! The binary on a command line: invalid input is reported in full and ends with code 2, and the shipped
+//! files are valid.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ fn check(arguments: &[&str], code: i32, stdout: &str, stderr: &str) {
     assert_eq!(found, (Some(code), stdout.to_owned(), stderr.to_owned()), "{arguments:?}");
 }
 
-/// Checks that a configuration is refused by every command that reads one, with these lines after the file's name.
+/// Checks that every command that reads a configuration refuses this one, with these lines after the file's
+/// name.
 #[track_caller]
 fn refused(text: &str, lines: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -71,7 +73,7 @@ fn an_impossible_combination_is_refused() {
 }
 
 #[test]
-fn problems_of_all_sections_come_together() {
+fn problems_of_all_sections_are_reported_together() {
     refused(
         "leaderElection: {leaseDuration: 10s, renewDeadline: 15s}\n\
          shutdown: {gracePeriod: 30}\n\
@@ -81,11 +83,11 @@ fn problems_of_all_sections_come_together() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_wrong_input() {
+fn a_missing_file_is_invalid_input() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("manager.yaml").display().to_string();
     let expected = format!("{file}: cannot be read: No such file or directory (os error 2)\n");
-    // The file itself, and the directory it should be in.
+    // The file itself, and its directory.
     for named in [&file, &folder.path().display().to_string()] {
         check(&["config", "validate", named], 2, "", &expected);
         check(&["run", "--config", named], 2, "", &expected);
@@ -104,7 +106,7 @@ fn an_unknown_flag_is_wrong_input() {
 }
 
 #[test]
-fn every_configuration_we_ship_is_valid() {
+fn every_shipped_configuration_is_valid() {
     let shipped = std::fs::read_dir(workspace().join("config")).expect("config/");
     let files: Vec<_> = shipped.map(|entry| entry.expect("an entry").path()).collect();
     assert!(files.len() >= 4, "{files:?}");
@@ -125,15 +127,15 @@ fn every_configuration_we_ship_is_valid() {
     }
 }
 
-/// The way back if this fails: `cargo run --quiet -- crd > deploy/base/crd.yaml`.
+/// To mend a failure: `cargo run --quiet -- crd > deploy/base/crd.yaml`.
 #[test]
-fn the_shipped_definition_is_what_the_binary_prints() {
+fn the_binary_prints_the_shipped_definition() {
     let shipped = std::fs::read_to_string(workspace().join("deploy/base/crd.yaml")).expect("crd.yaml");
     check(&["crd"], 0, &shipped, "");
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_told_by_its_key() {
+async fn an_occupied_port_is_reported_with_its_config_key() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
@@ -158,17 +160,17 @@ async fn the_definition_can_be_applied_in_both_ways() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let file = cluster.scratch("crd.yaml");
     let printed = mainstay(&["crd"]).stdout;
-    // Client-side apply keeps a copy in an annotation, which may have 256 KiB.
+    // Client-side apply keeps a copy in an annotation, limited to 256 KiB.
     assert!(printed.len() < 128 * 1024, "{} bytes", printed.len());
     std::fs::write(&file, printed).expect("written");
     let file = file.display().to_string();
     let crd = "customresourcedefinition.apiextensions.k8s.io/waitdeployments.apps.mainstay.dev";
-    // Without effect on the tests beside this one; those of the exclusive binary apply it for good.
+    // A dry run does not affect concurrent tests; the exclusive tests apply it for real.
     for way in
         [&["apply", "--dry-run=server", "-f"][..], &["apply", "--server-side", "--dry-run=server", "-f"]]
     {
-        let told = cluster.kubectl(&[way, &[&file]].concat()).await;
-        assert!(told.starts_with(crd), "{told}");
+        let printed = cluster.kubectl(&[way, &[&file]].concat()).await;
+        assert!(printed.starts_with(crd), "{printed}");
     }
 }
 
@@ -176,14 +178,15 @@ async fn the_definition_can_be_applied_in_both_ways() {
 async fn the_base_can_be_applied_as_a_whole() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let base = workspace().join("deploy/base").display().to_string();
-    // What lies in a namespace cannot be tried before that is there.
+    // A dry run of namespaced objects needs the namespace.
     cluster.kubectl(&["apply", "-f", &format!("{base}/namespace.yaml")]).await;
-    // Not in this test's namespace: the base says where everything goes.
+    // Without this test's namespace: the base contains its own.
     let arguments = ["--namespace=", "apply", "--dry-run=server", "-k", &base];
     let output = cluster.try_kubectl(&arguments).await;
-    let (told, warned) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (printed, warned) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{warned}");
-    let mut objects: Vec<_> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    let mut objects: Vec<_> = printed.lines().filter_map(|line| line.split(' ').next()).collect();
     objects.sort_unstable();
     assert_eq!(
         objects,
@@ -218,7 +221,7 @@ fn listed(help: &str) -> Vec<(String, String)> {
                 let (name, about) = line.split_once(' ').expect("a name and a description");
                 found.push((name.to_owned(), about.trim().to_owned()));
             }
-            // A long description goes on below.
+            // A long description continues on the next line.
             (None, Some((_, about))) => *about = format!("{about} {}", line.trim()),
             (None, None) => panic!("no command: {line}"),
         }

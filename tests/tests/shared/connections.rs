@@ -1,4 +1,4 @@
-//! Connections through proxies, and with credentials of plug-ins, files and OIDC, each to the real server.
+//! Connections through proxies, and with credentials from plug-ins, files and OIDC, each to the real server.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -39,10 +39,11 @@ use tokio_rustls::TlsAcceptor;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mainstay-under-test");
 
-/// The user and password of proxies that have one; a proxy's URL has the latter with a percent escape.
+/// User and password of proxies with authentication; a proxy's URL contains the password with a percent
+/// escape.
 const USER: (&str, &str) = ("me", "a@b");
 
-/// Returns the identity with changes to the cluster and the user of its kubeconfig.
+/// Returns the identity with changes to the cluster and the user in its kubeconfig.
 fn edited(identity: &Identity, name: &str, cluster: &Value, user: Option<&Value>) -> Identity {
     let text = std::fs::read(&identity.kubeconfig).expect("a kubeconfig");
     let mut config: Value = serde_json::from_slice(&text).expect("JSON");
@@ -57,14 +58,14 @@ fn edited(identity: &Identity, name: &str, cluster: &Value, user: Option<&Value>
     Identity { service_account: identity.service_account.clone(), kubeconfig }
 }
 
-/// A client for requests that decide nothing, by the kubeconfig of an identity.
+/// Returns a client for reads, with the kubeconfig of an identity.
 async fn client(identity: &Identity) -> Client {
     let config = infer(Some(&identity.kubeconfig), None).await.expect("a connection");
     let connections = Connections::new(config, &Registry::new()).expect("connections");
     connections.client(Role::Watches).expect("a client")
 }
 
-/// Returns the user name that the server sees.
+/// Returns the user name by which the server knows this client.
 async fn who(client: &Client) -> Result<String, kube::Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
@@ -85,7 +86,7 @@ async fn leads(process: &ManagerProcess) {
     .await;
 }
 
-/// Signs further identities for a cluster.
+/// A certificate authority that signs further identities for a cluster.
 struct Authority(Issuer<'static, KeyPair>);
 
 impl Authority {
@@ -94,7 +95,7 @@ impl Authority {
         Self::with(KeyPair::from_pem(&key).expect("a key"))
     }
 
-    /// One of the same name that the cluster does not know.
+    /// Returns an authority of the same name that the cluster does not trust.
     fn stranger() -> Self {
         Self::with(KeyPair::generate().expect("a key"))
     }
@@ -110,7 +111,7 @@ impl Authority {
         params
     }
 
-    /// Its own certificate, by itself.
+    /// Returns its own, self-signed certificate.
     fn certificate(&self) -> rcgen::Certificate {
         Self::parameters().self_signed(self.0.key()).expect("signed")
     }
@@ -123,7 +124,7 @@ impl Authority {
         (params.signed_by(&key, &self.0).expect("signed"), key)
     }
 
-    /// Answers TLS for 127.0.0.1.
+    /// Returns a TLS server with a certificate for 127.0.0.1.
     fn acceptor(&self) -> TlsAcceptor {
         let (certificate, key) = self.sign("server", &["127.0.0.1"]);
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
@@ -147,7 +148,7 @@ async fn a_manager_works_through_the_proxy_of_its_kubeconfig() {
         [("http", Protocol::Connect), ("socks5", Protocol::Socks)].into_iter().enumerate()
     {
         let proxy = Proxy::before(cluster.address(), speaks, Some(USER)).await;
-        // The name is the proxy's to resolve, and no name of the certificate.
+        // The proxy resolves the server name, which is not in the certificate.
         let through = json!({
             "proxy-url": format!("{scheme}://me:a%40b@{}", proxy.address),
             "server": format!("https://{server}"),
@@ -169,7 +170,7 @@ async fn a_manager_works_through_the_proxy_of_its_kubeconfig() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_may_want_tls_and_knows_its_users() {
+async fn a_proxy_may_require_tls_and_a_user() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let proxy = Proxy::before(cluster.address(), Protocol::Connect, Some(USER)).await;
@@ -187,8 +188,11 @@ async fn a_proxy_may_want_tls_and_knows_its_users() {
             });
         }
     });
-    // What the certificate of the server is checked for is not asked of the proxy's.
-    let through = |user: &str| json!({"proxy-url": format!("https://{user}@{address}"), "server": format!("https://{NAME}:1"), "tls-server-name": "localhost"});
+    // `tls-server-name` applies to the certificate of the server, not to that of the proxy.
+    let through = |user: &str| {
+        json!({"proxy-url": format!("https://{user}@{address}"),
+        "server": format!("https://{NAME}:1"), "tls-server-name": "localhost"})
+    };
     let known = edited(&identity, "known", &through("me:a%40b"), None);
     let user = who(&client(&known).await).await.expect("an answer");
     assert_eq!(user, format!("system:serviceaccount:{}:{}", cluster.namespace(), identity.service_account));
@@ -199,13 +203,14 @@ async fn a_proxy_may_want_tls_and_knows_its_users() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_environment_names_a_proxy_and_the_servers_it_is_not_for() {
+async fn the_environment_sets_a_proxy_and_its_exceptions() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let proxy = Proxy::before(cluster.address(), Protocol::Connect, None).await;
     let url = format!("http://{}", proxy.address);
-    // Another way to write this host, but no address of loopback: those need no NO_PROXY.
-    let server = json!({"server": format!("https://0.0.0.0:{}", cluster.address().port()), "tls-server-name": "localhost"});
+    // An address of this host outside loopback: loopback bypasses the proxy without NO_PROXY.
+    let server = json!({"server": format!("https://0.0.0.0:{}", cluster.address().port()),
+        "tls-server-name": "localhost"});
     let by_address = edited(&identity, "address", &server, None);
     let run = async |name: &str, identity: &Identity, variables: &[(&str, &str)]| {
         let before = proxy.asked().len();
@@ -220,12 +225,13 @@ async fn the_environment_names_a_proxy_and_the_servers_it_is_not_for() {
     assert_eq!(run("loopback", &identity, &[("HTTPS_PROXY", &url)]).await, 0);
 }
 
-/// A plug-in that gives the first time what is in `1.json`, then what is in `2.json` and so on, with `LATER` in it replaced
-/// by the moment in eight seconds.
+/// Returns a credential plug-in that prints `1.json` in its first run, `2.json` in its second and so on;
+/// `LATER` in a file is replaced by the time in eight seconds.
 fn plugin(folder: &Path, statuses: &[Value]) -> Value {
     std::fs::create_dir_all(folder).expect("a folder");
     for (number, status) in statuses.iter().enumerate() {
-        let answer = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status});
+        let answer = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": status});
         std::fs::write(folder.join(format!("{}.json", number + 1)), answer.to_string()).expect("written");
     }
     let script = r#"cd "$0" && echo >> runs && later=$(date -u -d '+8 seconds' +%Y-%m-%dT%H:%M:%SZ) &&
@@ -274,7 +280,7 @@ async fn certificates_of_a_plugin_are_renewed_before_they_end_and_no_request_fai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_certificate_of_a_plugin_is_asked_for_anew_and_a_manager_works_with_the_next() {
+async fn a_refused_certificate_of_a_plugin_is_replaced_by_the_next_one() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let installed = cluster.install_base().await;
     let folder = cluster.scratch("refused");
@@ -284,12 +290,12 @@ async fn a_refused_certificate_of_a_plugin_is_asked_for_anew_and_a_manager_works
     let identity = edited(&installed, "refused", &json!({}), Some(&plugin(&folder, &statuses)));
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     manager.leads().await;
-    assert_eq!(runs(&folder), 2, "once for all connections, and once after they were refused");
+    assert_eq!(runs(&folder), 2, "one run for all connections, and one after the refusal");
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_replaced_in_its_file_is_used_at_once_when_the_old_one_is_refused() {
+async fn a_token_replaced_in_its_file_is_used_once_the_old_one_is_refused() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let accounts: Api<ServiceAccount> = cluster.api();
@@ -303,17 +309,17 @@ async fn a_token_that_is_replaced_in_its_file_is_used_at_once_when_the_old_one_i
     }
     let file = cluster.scratch("token");
     std::fs::write(&file, format!("{}\n", tokens[0])).expect("written");
-    // A Pod's own connection has its token in such a file too.
+    // A manager in a Pod reads its token from such a file too.
     let identity = edited(&identity, "file", &json!({}), Some(&json!({"tokenFile": file})));
     let client = client(&identity).await;
     let name = |account| format!("system:serviceaccount:{}:{account}", cluster.namespace());
     assert_eq!(who(&client).await.expect("an answer"), name("before"));
-    // Renamed over the old one, as the kubelet does.
+    // Renamed over the old file, as the kubelet does.
     let next = file.with_extension("next");
     std::fs::write(&next, &tokens[1]).expect("written");
     std::fs::rename(&next, &file).expect("renamed");
     accounts.delete("before", &DeleteParams::default()).await.expect("deleted");
-    // Not at once: the server remembers for a while that a token was good.
+    // Not at once: the server caches valid tokens for a while.
     let refused = Mutex::new(0);
     until_so("the new token", async || match who(&client).await {
         Ok(user) => user == name("after"),
@@ -328,7 +334,7 @@ async fn a_token_that_is_replaced_in_its_file_is_used_at_once_when_the_old_one_i
     assert!(refused <= 1, "{refused} requests were refused");
 }
 
-/// An `OpenID` provider on loopback whose refresh tokens are good for one use.
+/// An `OpenID` provider on loopback whose refresh tokens are valid for one use.
 struct Provider {
     url: String,
     authority: PathBuf,
@@ -339,7 +345,7 @@ struct Provider {
 struct Tokens {
     key: EcdsaKeyPair,
     url: String,
-    /// How many were given; the last one is good.
+    /// Number of refresh tokens issued; only the last one is valid.
     given: Mutex<u32>,
 }
 
@@ -413,7 +419,7 @@ async fn answer(
 }
 
 impl Tokens {
-    /// A token that is good for so many seconds.
+    /// Returns an ID token that is valid for so many seconds.
     fn id_token(&self, seconds: i64) -> String {
         let now = Timestamp::now().as_second();
         let claims =
@@ -431,7 +437,7 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_an_openid_provider_are_renewed_with_refresh_tokens_that_are_good_once() {
+async fn tokens_of_an_openid_provider_are_renewed_with_single_use_refresh_tokens() {
     let folder = tempfile::tempdir().expect("a folder");
     let provider = Provider::start(folder.path()).await;
     let flags = [
@@ -462,7 +468,7 @@ async fn tokens_of_an_openid_provider_are_renewed_with_refresh_tokens_that_are_g
     let variables = [("SSL_CERT_FILE", trusted.as_str())];
     let mut process = ManagerProcess::start_with(BINARY, &cluster, &identity, "oidc", &json!({}), &variables);
     leads(&process).await;
-    // Each lasts 15 seconds, of which the last ten are for its renewal.
+    // Each token lasts 15 seconds, of which the last ten are reserved for its renewal.
     until_so("three renewals", async || *provider.state.given.lock() >= 3).await;
     let metrics = process.address("metrics").await;
     let leading =

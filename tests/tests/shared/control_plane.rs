@@ -1,4 +1,4 @@
-//! The control plane does what the other tests build on.
+//! The control plane provides the behaviour that the other tests rely on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::{TestCluster, wait};
 use serde_json::json;
 
-/// How often upstream's garbage collector looks for new kinds.
+/// Period in which upstream's garbage collector discovers new kinds.
 const GC_DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
 
 fn deployment(name: &str, replicas: u32, annotations: &serde_json::Value) -> Deployment {
@@ -40,7 +40,7 @@ fn available(deployment: &Deployment) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_deployments_pods_become_ready_and_go_with_it() {
+async fn pods_of_a_deployment_become_ready_and_are_deleted_with_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (deployments, pods) = (cluster.api::<Deployment>(), cluster.api::<Pod>());
     deployments.create(&PostParams::default(), &deployment("web", 3, &json!({}))).await.expect("created");
@@ -52,7 +52,7 @@ async fn a_deployments_pods_become_ready_and_go_with_it() {
     });
     for pod in ours.await {
         let address = pod.status.and_then(|status| status.pod_ip).expect("a ready Pod has an address");
-        assert!(address.starts_with("198.18."), "{address} is of the range where nobody listens");
+        assert!(address.starts_with("198.18."), "{address} is in the range without listeners");
     }
 
     deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
@@ -67,17 +67,17 @@ async fn a_pod_annotated_never_ready_stays_pending() {
     deployments.create(&PostParams::default(), &deployment("stuck", 1, &annotations)).await.expect("created");
     deployments.create(&PostParams::default(), &deployment("after", 1, &json!({}))).await.expect("created");
 
-    // Once a later Pod is ready, the earlier one would have been.
+    // Once a later Pod is ready, the earlier one would be ready too.
     wait::until(&deployments, "after", "an available replica", |after| available(after) == Some(1)).await;
     let stuck = ListParams::default().labels("app=stuck");
     let scheduled =
         |pods: &[Pod]| pods.iter().any(|pod| pod.spec.as_ref().is_some_and(|s| s.node_name.is_some()));
     let stuck = wait::until_all(&pods, &stuck, "a scheduled Pod", scheduled).await;
-    assert!(!stuck.iter().any(ready), "it was told not to become ready");
+    assert!(!stuck.iter().any(ready), "the annotation keeps it from becoming ready");
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_goes_with_all_that_is_in_it() {
+async fn a_deleted_namespace_disappears_with_its_objects() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     let name = format!("{}-extra", cluster.namespace());
@@ -89,7 +89,7 @@ async fn a_deleted_namespace_goes_with_all_that_is_in_it() {
 }
 
 #[tokio::test]
-async fn kubectl_reads_what_the_client_wrote() {
+async fn kubectl_reads_writes_of_the_client() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let map = ConfigMap {
         metadata: ObjectMeta { name: Some("settings".to_owned()), ..ObjectMeta::default() },
@@ -104,19 +104,19 @@ async fn kubectl_reads_what_the_client_wrote() {
     let version: serde_json::Value = serde_json::from_str(&version).expect("JSON");
     assert_eq!(
         version["clientVersion"]["gitVersion"], version["serverVersion"]["gitVersion"],
-        "kubectl and the server come from one build, which stamped its version"
+        "kubectl and the server come from one build, with its version"
     );
 }
 
 #[tokio::test]
-async fn our_definitions_are_served_from_the_start() {
+async fn the_definitions_are_served_from_the_start() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let printed = cluster.kubectl(&["get", "waitdeployments", "--output", "name"]).await;
-    assert_eq!(printed, "", "the kind is served and there is none");
+    assert_eq!(printed, "", "the kind is served without objects");
 }
 
 #[tokio::test]
-async fn the_garbage_collector_knows_our_kind_at_once() {
+async fn the_garbage_collector_knows_the_kind_at_once() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let owner = wait_deployment("owner", &json!({"waitProbe": {"address": "127.0.0.1:1"}}));
     let (owners, maps) = (cluster.api::<WaitDeployment>(), cluster.api::<ConfigMap>());
@@ -133,11 +133,11 @@ async fn the_garbage_collector_knows_our_kind_at_once() {
     owners.delete("owner", &DeleteParams::background()).await.expect("deleted");
     let asked = tokio::time::Instant::now();
     wait::until_gone(&maps, "owned").await;
-    assert!(asked.elapsed() < GC_DISCOVERY_PERIOD, "it did not have to look for the kind first");
+    assert!(asked.elapsed() < GC_DISCOVERY_PERIOD, "the kind was known without discovery");
 }
 
 #[tokio::test]
-async fn an_installed_identity_may_do_what_its_rules_say_and_no_more() {
+async fn an_installed_identity_has_exactly_the_rights_of_its_rules() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let documents = [
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}),

@@ -1,4 +1,4 @@
-//! `mainstay dev --kubeconfig FILE`: the story on a cluster that is there already, which stays as it was.
+//! `mainstay dev --kubeconfig FILE`: runs its sample on an existing cluster, and removes it at the end.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -6,9 +6,9 @@ use mainstay_api::WaitDeployment;
 use mainstay_tests::{Terminal, TestCluster, wait};
 
 #[tokio::test]
-async fn dev_tells_its_story_on_a_cluster_one_has_and_takes_its_sample_away() {
+async fn dev_runs_its_sample_on_an_existing_cluster_and_deletes_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    // As config/dev.yaml, and blind to the objects of the tests beside this one.
+    // config/dev.yaml, restricted to one namespace so that it ignores objects of concurrent tests.
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/dev.yaml");
     let shipped = std::fs::read_to_string(shipped).expect("config/dev.yaml");
     let config = cluster.scratch("dev.yaml");
@@ -18,7 +18,7 @@ async fn dev_tells_its_story_on_a_cluster_one_has_and_takes_its_sample_away() {
     let arguments = ["dev", "--kubeconfig", &kubeconfig, "--config", &config];
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &arguments);
     let ready = dev.tells("default/hello is Ready").await;
-    assert!(ready.is_some(), "it ended early: {:?}", dev.ended().await);
+    assert!(ready.is_some(), "dev ended early: {:?}", dev.ended().await);
     assert!(!dev.told().iter().any(|line| line.contains("starting a control plane")), "{:#?}", dev.told());
 
     dev.interrupt();

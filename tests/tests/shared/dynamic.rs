@@ -1,4 +1,4 @@
-//! A kind that no type of this binary knows is cached, reconciled and written like any other.
+//! A kind without a Rust type is cached, reconciled and written like any other.
 
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -30,14 +30,14 @@ fn definition() -> Value {
     })
 }
 
-/// Makes a kind on the server and returns what discovery says of it.
+/// Defines a kind on the server and returns its id from discovery.
 async fn widgets(cluster: &TestCluster) -> KindId {
     cluster.define(&definition()).await;
     let kind = GroupVersionKind::gvk(GROUP, "v1", "Widget");
     let find = async || discovery::pinned_kind(&cluster.client(), &kind).await;
-    // The server lists a kind only some moments after it has begun to serve it.
-    wait::until_so("discovery to tell of the kind", async || find().await.is_ok()).await;
-    let (resource, found) = find().await.expect("it was there just now");
+    // The server lists a kind in discovery only some moments after it has begun to serve it.
+    wait::until_so("discovery to list the kind", async || find().await.is_ok()).await;
+    let (resource, found) = find().await.expect("discovered above");
     KindId::of_resource(&resource, found.scope == Found::Namespaced)
 }
 
@@ -67,12 +67,13 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
             let (applier, read) = (applier.clone(), read.clone());
             async move {
             let Some(object) = read.get(&request)? else { return Ok(Action::Done) };
-            let colour = object.data["spec"]["colour"].as_str().ok_or_else(|| ReconcileError::from("no colour"))?;
+            let colour = object.data["spec"]["colour"].as_str();
+            let colour = colour.ok_or_else(|| ReconcileError::from("no colour"))?;
             let labels = json!({"colour": colour});
             let painted =
                 json!({"metadata": {"name": request.name(), "namespace": request.namespace(), "labels": labels}});
             let _effect = applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
-            let entry = read.entry(&request)?.expect("it is there");
+            let entry = read.entry(&request)?.expect("an entry");
             assert_eq!(entry.meta().labels.get("colour"), Some(colour), "an own write is read at once");
             Ok(Action::Done)
             }
@@ -101,8 +102,8 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
         let entries = meta.list(&green).expect("synced");
         entries.iter().map(|entry| entry.meta().name().to_owned()).collect()
     };
-    // The server shows the write before the manager has its answer.
-    wait::until_so("the cache to hold what was painted", async || names() == ["a"]).await;
+    // The API server shows the write before the manager has received the response.
+    wait::until_so("the cache to hold the painted object", async || names() == ["a"]).await;
     manager.stop().await.expect("stopped in order");
     cluster.undefine(&definition()).await;
 }

@@ -1,4 +1,4 @@
-//! Events as people read them: what the recorder writes, on a real API server.
+//! Events on a real API server, written by the recorder and read with kubectl.
 
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Times the same thing happens.
+/// Number of equal events emitted.
 const EMISSIONS: i32 = 20;
 
 async fn new_object(cluster: &TestCluster, name: &str) -> ConfigMap {
@@ -40,7 +40,7 @@ fn outcome(registry: &Registry, outcome: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_emissions_over_changing_versions_are_one_event_that_reads_twenty_within_seconds() {
+async fn twenty_emissions_over_changing_versions_become_one_event_with_count_twenty() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let objects = cluster.api::<ConfigMap>();
     new_object(&cluster, "web").await;
@@ -63,9 +63,9 @@ async fn twenty_emissions_over_changing_versions_are_one_event_that_reads_twenty
         events.iter().map(count).sum::<i32>() == EMISSIONS
     })
     .await;
-    // A figure: what fails at a minute is the wait, and a count that is told after several was not worth telling.
+    // Only a figure: the limit is that of the wait. A count that lags by several seconds is a defect.
     figure("events.count_visible_after", began.elapsed().as_secs_f64(), "s");
-    let [event] = &events[..] else { panic!("one event, and no more: {events:?}") };
+    let [event] = &events[..] else { panic!("expected one event: {events:?}") };
     assert_eq!(event.note.as_deref(), Some("attempt 0: db:5432 does not answer"));
 
     let listed = cluster.kubectl(&["events", "--for", "configmap/web"]).await;
@@ -78,7 +78,7 @@ async fn twenty_emissions_over_changing_versions_are_one_event_that_reads_twenty
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_of_any_length_and_a_related_object_are_taken_by_the_server() {
+async fn events_with_texts_of_any_length_and_a_related_object_are_accepted() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let object = new_object(&cluster, "web").await;
     let related = new_object(&cluster, "other").await;

@@ -1,4 +1,4 @@
-//! A reconcile that panics, hangs or fails for good costs its own object and nobody else's.
+//! A reconcile that panics, hangs or fails terminally affects its own object only.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use mainstay_tests::witness::witness;
 use mainstay_tests::{LocalManager, TestCluster};
 use serde_json::{Value, json};
 
-/// One object for each way to end, by name.
+/// One object for each outcome, by name.
 const NAMES: [&str; 5] = ["fails", "fine", "hangs", "hopeless", "panics"];
 
 async fn end_as_named(request: NamespacedName, _: Context) -> Outcome {
@@ -28,7 +28,7 @@ async fn end_as_named(request: NamespacedName, _: Context) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_own_objects_only() {
+async fn a_panic_a_timeout_and_a_terminal_error_are_counted_apart_and_affect_their_own_objects_only() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let identity = cluster.install_base_with(&rules).await;
@@ -38,7 +38,7 @@ async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_ow
         let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
         maps.create(&PostParams::default(), &map).await.expect("created");
     }
-    // One worker: whatever it met, it has to go on with the next object.
+    // One worker: after any outcome it must go on with the next object.
     let every = json!({"workers": 1, "reconcileTimeout": "1s", "queue": {"retry": {"baseDelay": "10m"}}});
     let changes = json!({"inspect": {"bindAddress": "127.0.0.1:0"}, "controllers": {"*": every}});
     let (reconciler, mut runs) = witness(end_as_named);
@@ -60,7 +60,7 @@ async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_ow
     names.sort();
     assert_eq!(names, NAMES);
 
-    let counts = || controller.status().expect("it lives").counts;
+    let counts = || controller.status().expect("a running controller").counts;
     until_so("the last of them to end", async || counts().delayed == 3 && counts().parked == 1).await;
     let expected = [
         ("controller_runtime_reconcile_panics_total", 1.0),
@@ -71,10 +71,10 @@ async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_ow
     for (family, value) in expected {
         assert_eq!(count(&manager, family).await, Some(value), "{family}");
     }
-    let inspect = manager.manager.inspect_addr().expect("it is served");
+    let inspect = manager.manager.inspect_addr().expect("an address");
     let (_, page) = get(inspect, "/debug/controllers/failures/queue").await;
     let page: Value = serde_json::from_str(&page).expect("JSON");
-    let told: BTreeMap<&str, [&str; 2]> = page["keys"]
+    let found: BTreeMap<&str, [&str; 2]> = page["keys"]
         .as_array()
         .expect("a list")
         .iter()
@@ -84,17 +84,17 @@ async fn a_panic_a_timeout_and_a_terminal_error_are_told_apart_and_cost_their_ow
         })
         .collect();
     assert_eq!(
-        told,
+        found,
         BTreeMap::from([
             ("fails", ["backoff", "no luck"]),
             ("hangs", ["backoff", "no outcome within reconcileTimeout 1s"]),
             ("hopeless", ["parked", "nothing will help"]),
             ("panics", ["backoff", "panic: a bug in a reconcile"]),
         ]),
-        "who is fine is not on the queue"
+        "the object fine is not in the queue"
     );
 
-    // A change is what each of them waits for, and the worker has survived them all.
+    // A change of an object ends its backoff, and the worker has survived all failures.
     for (name, attempt) in [("panics", 2), ("hopeless", 2), ("hangs", 2), ("fine", 1)] {
         let patch = Patch::Merge(json!({"data": {"value": "1"}}));
         maps.patch(name, &PatchParams::default(), &patch).await.expect("changed");

@@ -1,4 +1,4 @@
-//! What a gate holds back, for how long, and what it takes away, on a real control plane.
+//! The gate of a WaitDeployment: the changes it holds back, until when, and its effects on the Deployment.
 
 use futures_util::TryStreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,10 +14,11 @@ use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Begins the names of objects whose turn shows that what was asked for before them is done.
+/// Prefix of the names of marker objects: once the gate has written one, it has processed earlier requests.
 const MARKER: &str = "marker-";
 
-/// Waits for TCP prerequisites named `a`, `b` and so on, with other fields of `waitFor`.
+/// Returns a WaitDeployment that waits for TCP prerequisites named `a`, `b` and so on, with other fields of
+/// `waitFor`.
 fn waiting_for(prerequisites: &[&Prerequisite], others: &Value) -> WaitDeployment {
     let one = |(prerequisite, name): (&&Prerequisite, &str)| {
         let mut dependency = tcp(name, prerequisite.address());
@@ -45,7 +46,7 @@ fn replicas(deployment: &Deployment) -> Option<i32> {
     deployment.spec.replicas
 }
 
-/// Accepted writes of the Deployment itself that were meant.
+/// Returns the accepted writes of Deployments: the dry runs, or the real ones.
 fn of_deployment(writes: &[Write], dry_run: bool) -> Vec<&Write> {
     let of = |write: &&Write| {
         write.resource == "deployments" && write.uri.contains("dryRun=All") == dry_run && write.is_accepted()
@@ -53,7 +54,7 @@ fn of_deployment(writes: &[Write], dry_run: bool) -> Vec<&Write> {
     writes.iter().filter(of).collect()
 }
 
-/// All that the gate has written but for markers, whatever became of it.
+/// Returns all writes of the gate with any result, except those of markers.
 fn of_gate(cluster: &TestCluster) -> Vec<Write> {
     let by_gate = |write: &Write| {
         write.uri.contains("fieldManager=waitdeployment-gate") && !write.name.starts_with(MARKER)
@@ -61,8 +62,8 @@ fn of_gate(cluster: &TestCluster) -> Vec<Write> {
     cluster.writes().into_iter().filter(by_gate).collect()
 }
 
-/// Has a gate with one worker look at an object though nothing has changed, and waits until it has: then it lets through
-/// what was made later and waits for nothing.
+/// Requests a reconcile of an unchanged object, and waits until it is done: a gate with one worker then
+/// writes the Deployment of an object created later, without dependencies.
 async fn look_again(cluster: &TestCluster, name: &str, time: usize) {
     let asked = json!({"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: time.to_string()}}});
     let objects = cluster.api::<WaitDeployment>();
@@ -72,10 +73,10 @@ async fn look_again(cluster: &TestCluster, name: &str, time: usize) {
     objects.create(&PostParams::default(), &object).await.expect("created");
     let is_through =
         |writes: &[Write]| of_deployment(writes, false).iter().any(|write| write.name == later).then_some(());
-    cluster.until_written("what comes after the look", is_through).await;
+    cluster.until_written("the Deployment of the marker", is_through).await;
 }
 
-/// Returns every version of `web` after this one, up to the first whose gate has opened.
+/// Returns every version of `web` after this one, up to the first with an open gate.
 async fn until_opened(objects: &Api<WaitDeployment>, since: &WaitDeployment) -> Vec<WaitDeployment> {
     let version = since.resource_version().expect("a version");
     let only = WatchParams::default().fields("metadata.name=web");
@@ -100,7 +101,7 @@ async fn until_opened(objects: &Api<WaitDeployment>, since: &WaitDeployment) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gate_opens_once_all_hold_and_says_what_is_missing_until_then() {
+async fn the_gate_opens_once_all_dependencies_are_ready_and_lists_the_missing_ones() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -114,7 +115,7 @@ async fn the_gate_opens_once_all_hold_and_says_what_is_missing_until_then() {
         }
     };
     let web = wait::until(&objects, "web", "both to be missing", waits("a (NotReady) +1")).await;
-    assert_eq!(says(&web, "TemplateAccepted"), "True/Accepted", "tried out while it waits");
+    assert_eq!(says(&web, "TemplateAccepted"), "True/Accepted", "a dry run while it waits");
     second.come_up();
     wait::until(&objects, "web", "one to be missing", waits("a (NotReady)")).await;
     assert!(deployments.get_opt("web").await.expect("asked").is_none());
@@ -123,7 +124,7 @@ async fn the_gate_opens_once_all_hold_and_says_what_is_missing_until_then() {
     let status = web.status.expect("a status");
     assert!(status.gate_opened_time.is_some() && status.gate_closed_time.is_none());
     let writes = cluster.writes();
-    assert_eq!(of_deployment(&writes, true).len(), 1, "tried out once: {writes:#?}");
+    assert_eq!(of_deployment(&writes, true).len(), 1, "one dry run: {writes:#?}");
     for reason in ["WaitingForDependencies", "DependencyReady", "GateOpened", "DeploymentCreated"] {
         wait::until_so(reason, async || {
             cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await.contains(reason)
@@ -134,7 +135,7 @@ async fn the_gate_opens_once_all_hold_and_says_what_is_missing_until_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_template_that_the_server_refuses_is_told_while_the_gate_is_closed() {
+async fn a_refused_template_is_reported_while_the_gate_is_closed() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -155,12 +156,12 @@ async fn a_template_that_the_server_refuses_is_told_while_the_gate_is_closed() {
     prerequisite.come_up();
     wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
     let tried = cluster.writes().iter().filter(|write| write.uri.contains("dryRun=All")).count();
-    assert_eq!(tried, 2, "once for each template");
+    assert_eq!(tried, 2, "one dry run per template");
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_template_is_held_back_and_all_else_goes_on() {
+async fn a_new_template_is_held_back_while_other_changes_are_applied() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let one_worker = json!({"controllers": {"*": {"workers": 1}}});
@@ -174,7 +175,7 @@ async fn a_new_template_is_held_back_and_all_else_goes_on() {
 
     prerequisite.go_down().await;
     let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
-    wait::until(&objects, "web", "the loss to be told", lost).await;
+    wait::until(&objects, "web", "the loss to be reported", lost).await;
     let tried = of_deployment(&cluster.writes(), true).len();
     let mut edit = with_image(2);
     edit["spec"]["replicas"] = 2.into();
@@ -188,40 +189,35 @@ async fn a_new_template_is_held_back_and_all_else_goes_on() {
         let annotations = web.spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone());
         annotations.unwrap_or_default().contains_key("kubectl.kubernetes.io/restartedAt")
     };
-    assert!(restarted(&web), "a user's restart stands");
-    // The first look ends what the edit began.
+    assert!(restarted(&web), "a user's restart is kept");
+    // The first reconcile finishes the effects of the edit.
     look_again(&cluster, "web", 0).await;
     let before = of_gate(&cluster);
-    assert_eq!(of_deployment(&before, true).len(), tried + 1, "the new template has been tried out, once");
-    // Each further one comes to the same, and costs nothing.
+    assert_eq!(of_deployment(&before, true).len(), tried + 1, "one dry run of the new template");
+    // Each further reconcile has the same result, and writes nothing.
     for time in 1..4 {
         look_again(&cluster, "web", time).await;
     }
     let after = of_gate(&cluster);
-    assert_eq!(
-        after.len(),
-        before.len(),
-        "written though nothing has changed: {:#?}",
-        &after[before.len()..]
-    );
+    assert_eq!(after.len(), before.len(), "writes without a change: {:#?}", &after[before.len()..]);
 
     prerequisite.come_up();
     let new = |web: &Deployment| image_of(web) == Some(image(2).as_str());
     let web = wait::until(&deployments, "web", "the new template", new).await;
-    assert!(restarted(&web), "and still stands");
+    assert!(restarted(&web), "the restart is still kept");
     let ready = |web: &WaitDeployment| says(web, "Ready") == "True/Available";
     let web = wait::until(&objects, "web", "Ready", ready).await;
-    assert_eq!(says(&web, "UpdateHeld"), "-", "gone once nothing is held");
+    assert_eq!(says(&web, "UpdateHeld"), "-", "removed once no change is held");
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_replicas_wait_and_a_lost_dependency_takes_them_away() {
+async fn the_first_replicas_wait_and_a_lost_dependency_scales_them_to_zero() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
-    // Of several targets one is lost: the manager's own network is in order.
+    // One of several targets is lost, so the outage guard stays off.
     let (mut prerequisite, steady) = (Prerequisite::closed(), Prerequisite::open());
     let others = json!({"gates": ["ScaleFromZero"], "onLoss": "ScaleToZero", "lossGraceSeconds": 1});
     let object = waiting_for(&[&prerequisite, &steady, &steady], &others);
@@ -236,7 +232,7 @@ async fn the_first_replicas_wait_and_a_lost_dependency_takes_them_away() {
 
     prerequisite.go_down().await;
     let scaled = |web: &WaitDeployment| says(web, "Ready") == "False/ScaledToZero";
-    wait::until(&objects, "web", "the loss to take the replicas", scaled).await;
+    wait::until(&objects, "web", "the replicas to be scaled to zero", scaled).await;
     wait::until(&deployments, "web", "no replicas", empty).await;
     prerequisite.come_up();
     wait::until(&deployments, "web", "its replicas back", |web| replicas(web) == Some(1)).await;
@@ -245,7 +241,7 @@ async fn the_first_replicas_wait_and_a_lost_dependency_takes_them_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_survives_the_manager() {
+async fn a_deadline_outlasts_a_restart_of_the_manager() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let (first, mut second) = (Prerequisite::closed(), Prerequisite::closed());
@@ -263,24 +259,27 @@ async fn a_deadline_survives_the_manager() {
         }
     };
     let web = wait::until(&objects, "web", "both to be missing", waits("a (NotReady) +1")).await;
-    let told = times(&web);
-    assert!(told.0.is_some() && told.1.is_some(), "{told:?}");
+    let initial = times(&web);
+    assert!(initial.0.is_some() && initial.1.is_some(), "{initial:?}");
     manager.stop().await.expect("stopped in order");
 
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     second.come_up();
-    let web = wait::until(&objects, "web", "the second manager to tell", waits("a (NotReady)")).await;
-    assert_eq!(times(&web), told, "counted from the same closing");
+    let web = wait::until(&objects, "web", "the second manager to report", waits("a (NotReady)")).await;
+    assert_eq!(times(&web), initial, "counted from the same closing");
     let tried = of_deployment(&cluster.writes(), true).len();
-    assert_eq!(tried, 1, "the second manager knew what the first had tried");
+    assert_eq!(tried, 1, "the second manager repeats no dry run");
 
-    // Counted from that closing it is over, or will be in a moment.
+    // Counted from that closing time the deadline is over, or will be in a moment.
     let sooner = json!({"deadlineSeconds": 1, "onDeadline": "Proceed"});
     let sooner = Patch::Merge(json!({"spec": {"waitFor": sooner}}));
     let edited = objects.patch("web", &PatchParams::default(), &sooner).await.expect("edited");
     let versions = until_opened(&objects, &edited).await;
     let closed: Vec<_> = versions.iter().filter_map(|web| times(web).0).collect();
-    assert!(closed.iter().all(|at| Some(at) == told.0.as_ref()), "{closed:?}, told by the first: {told:?}");
+    assert!(
+        closed.iter().all(|at| Some(at) == initial.0.as_ref()),
+        "{closed:?}, the first manager wrote {initial:?}"
+    );
     wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
     let writes = cluster.writes();
     let created: Vec<_> =
@@ -290,7 +289,7 @@ async fn a_deadline_survives_the_manager() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_asks_to_proceed_does() {
+async fn a_deadline_with_proceed_opens_the_gate() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let prerequisite = Prerequisite::closed();
@@ -299,23 +298,23 @@ async fn a_deadline_that_asks_to_proceed_does() {
     let others = json!({"deadlineSeconds": 2, "onDeadline": "Proceed"});
     let object = waiting_for(&[&prerequisite], &others);
     let made = objects.create(&PostParams::default(), &object).await.expect("created");
-    // Told for two seconds only.
+    // The deadline is in the status for two seconds only.
     let mut versions = until_opened(&objects, &made).await;
     let deadline = versions.iter().find_map(|web| web.status.as_ref()?.deadline_time.clone());
-    let deadline = deadline.expect("told while the gate was closed");
-    let created = cluster.api::<Deployment>().get("web").await.expect("it proceeded");
+    let deadline = deadline.expect("a deadline while the gate was closed");
+    let created = cluster.api::<Deployment>().get("web").await.expect("the Deployment");
     let at = created.creation_timestamp().expect("a creation time");
     assert!(at.0.as_second() >= deadline.0.as_second(), "made at {at:?}, before {deadline:?}");
     let opened = versions.pop().and_then(|web| web.status).expect("a status");
-    assert_eq!(opened.deadline_time, None, "gone once the gate is open");
+    assert_eq!(opened.deadline_time, None, "removed once the gate is open");
     let reasons = async || cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await;
-    wait::until_so("it to be told", async || reasons().await.contains("ProceededAfterDeadline")).await;
-    assert!(!reasons().await.contains("GateOpened"), "the dependencies never held");
+    wait::until_so("the Event", async || reasons().await.contains("ProceededAfterDeadline")).await;
+    assert!(!reasons().await.contains("GateOpened"), "the dependencies were never ready");
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_fails_is_told_and_a_late_success_opens_all_the_same() {
+async fn a_missed_deadline_is_reported_and_a_late_success_still_opens() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -331,7 +330,7 @@ async fn a_deadline_that_fails_is_told_and_a_late_success_opens_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_deleted_by_hand_is_made_again_once_the_dependencies_hold() {
+async fn a_deployment_deleted_by_hand_is_created_again_once_the_dependencies_are_ready() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -342,7 +341,7 @@ async fn a_deployment_deleted_by_hand_is_made_again_once_the_dependencies_hold()
     wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
     prerequisite.go_down().await;
     let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
-    wait::until(&objects, "web", "the loss to be told", lost).await;
+    wait::until(&objects, "web", "the loss to be reported", lost).await;
     deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
     let closed = |web: &WaitDeployment| {
         says(web, "Ready") == "False/WaitingForDependencies"
@@ -356,7 +355,7 @@ async fn a_deployment_deleted_by_hand_is_made_again_once_the_dependencies_hold()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_killed_between_trial_and_creation_leaves_exactly_one_deployment() {
+async fn a_leader_killed_between_dry_run_and_creation_leaves_exactly_one_deployment() {
     let Some(cluster) = TestCluster::shared().await else { return };
     cluster.install_base_for(&["mainstay-too"]).await;
     let changes =

@@ -1,4 +1,5 @@
-//! What tools that deploy from a repository make of each state: kstatus (Flux, Helm) and our health script for Argo CD.
+//! The status of each state in the eyes of deployment tools: kstatus (Flux, Helm) and the shipped health
+//! script for Argo CD.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 struct Stage {
     cluster: TestCluster,
     identity: Identity,
-    /// As JSON: no type of ours stands between the server and the judges.
+    /// As JSON, so that kstatus and Argo CD see the object exactly as the server stores it.
     objects: Api<DynamicObject>,
 }
 
@@ -45,7 +46,7 @@ impl Stage {
         self.objects.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.expect("edited");
     }
 
-    /// Waits until the object is ready or not for this reason, and has the judges say what they have to.
+    /// Waits until the `Ready` condition has this reason, and asserts the results of kstatus and Argo CD.
     async fn is(&self, reason: &str, expected: Kstatus, health: &str) {
         let state = |web: &DynamicObject| {
             let generation = web.metadata.generation;
@@ -58,7 +59,7 @@ impl Stage {
     }
 
     async fn is_now(&self, what: &str, expected: Kstatus, health: &str) {
-        judge(&self.objects.get("web").await.expect("it is there"), what, expected, health);
+        judge(&self.objects.get("web").await.expect("the object"), what, expected, health);
     }
 
     async fn end(&self) {
@@ -70,7 +71,7 @@ impl Stage {
 
 // === private functions ===
 
-/// Has kstatus and Argo CD judge an object as it is.
+/// Asserts the results of kstatus and Argo CD for an object.
 pub(super) fn judge(object: &impl Serialize, what: &str, expected: Kstatus, health: &str) {
     let object = serde_json::to_value(object).expect("JSON");
     let judged = argo::health(&object).expect("a health").status;
@@ -86,11 +87,11 @@ fn waits_for(prerequisite: &Prerequisite, others: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
+async fn kstatus_and_argo_cd_show_each_state_of_a_waitdeployment() {
     let Some(stage) = Stage::set_up().await else { return };
     let mut prerequisite = Prerequisite::closed();
     stage.create(&waits_for(&prerequisite, &json!({"deadlineSeconds": 3600}))).await;
-    stage.is_now("nobody has looked at it yet", Kstatus::InProgress, "Progressing").await;
+    stage.is_now("not reconciled yet", Kstatus::InProgress, "Progressing").await;
     let manager = stage.manager(&json!({})).await;
     stage.is("WaitingForDependencies", Kstatus::InProgress, "Progressing").await;
     stage.edit(&json!({"spec": {"waitFor": {"deadlineSeconds": 1}}})).await;
@@ -101,19 +102,20 @@ async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
     stage.is("Available", Kstatus::Current, "Healthy").await;
 
     prerequisite.go_down().await;
-    wait::until(&stage.objects, "web", "the loss to be told", |web| {
+    wait::until(&stage.objects, "web", "the loss to be reported", |web| {
         let conditions = web.data["status"]["conditions"].as_array().into_iter().flatten();
         conditions.into_iter().any(|found| found["reason"] == "Lost")
     })
     .await;
-    stage.is_now("what runs runs on", Kstatus::Current, "Healthy").await;
+    stage.is_now("running replicas stay", Kstatus::Current, "Healthy").await;
     stage.edit(&json!({"spec": {"waitFor": {"gates": ["Create", "Update"]}}})).await;
     stage.edit(&with_image(2)).await;
     stage.is("WaitingForDependencies", Kstatus::InProgress, "Progressing").await;
     prerequisite.come_up();
     stage.is("Available", Kstatus::Current, "Healthy").await;
 
-    let paused = json!({"spec": {"paused": true, "replicas": 2, "template": {"spec": {"terminationGracePeriodSeconds": 5}}}});
+    let paused = json!({"spec": {"paused": true, "replicas": 2,
+        "template": {"spec": {"terminationGracePeriodSeconds": 5}}}});
     stage.edit(&paused).await;
     stage.is("Paused", Kstatus::InProgress, "Suspended").await;
     stage.edit(&json!({"spec": {"paused": false}})).await;
@@ -121,7 +123,7 @@ async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
 
     manager.stop().await.expect("stopped in order");
     stage.edit(&json!({"spec": {"replicas": 1}})).await;
-    stage.is_now("nobody has seen the edit yet", Kstatus::InProgress, "Progressing").await;
+    stage.is_now("the edit is not reconciled yet", Kstatus::InProgress, "Progressing").await;
     stage.edit(&json!({"metadata": {"finalizers": ["test.mainstay.dev/keep"]}})).await;
     stage.objects.delete("web", &DeleteParams::background()).await.expect("deleted");
     let manager = stage.manager(&json!({})).await;
@@ -132,7 +134,7 @@ async fn who_waits_by_kstatus_or_argo_cd_sees_each_state_of_a_life() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_a_person_has_failed_to_those_who_wait() {
+async fn states_that_need_a_person_are_failed_for_kstatus_and_degraded_for_argo_cd() {
     let Some(stage) = Stage::set_up().await else { return };
     let manager =
         stage.manager(&json!({"probePolicy": {"mode": "ServicesOnly", "allowLoopback": false}})).await;
@@ -148,13 +150,13 @@ async fn what_needs_a_person_has_failed_to_those_who_wait() {
     stage.is("PolicyDenied", Kstatus::Failed, "Degraded").await;
     stage.end().await;
 
-    // What the definition admits since the article's manifests may have it.
+    // The definition admits a number without a unit, since manifests for the original may have one.
     let nanoseconds = wait_deployment("web", &json!({"waitProbe": {"address": "db:5432", "timeout": 3}}));
     stage.objects.create(&PostParams::default(), &nanoseconds).await.expect("created");
     stage.is("InvalidProbe", Kstatus::Failed, "Degraded").await;
     stage.end().await;
 
-    // The definition cannot parse a path.
+    // The schema of the definition cannot check a JSON path.
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "jsonPath": "{.status..x}", "value": "1",
     });

@@ -1,6 +1,7 @@
-//! Two replicas, one Lease: one works, and when it goes in whatever way the other one does, never both.
+//! Two replicas and one Lease: one works; when it ends in any way the other one works, and never both.
 //!
-//! Each replica is a process with a ServiceAccount of its own, so that the server's audit log tells who wrote what.
+//! Each replica is a process with its own ServiceAccount, so that the audit log names the writer of each
+//! write.
 
 use std::time::Duration;
 
@@ -19,15 +20,15 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// What a hand-over may take when the leader says goodbye, far below the 15 s of its Lease.
+/// Limit for a hand-over when the leader releases its Lease, far below the lease duration of 15 s.
 const PLANNED: Duration = Duration::from_secs(5);
-/// The Lease of the tests that wait for one to run out.
+/// Lease duration in tests that wait for it to expire.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
-/// What a take-over may take beyond that: a slow machine, no further lease duration.
+/// Additional limit for a take-over on a slow machine, shorter than another lease duration.
 const SLACK: Duration = Duration::from_secs(4);
-/// Between two changes of the object that keeps the leader busy.
+/// Pause between two changes of the object that keeps the leader busy.
 const CHANGE_PERIOD: Duration = Duration::from_millis(50);
-/// Writes after which a replica has plainly taken up work.
+/// Number of writes that prove a replica at work.
 const AT_WORK: usize = 10;
 
 struct Replica {
@@ -35,7 +36,7 @@ struct Replica {
     process: ManagerProcess,
 }
 
-/// Two replicas, the first of which leads, with something to do all the time.
+/// Two replicas with constant work; the first one leads.
 struct Pair {
     leader: Replica,
     standby: Replica,
@@ -65,7 +66,7 @@ impl Replica {
         terms(writes).into_iter().find(|term| term.user == self.user)
     }
 
-    /// Waits until it has written so much since then, and returns the first of it.
+    /// Waits until this replica has made `AT_WORK` writes since then, and returns the first of them.
     async fn at_work(&self, cluster: &TestCluster, since: Timestamp) -> Write {
         let what = format!("{} to work since {since}", self.user);
         let done = |writes: &[Write]| {
@@ -106,8 +107,8 @@ impl Pair {
         Self { leader, standby, prerequisite, _changes: changes }
     }
 
-    /// The new leader acts on what comes after the hand-over, and ends in good order. All along, nobody wrote outside
-    /// of its own term, and there were two.
+    /// Asserts that the new leader reconciles a new object and ends in order, that there were two terms, and
+    /// that no write was made outside its writer's term.
     async fn conclude(mut self, cluster: &TestCluster) {
         create(cluster, "after", &self.prerequisite).await;
         wait::until(&cluster.api::<Deployment>(), "after", "work goes on", |_| true).await;
@@ -120,7 +121,7 @@ impl Pair {
         let terms = terms(&writes);
         let users: Vec<_> = terms.iter().map(|term| term.user.as_str()).collect();
         assert_eq!(users, [self.leader.user, self.standby.user], "{terms:#?}");
-        assert!(terms[1].until.is_some(), "it released the Lease: {terms:#?}");
+        assert!(terms[1].until.is_some(), "the last term ends with a release: {terms:#?}");
         for (replica, least) in [(&self.leader, AT_WORK), (&self.standby, AT_WORK)] {
             assert!(replica.works(&writes).len() >= least, "{} was at work", replica.user);
         }
@@ -128,7 +129,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn a_leader_told_to_stop_hands_over_in_a_fraction_of_its_lease() {
+async fn a_stopped_leader_hands_over_in_a_fraction_of_its_lease() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let mut pair = Pair::start(&cluster, &json!({})).await;
 
@@ -138,18 +139,18 @@ async fn a_leader_told_to_stop_hands_over_in_a_fraction_of_its_lease() {
     let took = first.received.duration_since(asked).unsigned_abs();
     figure("ha.hand_over_at_sigterm", took.as_secs_f64(), "s");
     assert!(took < PLANNED, "handed over after {took:?}, by {first:?}");
-    assert!(pair.leader.process.ended().await.success(), "it ends in good order");
+    assert!(pair.leader.process.ended().await.success(), "the old leader ends in good order");
 
     let writes = cluster.writes();
     let (old, new) = (pair.leader.term(&writes), pair.standby.term(&writes));
-    let released = old.and_then(|term| term.until).expect("the Lease was let go");
+    let released = old.and_then(|term| term.until).expect("the Lease was released");
     let taken = new.expect("the Lease was taken").from;
     figure("ha.release_to_take_over", taken.duration_since(released).as_secs_f64(), "s");
     pair.conclude(&cluster).await;
 }
 
 #[tokio::test]
-async fn a_killed_leader_is_followed_when_its_lease_is_over_and_not_before() {
+async fn a_killed_leader_is_replaced_when_its_lease_expires_and_not_before() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let mut pair = Pair::start(&cluster, &short_lease()).await;
 
@@ -179,15 +180,15 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_when_it_thaws() {
             write.user == pair.leader.user && write.received >= thawed && write.resource != "events"
         })
         .collect();
-    assert!(late.is_empty(), "the thawed one wrote: {late:#?}");
+    assert!(late.is_empty(), "the thawed replica wrote: {late:#?}");
     let log = pair.leader.process.log();
-    let told =
+    let reported =
         log.iter().any(|line| line["error"].as_str().is_some_and(|e| e.contains("the Lease was lost")));
-    assert!(told, "it says why it ended: {log:#?}");
+    assert!(reported, "the log lacks the lost Lease: {log:#?}");
     pair.conclude(&cluster).await;
 }
 
-/// Waits for the standby to work, and holds it against the last renewal of the leader, which has gone.
+/// Waits until the standby works, and checks the time since the last renewal of the leader, which has gone.
 async fn assert_taken_over_in_time(cluster: &TestCluster, pair: &Pair, name: &str) {
     let gone = Timestamp::now();
     let first = pair.standby.at_work(cluster, gone).await;
@@ -206,7 +207,7 @@ fn short_lease() -> Value {
 }
 
 async fn create(cluster: &TestCluster, name: &str, prerequisite: &Prerequisite) {
-    // No Pods: what is written matters here, not what comes of it.
+    // No Pods: the tests check writes, not their effects.
     let changes = json!({"waitProbe": wait_probe(prerequisite.address()), "spec": {"replicas": 0}});
     let object = wait_deployment(name, &changes);
     cluster.api::<WaitDeployment>().create(&PostParams::default(), &object).await.expect("created");

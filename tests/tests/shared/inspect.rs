@@ -1,4 +1,5 @@
-//! The command `inspect` against a manager that runs: what keeps an object, who leads, and what a person can do about it.
+//! The command `inspect` against a running manager: keys with their state and error, the leader, and a manual
+//! reconcile.
 
 use std::process::{Output, Stdio};
 
@@ -26,16 +27,16 @@ async fn end_as_named(request: NamespacedName, _: Context) -> Outcome {
     }
 }
 
-/// A manager with something to ask about.
+/// A manager with a failing, a done and a requeued object.
 struct Subject {
     manager: LocalManager,
     namespace: String,
 }
 
-/// Somebody who follows a page.
+/// A running `inspect queue -w` and its output.
 struct Follower {
     lines: Lines<BufReader<ChildStdout>>,
-    /// Killed when dropped.
+    /// Kills the process when dropped.
     _process: Child,
 }
 
@@ -66,13 +67,13 @@ impl Subject {
             runs.next().await;
         }
         let subject = Self { manager, namespace: cluster.namespace().to_owned() };
-        // The last of them ran; it is given back a moment later.
-        until_so("both keys that wait to be shown", async || subject.rows("delayed").await.len() == 2).await;
+        // A key returns to the queue a moment after its run.
+        until_so("both waiting keys in the page", async || subject.rows("delayed").await.len() == 2).await;
         subject
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let address = self.manager.manager.inspect_addr().expect("it is served");
+        let address = self.manager.manager.inspect_addr().expect("an address");
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
         command.arg("inspect").args(arguments).args(["--address", &address.to_string()]);
         command.stdin(Stdio::null()).kill_on_drop(true);
@@ -80,10 +81,10 @@ impl Subject {
     }
 
     async fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().await.expect("it starts")
+        self.command(arguments).output().await.expect("started")
     }
 
-    /// Returns what it printed, after success.
+    /// Runs the command, asserts success and returns its standard output.
     async fn printed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments).await;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -91,7 +92,7 @@ impl Subject {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Returns the cells of the keys in this state.
+    /// Returns the table rows of the keys in this state.
     async fn rows(&self, state: &str) -> Vec<Vec<String>> {
         let printed = self.printed(&["queue", CONTROLLER, "--state", state]).await;
         printed.lines().skip(1).map(cells).collect()
@@ -102,8 +103,8 @@ impl Subject {
     }
 
     fn follow(&self, arguments: &[&str]) -> Follower {
-        let mut process = self.command(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
-        let out = process.stdout.take().expect("standard output was asked for");
+        let mut process = self.command(arguments).stdout(Stdio::piped()).spawn().expect("started");
+        let out = process.stdout.take().expect("a piped output");
         Follower { lines: BufReader::new(out).lines(), _process: process }
     }
 }
@@ -115,7 +116,7 @@ fn cells(line: &str) -> Vec<String> {
 // === impl Follower ===
 
 impl Follower {
-    /// Waits for a line that `accepts`, and returns its cells.
+    /// Waits for a line that `accepts` takes, and returns its cells.
     async fn until(&mut self, what: &str, accepts: impl Fn(&[String]) -> bool) -> Vec<String> {
         let found = async {
             while let Some(line) = self.lines.next_line().await.expect("readable") {
@@ -124,14 +125,14 @@ impl Follower {
                     return cells;
                 }
             }
-            panic!("it ended before it showed {what}")
+            panic!("the command ended before it printed {what}")
         };
         timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited for {what}"))
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_command_tells_why_an_object_waits_and_others_what_else_is_known() {
+async fn inspect_queue_shows_why_a_key_waits_and_other_commands_show_the_rest() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let subject = Subject::start(&cluster).await;
     let rows = subject.rows("delayed").await;
@@ -170,7 +171,7 @@ async fn one_command_tells_why_an_object_waits_and_others_what_else_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_follows_a_queue_sees_what_a_person_does_to_it() {
+async fn a_followed_queue_shows_manual_reconciles() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let subject = Subject::start(&cluster).await;
     let mut follower =
@@ -186,7 +187,7 @@ async fn who_follows_a_queue_sees_what_a_person_does_to_it() {
     assert_eq!(row[6], "manual");
     assert_eq!(subject.printed(&["reconcile", CONTROLLER, &waits]).await, "1 key on the queue\n");
     let manual = |cells: &[String]| cells[0] == waits && cells[6] == "manual";
-    follower.until("its second run", manual).await;
+    follower.until("a manual run of the other key", manual).await;
 
     let output = subject.run(&["reconcile", CONTROLLER, "fails"]).await;
     let error = String::from_utf8_lossy(&output.stderr);

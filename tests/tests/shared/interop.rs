@@ -1,8 +1,9 @@
-//! Our elector and client-go's stand for one Lease and hand it to each other, in every way a replica can go.
+//! Mainstay's elector and client-go's compete for one Lease, and hand it to each other in every way a leader
+//! can end.
 //!
-//! Ours is the whole manager, client-go's a small program around its package `leaderelection`; each has a ServiceAccount
-//! of its own, so that the server's audit log tells who wrote what into the Lease. What holds by that record is what
-//! is compared: client-go itself works on for a while after it has released the Lease or was thawed.
+//! The first is the whole manager, the second a small program around client-go's package `leaderelection`.
+//! Each has its own ServiceAccount, so that the audit log names the writer of each record. The test compares
+//! these records: client-go itself works on for a while after it has released the Lease or was thawed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,13 +20,13 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long each side says that its records hold. They differ, so that a candidate that counted its own would be found.
+/// Lease durations of both sides. They differ, to detect a candidate that waits for its own duration.
 const OURS_HOLDS: Duration = Duration::from_secs(4);
 const THEIRS_HOLDS: Duration = Duration::from_secs(5);
-/// How long ours may write after it has sent its last renewal: nine tenths of the time for which it holds.
+/// Longest time in which a manager may write after its last renewal: nine tenths of its lease duration.
 const OURS_WRITES: Duration = Duration::from_millis(3600);
 
-/// Each way in each direction, and what `MAINSTAY_LONG=1` asks for.
+/// Number of hand-overs, by default and with `MAINSTAY_LONG=1`.
 const ROUNDS: usize = 6;
 const ROUNDS_LONG: usize = 100;
 
@@ -35,20 +36,20 @@ enum Side {
     Theirs,
 }
 
-/// How a leader goes.
+/// How a leader ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It is told to end, and gives the Lease up.
+    /// It gets SIGTERM, and releases the Lease.
     Release,
-    /// It is gone without a word.
+    /// It is killed and releases nothing.
     Kill,
-    /// It is frozen, and thawed when the other one leads.
+    /// It is frozen, and thawed when the other side leads.
     Pause,
 }
 
 const WAYS: [Way; 3] = [Way::Release, Way::Kill, Way::Pause];
 
-/// Where replicas of both sides are started.
+/// The cluster and the kubeconfigs with which replicas of both sides start.
 struct Stage<'a> {
     cluster: &'a TestCluster,
     ours: PathBuf,
@@ -61,17 +62,17 @@ struct Replica {
     process: ManagerProcess,
 }
 
-/// A leader that has gone.
+/// A leader that has ended.
 struct Gone {
     side: Side,
     way: Way,
     identity: String,
-    /// When a frozen one went on.
+    /// When a frozen leader was thawed.
     thawed: Option<Timestamp>,
     log: Vec<Value>,
 }
 
-/// A state of the Lease that a replica wrote, with the time at which the server was asked for it.
+/// A state of the Lease that a replica wrote, with the time at which the server received the request.
 struct State {
     user: String,
     received: Timestamp,
@@ -81,7 +82,7 @@ struct State {
 // === impl Side ===
 
 impl Side {
-    /// The ServiceAccount.
+    /// Returns the name of its ServiceAccount.
     fn user(self) -> &'static str {
         match self {
             Self::Ours => "mainstay",
@@ -103,7 +104,7 @@ impl Side {
         }
     }
 
-    /// How long its records say that they hold.
+    /// Returns the lease duration in its records.
     fn holds(self) -> Duration {
         match self {
             Self::Ours => OURS_HOLDS,
@@ -119,7 +120,7 @@ impl Side {
 // === impl Stage ===
 
 impl Stage<'_> {
-    /// Starts a replica; `number` makes client-go's identity. None where there is no elector of client-go.
+    /// Starts a replica; `number` becomes part of client-go's identity. None without an elector of client-go.
     fn start(&self, side: Side, number: usize) -> Option<Replica> {
         let process = match side {
             Side::Ours => {
@@ -128,7 +129,7 @@ impl Stage<'_> {
                 let changes = json!({"leaderElection": {
                     "leaseDuration": format!("{}s", OURS_HOLDS.as_secs()),
                     "renewDeadline": "2500ms",
-                    // At least a second: client-go takes two renewals within one for the same.
+                    // At least a second: client-go treats two renewals within the same second as one.
                     "retryPeriod": "1s",
                 }});
                 let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
@@ -154,7 +155,7 @@ impl Stage<'_> {
 // === impl Replica ===
 
 impl Replica {
-    /// Waits until it leads, and returns what it calls itself.
+    /// Waits until it leads, and returns its identity.
     async fn leads(&self, number: usize) -> String {
         match self.side {
             Side::Ours => {
@@ -168,7 +169,7 @@ impl Replica {
         }
     }
 
-    /// Waits until it has read who leads.
+    /// Waits until it has logged the new leader.
     async fn knows(&self, leader: &str) {
         let key = if self.side == Side::Ours { "holder" } else { "identity" };
         self.logged(&format!("that {leader} leads"), |line| {
@@ -189,7 +190,7 @@ impl Replica {
         }
     }
 
-    /// Sees it to its end, after another one has taken the Lease.
+    /// Waits for its end, after the other side has taken the Lease; a frozen replica is thawed first.
     async fn end(mut self, way: Way, identity: String) -> Gone {
         let thawed = (way == Way::Pause).then(Timestamp::now);
         if thawed.is_some() {
@@ -209,7 +210,7 @@ impl Replica {
 // === what happens ===
 
 #[tokio::test]
-async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold_it_both() {
+async fn client_gos_elector_and_the_managers_share_one_lease_without_overlap() {
     let Some(cluster) = TestCluster::shared().await else { return };
     cluster.install_base_for(&["mainstay-too"]).await;
     let ours = cluster.kubeconfig_of(Side::Ours.user()).await;
@@ -219,7 +220,7 @@ async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold
 
     let Some(mut standby) = stage.start(Side::Theirs, 0) else { return };
     let mut leader_name = standby.leads(0).await;
-    let mut leader = std::mem::replace(&mut standby, stage.start(Side::Ours, 0).expect("ours"));
+    let mut leader = std::mem::replace(&mut standby, stage.start(Side::Ours, 0).expect("a manager"));
     standby.knows(&leader_name).await;
 
     let (mut holders, mut took) = (vec![leader_name.clone()], Vec::new());
@@ -238,7 +239,7 @@ async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold
         holders.push(leader_name.clone());
         standby.knows(&leader_name).await;
     }
-    // The standby first: it ends in good order without ever having led.
+    // The standby first: it ends in good order without a term.
     for mut last in [standby, leader] {
         last.process.terminate();
         assert!(last.process.ended().await.success(), "{:?}: {:#?}", last.side, last.process.log());
@@ -257,8 +258,8 @@ async fn client_gos_elector_and_ours_hand_one_lease_to_each_other_and_never_hold
         read += check_what_it_saw(gone, &states);
         check_what_it_wrote(gone, &writes);
     }
-    // How many it tells of depends on when it looked; what it tells of has been compared.
-    assert!(read > 0, "client-go read records of ours");
+    // The number of log lines depends on timing; each of them has been compared.
+    assert!(read > 0, "client-go read no record of a manager");
 }
 
 /// Prints the slowest hand-over of each kind.
@@ -286,40 +287,44 @@ impl State {
     }
 }
 
-/// Follows the Lease from state to state, each of which either a renewal, a release or a take-over has to explain.
+/// Checks that each change of the Lease is a valid renewal, release or take-over.
 fn follow_the_record(states: &[State]) {
     let (mut earliest_ours, mut earliest_theirs) = (Duration::MAX, Duration::MAX);
     for pair in states.windows(2) {
         let [old, new] = pair else { continue };
         let (before, after) = (&old.record, &new.record);
-        let told = format!(
+        let change = format!(
             "{before:?} by {} at {}, then {after:?} by {} at {}",
             old.user, old.received, new.user, new.received
         );
         if after.holder.is_some() && after.holder == before.holder {
-            assert_eq!((&new.user, after.transitions), (&old.user, before.transitions), "a renewal: {told}");
-            assert_eq!(after.acquired, before.acquired, "a renewal: {told}");
-            assert_ne!(after.renewed, before.renewed, "a renewal: {told}");
+            assert_eq!(
+                (&new.user, after.transitions),
+                (&old.user, before.transitions),
+                "a renewal: {change}"
+            );
+            assert_eq!(after.acquired, before.acquired, "a renewal: {change}");
+            assert_ne!(after.renewed, before.renewed, "a renewal: {change}");
         } else if after.holder.is_none() {
-            assert!(after.is_release() && new.user == old.user, "a release, by who holds: {told}");
-            assert_eq!(after.transitions, before.transitions, "a release is no transition: {told}");
+            assert!(after.is_release() && new.user == old.user, "a release by the holder: {change}");
+            assert_eq!(after.transitions, before.transitions, "a release is no transition: {change}");
         } else {
-            assert_eq!(after.transitions, before.transitions + 1, "a take-over: {told}");
-            assert_eq!(after.acquired, after.renewed, "a take-over: {told}");
+            assert_eq!(after.transitions, before.transitions + 1, "a take-over: {change}");
+            assert_eq!(after.acquired, after.renewed, "a take-over: {change}");
             let waited = new.received.duration_since(old.received).unsigned_abs();
             match (Side::of(&new.user), before.holder.is_some()) {
-                (_, false) => assert!(before.is_release(), "{told}"),
+                (_, false) => assert!(before.is_release(), "{change}"),
                 (Side::Ours, true) => {
                     assert!(
                         waited >= THEIRS_HOLDS,
-                        "ours took it after {waited:?}, while theirs held: {told}"
+                        "the manager took it after {waited:?}, before client-go's duration was over: {change}"
                     );
                     earliest_ours = earliest_ours.min(waited);
                 }
                 (Side::Theirs, true) => {
                     assert!(
                         waited >= OURS_WRITES,
-                        "ours could write until after theirs had it, {waited:?}: {told}"
+                        "client-go took it after {waited:?}, while the manager could still write: {change}"
                     );
                     earliest_theirs = earliest_theirs.min(waited);
                 }
@@ -329,14 +334,14 @@ fn follow_the_record(states: &[State]) {
             Some(_) => Side::of(&new.user).holds(),
             None => Duration::from_secs(1),
         };
-        assert_eq!(after.duration(Duration::ZERO), until, "{told}");
+        assert_eq!(after.duration(Duration::ZERO), until, "{change}");
     }
     figure("interop.ours_took_after_last_renewal_min", earliest_ours.as_secs_f64(), "s");
     figure("interop.client_go_took_after_last_renewal_min", earliest_theirs.as_secs_f64(), "s");
 }
 
-/// What a replica said of the records of the other side is what stands in them, and what it said of itself is true.
-/// Returns how many records of ours client-go has read.
+/// Checks the log of a replica: its lines about records of the other side match the Lease, and those about
+/// itself match its writes. Returns the number of the manager's records that client-go has read.
 fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
     let mut read = 0;
     let term = |holder: &str| {
@@ -347,7 +352,8 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
     for line in &gone.log {
         let at: Option<Timestamp> = line["ts"].as_str().and_then(|at| at.parse().ok());
         match line["msg"].as_str() {
-            // Of one of ours, as client-go read it. It looks again to tell, and may find what came after.
+            // The record of a manager, as client-go read it. client-go reads the Lease again for this line,
+            // and may find a later record.
             Some("new leader")
                 if gone.side == Side::Theirs && line["record"]["holderIdentity"] == line["identity"] =>
             {
@@ -369,14 +375,14 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
                 assert_eq!(line["transitions"], first.record.transitions, "{line}");
                 assert!(
                     at.is_some_and(|at| at >= first.received),
-                    "not before it asked for the Lease: {line}"
+                    "logged before its request for the Lease: {line}"
                 );
             }
             Some("stopped leading") if gone.side == Side::Ours && gone.way == Way::Release => {
                 let (_, last) = term(&gone.identity);
                 let release = states.iter().find(|state| state.received > last.received);
-                let release = release.expect("what came after its last renewal");
-                assert!(at.is_some_and(|at| at <= release.received), "before it gave the Lease up: {line}");
+                let release = release.expect("a state after its last renewal");
+                assert!(at.is_some_and(|at| at <= release.received), "logged after the release: {line}");
             }
             _ => {}
         }
@@ -384,7 +390,8 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
     read
 }
 
-/// A thawed replica took nothing back. Of ours not more than the one request that it was frozen in arrives late.
+/// Checks that a thawed replica did not take the Lease back. Of a manager, at most the one request it was
+/// frozen in arrives late.
 fn check_what_it_wrote(gone: &Gone, writes: &[Write]) {
     let Some(thawed) = gone.thawed else { return };
     let late: Vec<_> = writes

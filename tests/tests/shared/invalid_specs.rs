@@ -1,5 +1,5 @@
-//! Two hundred specs that cannot work: the API server refuses each in words that name the field, or a condition does; none
-//! has the manager try again and again.
+//! Two hundred specs that cannot work: the API server refuses each with the name of the field, or a condition
+//! names it; the manager never retries in a loop.
 
 mod slips;
 
@@ -12,18 +12,19 @@ use mainstay_api::WaitDeployment;
 use mainstay_tests::report::figure;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
-use slips::Expected::{Refused, Said};
+use slips::Expected::{Refused, Reported};
 use slips::{bad_templates, bare, edited, slips, waiting};
 
-/// Of the specs made at random. ADMITTED has stood with 0 to 20.
+/// Seed of the random specs. ADMITTED was checked with the seeds 0 to 20.
 const SEED: u64 = 7;
-/// Fewest specs that have to be wrong.
+/// Fewest invalid specs that the test must try.
 const LEAST: usize = 200;
-/// What one object may cost: a first status, the write that is refused, the status that says so, and one more of each
-/// for a cache that lags behind.
+/// Most requests per object: the first status, the refused write, the status with the refusal, and each once
+/// more for a stale cache.
 const MOST_REQUESTS: usize = 6;
-/// What the definition admits and the plan refuses, by path: rules that would cost the server more than it allows, or need
-/// more than a regular expression. Anything else that turns up here belongs into the definition.
+/// Paths that the definition admits and the plan refuses: CEL rules for them would exceed the server's cost
+/// limit, or need more than a regular expression. Any other path found here must be refused by the
+/// definition.
 const ADMITTED: [&str; 8] = [
     "spec.waitFor.dependencies[].httpGet.host",
     "spec.waitFor.dependencies[].resource.jsonPath",
@@ -39,7 +40,7 @@ struct Stage {
     cluster: TestCluster,
     manager: LocalManager,
     objects: Api<DynamicObject>,
-    /// What has been created, and what its conditions have to say.
+    /// The created objects by name, with the text that their conditions must contain.
     to_say: BTreeMap<String, String>,
 }
 
@@ -53,7 +54,7 @@ impl Stage {
         Some(Self { cluster, manager, objects, to_say: BTreeMap::new() })
     }
 
-    /// Returns what the server makes of the object, or its words of refusal.
+    /// Creates the object; returns it, or the message of the refusal.
     async fn create(&self, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
         let decoded: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
         match self.objects.create(&PostParams { dry_run, ..PostParams::default() }, &decoded).await {
@@ -66,21 +67,21 @@ impl Stage {
         }
     }
 
-    /// Creates what the API server has to admit, to be looked at once all are there.
+    /// Creates an object that the API server must admit; `all_say` checks its conditions later.
     async fn admit(&mut self, object: &Value, to_say: String) {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         assert_eq!(self.create(object, false).await.err(), None, "{object} is admitted");
         self.to_say.insert(name, to_say);
     }
 
-    /// Waits until everything that was admitted says what it has to.
+    /// Waits until the conditions of every admitted object contain the expected text.
     async fn all_say(&self) {
         for (name, words) in &self.to_say {
             wait::until(&self.objects, name, words, |object| says(object, words)).await;
         }
     }
 
-    /// Returns how many requests each object has cost the API server so far, Events aside.
+    /// Returns the number of requests to the API server about each object so far, without Events.
     fn requests(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for write in self.cluster.writes().iter().filter(|write| write.is_work()) {
@@ -90,8 +91,8 @@ impl Stage {
     }
 }
 
-/// Whether it is told that a person has to act, and on what, and the mirror has told what there is to tell, too: what either
-/// writes later is one try too many.
+/// Whether the conditions say `words` and that a person has to act, and the mirror has written its conditions
+/// too: each later write counts as a superfluous retry.
 fn says(object: &DynamicObject, words: &str) -> bool {
     let conditions = object.data["status"]["conditions"].as_array();
     let find = |type_: &str| {
@@ -106,7 +107,7 @@ fn says(object: &DynamicObject, words: &str) -> bool {
         && object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
 }
 
-/// The paths of all values below `spec`.
+/// Collects the paths of all values below `spec`.
 fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -125,7 +126,7 @@ fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What somebody, or some template engine, may leave in any place.
+/// Values that a mistake, or a template engine, may leave in any field.
 fn strange_values() -> Vec<Value> {
     let mut values =
         vec![json!(null), json!(true), json!([]), json!({}), json!(["x"]), json!({"x": 1}), json!([null])];
@@ -153,7 +154,7 @@ fn strange_values() -> Vec<Value> {
     values
 }
 
-/// `spec.waitFor.dependencies[tcp].tcpSocket.host` without the key of the dependency.
+/// Removes the key of the dependency from a path such as `spec.waitFor.dependencies[tcp].tcpSocket.host`.
 fn without_keys(path: &str) -> String {
     let mut bare = String::new();
     let mut depth = 0;
@@ -168,9 +169,9 @@ fn without_keys(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
+async fn invalid_specs_are_refused_by_field_and_cost_few_requests() {
     let Some(mut stage) = Stage::set_up().await else { return };
-    assert_eq!(stage.create(&waiting("good"), true).await.err(), None, "what the slips are made in is good");
+    assert_eq!(stage.create(&waiting("good"), true).await.err(), None, "the object without a slip is valid");
     let (mut wrong, mut by_server) = (0, 0);
     for (at, (pointer, value, expected)) in slips().into_iter().enumerate() {
         let object = edited(waiting(&format!("slip-{at}")), pointer, &value);
@@ -181,7 +182,7 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
                 assert!(refusal.contains(words), "{pointer} {value}: {refusal}");
                 by_server += 1;
             }
-            Said(words) => stage.admit(&object, words.to_owned()).await,
+            Reported(words) => stage.admit(&object, words.to_owned()).await,
         }
         wrong += 1;
     }
@@ -191,7 +192,7 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
         wrong += 1;
     }
 
-    // The same ones each time, so that a failure comes again, unless MAINSTAY_SEED says otherwise.
+    // The same specs in each run, to reproduce failures, unless MAINSTAY_SEED is set.
     let seed = std::env::var("MAINSTAY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut places, mut admitted) = (Vec::new(), BTreeSet::new());
@@ -213,8 +214,7 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
             }
             Ok(made) => {
                 let made = serde_json::to_value(made).expect("JSON");
-                let made: WaitDeployment =
-                    serde_json::from_value(made).expect("what is admitted can be read");
+                let made: WaitDeployment = serde_json::from_value(made).expect("a WaitDeployment");
                 let Err(invalid) = made.plan() else { continue };
                 admitted.insert(without_keys(&invalid.path));
                 stage.admit(&object, invalid.to_string()).await;
@@ -229,7 +229,7 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
 
     stage.all_say().await;
     let requests = stage.requests();
-    // While another object lives a whole life, those that are wrong cost nothing.
+    // Until another object has become ready, the invalid ones cause no request.
     assert_eq!(stage.create(&bare("good"), false).await.err(), None);
     wait::until(&stage.cluster.api::<Deployment>(), "good", "its Deployment", |_| true).await;
     wait::until(&stage.objects, "good", "good to be ready", |good| {
@@ -244,11 +244,11 @@ async fn what_cannot_work_is_refused_by_name_and_costs_a_few_requests_only() {
     for name in stage.to_say.keys() {
         let count = later.get(name).copied().unwrap_or_default();
         assert!((1..=MOST_REQUESTS).contains(&count), "{name} cost {count} requests");
-        assert_eq!(requests.get(name), later.get(name), "{name} is still being tried");
+        assert_eq!(requests.get(name), later.get(name), "{name} is still being retried");
     }
     let most = stage.to_say.keys().filter_map(|name| later.get(name)).max().copied().unwrap_or_default();
     figure("invalid_specs.most_requests", f64::from(u32::try_from(most).expect("few")), "requests");
     let deployments = stage.cluster.api::<Deployment>().list(&ListParams::default()).await.expect("listed");
-    assert_eq!(deployments.items.len(), 1, "none of the others has a Deployment");
+    assert_eq!(deployments.items.len(), 1, "only the valid object has a Deployment");
     stage.manager.stop().await.expect("stopped in order");
 }

@@ -1,6 +1,8 @@
-//! Kinds that are not there: a definition that comes, goes and comes back, rights that are given and taken away.
+//! Kinds that are missing: a definition that is created, deleted and created again, and rights that are
+//! granted and revoked.
 //!
-//! On the shared cluster, because the definition is this test's alone and the rights are its own ServiceAccount's.
+//! Runs on the shared cluster: the definition belongs to this test alone, and the rights to its
+//! ServiceAccount.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,13 +27,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The longest that "within seconds" may be: it is looked for every three to four and a half, on a machine that also
-/// compiles.
+/// Limit for "within seconds": a missing kind is polled every three to four and a half seconds, on a machine
+/// that also compiles.
 const SECONDS: Duration = Duration::from_secs(30);
 
 const GROUP: &str = "kinds.tests.mainstay.dev";
 
-/// A kind that is defined while the test runs.
+/// A kind whose definition is created while the test runs.
 #[derive(Clone, Debug, Deserialize)]
 struct Widget {
     metadata: ObjectMeta,
@@ -73,12 +75,13 @@ fn definition() -> Value {
             "group": GROUP,
             "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
             "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     })
 }
 
-/// The rules to read a kind.
+/// Returns the rule to read a kind.
 fn to_read(group: &str, resource: &str) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": ["list", "watch"]})
 }
@@ -90,7 +93,7 @@ async fn done(_: NamespacedName, _: Context) -> Outcome {
 // === what happens ===
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_comes_goes_and_returns_concerns_its_own_controllers_only() {
+async fn a_created_or_deleted_definition_affects_its_own_controllers_only() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let rules = json!([to_read(GROUP, "widgets"), to_read("", "configmaps")]);
     let mut scene = Scene::begin::<Widget>(&cluster, &rules).await;
@@ -103,14 +106,14 @@ async fn a_definition_that_comes_goes_and_returns_concerns_its_own_controllers_o
 
     scene.waits(false, "404").await;
     scene.others_run("before").await;
-    assert!(scene.subject.list(&Select::all()).is_err(), "that nothing is there is not known");
+    assert!(scene.subject.list(&Select::all()).is_err(), "before the first list the store fails");
 
     scene.picked_up("defined", cluster.define(&definition())).await;
     create("a").await;
     create("b").await;
     assert_eq!(scene.next(2).await, ["a", "b"]);
 
-    // Its objects go before it does, and the server tells each.
+    // The server deletes the objects first, and the watch delivers each deletion.
     cluster.undefine(&definition()).await;
     assert_eq!(scene.next(2).await, ["a", "b"]);
     assert_eq!(scene.held(), [""; 0]);
@@ -120,9 +123,9 @@ async fn a_definition_that_comes_goes_and_returns_concerns_its_own_controllers_o
     scene.picked_up("returned", cluster.define(&definition())).await;
     create("a").await;
     create("c").await;
-    assert_eq!(scene.next(2).await, ["a", "c"], "others of these names");
+    assert_eq!(scene.next(2).await, ["a", "c"], "new objects of these names");
 
-    // It goes while nobody looks: 404 is no word about objects, so they stay until a list tells.
+    // The kind goes while the watch is cut: a 404 does not delete cached objects, they stay until a list.
     scene.middlebox.hold();
     cluster.undefine(&definition()).await;
     scene.middlebox.cut();
@@ -138,7 +141,7 @@ async fn a_definition_that_comes_goes_and_returns_concerns_its_own_controllers_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_that_are_missing_taken_away_and_given_back_concern_their_own_controllers_only() {
+async fn missing_revoked_and_granted_rights_affect_their_own_controllers_only() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let mut scene = Scene::begin::<Ingress>(&cluster, &json!([to_read("", "configmaps")])).await;
     let rights = json!([to_read("networking.k8s.io", "ingresses")]);
@@ -161,7 +164,7 @@ async fn rights_that_are_missing_taken_away_and_given_back_concern_their_own_con
     assert_eq!(scene.next(3).await, ["changes", "goes", "stays"]);
     let relists = scene.page().await["relists"].clone();
 
-    // A server asks about rights when a watch begins, not while it lasts.
+    // The server checks rights when a watch begins, not while it lasts.
     cluster.revoke(&identity, &rights).await;
     scene.middlebox.cut();
     scene.waits(true, "403").await;
@@ -173,25 +176,25 @@ async fn rights_that_are_missing_taken_away_and_given_back_concern_their_own_con
     assert_eq!(scene.held(), ["changes", "goes", "stays"], "as last known");
 
     scene.picked_up("granted_again", cluster.grant(&identity, &rights)).await;
-    assert_eq!(scene.next(3).await, ["changes", "comes", "goes"], "what happened meanwhile, and no more");
+    assert_eq!(scene.next(3).await, ["changes", "comes", "goes"], "only the changes since the revocation");
     assert_eq!(scene.held(), ["changes", "comes", "stays"]);
-    assert_eq!(scene.page().await["relists"], relists, "it went on from where it was");
+    assert_eq!(scene.page().await["relists"], relists, "the watch resumed without a list");
     scene.end().await;
 }
 
 // === a manager with two kinds ===
 
-/// A manager with a controller of the kind in question, and one of a kind that is always there.
+/// A manager with a controller of the kind under test, and one of a kind that is always served.
 struct Scene<'a> {
     cluster: &'a TestCluster,
     identity: mainstay_tests::manifests::Identity,
-    /// Between the manager and the server; what a test does goes past it.
+    /// Between the manager and the server; requests of the test bypass it.
     middlebox: Middlebox,
     manager: LocalManager,
     subject: Store,
     subjects: Runs,
     others: Runs,
-    /// As kubectl takes it.
+    /// The kind as kubectl takes it.
     kind: String,
 }
 
@@ -202,7 +205,8 @@ impl<'a> Scene<'a> {
     {
         let identity = cluster.install_base_with(rules).await;
         let middlebox = Middlebox::before(cluster.address()).await;
-        // A definition takes longer to go than a Lease survives behind a middlebox that holds everything back.
+        // Without a Lease: while the middlebox holds everything back, a deleted definition goes more slowly
+        // than a Lease expires.
         let changes =
             json!({"leaderElection": {"enabled": false}, "inspect": {"bindAddress": "127.0.0.1:0"}});
         let ((subject, subjects), (other, others)) = (witness(done), witness(done));
@@ -225,7 +229,8 @@ impl<'a> Scene<'a> {
         Self { cluster, identity, middlebox, manager, subject, subjects, others, kind }
     }
 
-    /// Waits until it is said everywhere that the kind is not there; only its own controller waits for it.
+    /// Waits until the check, the page and the metrics report the kind as missing; asserts that only its own
+    /// controller waits.
     async fn waits(&self, was_there: bool, code: &str) {
         let check = async || get(self.manager.probes(), &format!("/readyz/cache-{}", self.kind)).await;
         let prefix = if was_there {
@@ -237,10 +242,10 @@ impl<'a> Scene<'a> {
             let (status, body) = check().await;
             status == 500 && body.contains(&prefix) && body.contains(&format!("the server answered {code}"))
         };
-        until_so(&format!("{} to be waited for ({code})", self.kind), said).await;
-        // At the start it takes another two or three such answers to be believed.
+        until_so(&format!("{} to fail its check ({code})", self.kind), said).await;
+        // At the start the kind counts as absent only after another two or three such answers.
         let believed = async || self.page().await["absent"] == true;
-        until_so(&format!("{} to be taken for not there", self.kind), believed).await;
+        until_so(&format!("{} to be absent", self.kind), believed).await;
 
         let page = self.page().await;
         assert_eq!((&page["absent"], &page["synced"]), (&json!(true), &json!(was_there)), "{page}");
@@ -255,7 +260,7 @@ impl<'a> Scene<'a> {
             .await;
     }
 
-    /// Waits until the kind is watched because of what was done.
+    /// Does `doing`, and waits until the kind is watched.
     async fn picked_up(&self, how: &str, doing: impl Future<Output = ()>) {
         doing.await;
         let there = Instant::now();
@@ -272,7 +277,7 @@ impl<'a> Scene<'a> {
         until_so("its controller to have synced", async || self.synced("subject").await).await;
     }
 
-    /// Another controller of the same manager is at work.
+    /// Creates an object of the other kind, and waits until its controller runs.
     async fn others_run(&mut self, name: &str) {
         let map = json!({"metadata": {"name": name, "labels": {"of": "kinds"}}});
         let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
@@ -280,18 +285,18 @@ impl<'a> Scene<'a> {
         assert_eq!(self.others.next().await.name, name);
     }
 
-    /// The next runs, which are of as many objects.
+    /// Returns the names of the next runs, until there are `count` different ones.
     async fn next(&mut self, count: usize) -> Vec<String> {
         let mut names = BTreeSet::new();
         while names.len() < count {
             let run = self.subjects.next().await;
-            // A finalizer, a status: the server may tell more than one change of an object.
+            // A finalizer or a status may bring several changes of an object.
             names.insert(run.name);
         }
         names.into_iter().collect()
     }
 
-    /// The names the store has.
+    /// Returns the names of the objects in the store, sorted.
     fn held(&self) -> Vec<String> {
         let entries = self.subject.list(&Select::all()).expect("it has been listed");
         let mut names: Vec<String> = entries.iter().map(|entry| entry.meta().name().to_owned()).collect();
@@ -299,14 +304,14 @@ impl<'a> Scene<'a> {
         names
     }
 
-    /// What `/debug/caches` tells of the kind.
+    /// Returns the entry of `/debug/caches` for the kind.
     async fn page(&self) -> Value {
         let stores = self.inspect("/debug/caches").await["caches"].take();
-        let ours = stores.as_array().into_iter().flatten().find(|store| store["kind"] == self.kind.as_str());
-        ours.unwrap_or_else(|| panic!("no {} in {stores}", self.kind)).clone()
+        let store = stores.as_array().into_iter().flatten().find(|store| store["kind"] == self.kind.as_str());
+        store.unwrap_or_else(|| panic!("no {} in {stores}", self.kind)).clone()
     }
 
-    /// Whether a controller waits for none of its kinds.
+    /// Returns whether all kinds of a controller have been listed.
     async fn synced(&self, controller: &str) -> bool {
         let controllers = self.inspect("/debug/controllers").await["controllers"].take();
         let mut all = controllers.as_array().into_iter().flatten();
@@ -314,7 +319,7 @@ impl<'a> Scene<'a> {
     }
 
     async fn inspect(&self, path: &str) -> Value {
-        let inspect = self.manager.manager.inspect_addr().expect("it is served");
+        let inspect = self.manager.manager.inspect_addr().expect("an address");
         serde_json::from_str(&get(inspect, path).await.1).expect("a page")
     }
 
@@ -328,7 +333,7 @@ impl<'a> Scene<'a> {
     }
 
     async fn end(self) {
-        self.manager.stop().await.expect("it ran all along");
-        assert_eq!(self.subjects.to_the_end().await, [""; 0], "nothing ran that was not asked for");
+        self.manager.stop().await.expect("stopped in order");
+        assert_eq!(self.subjects.to_the_end().await, [""; 0], "no other run");
     }
 }

@@ -1,7 +1,8 @@
-//! A Lease on a real server that people edit, delete and have made themselves: who leads, what is mended, what is said.
+//! A Lease on a real server that people edit, delete and create: who leads, the repairs by the leader, and
+//! the log.
 //!
-//! What the API server does not let anybody store is refused there; what it stores, a leader writes anew and a candidate
-//! waits for. Each kind of trouble is one line in the log, however often it comes.
+//! The API server refuses invalid edits. Any other edit is overwritten by the leader, and delays a candidate.
+//! Each kind of incident is one log line, even if it repeats.
 
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ use serde_json::{Value, json};
 
 use super::{holder, renewed};
 
-/// How long a replica holds where others wait for its time to run out.
+/// Lease duration in tests where another replica waits for it to expire.
 const HOLDS: Duration = Duration::from_secs(8);
-/// How long it holds where nobody does: long beside what a slow machine takes for an edit and its mending.
+/// Lease duration in other tests: long against the time a slow machine needs for an edit and its repair.
 const HOLDS_LONG: Duration = Duration::from_secs(30);
 const NAME: &str = "mainstay";
 
@@ -50,25 +51,26 @@ fn start_for(
     ManagerProcess::start(binary, cluster, identity, name, &settings(lease, holds))
 }
 
-/// Waits until a replica leads and returns what it calls itself.
+/// Waits until a replica leads and returns its identity.
 async fn leads(process: &ManagerProcess) -> String {
     let line = process.logged("that it leads", |line| line["msg"] == "became leader").await;
     line["identity"].as_str().expect("its identity").to_owned()
 }
 
-/// Counts the lines whose message has these words.
+/// Returns the number of log lines whose message contains these words.
 fn said(process: &ManagerProcess, words: &str) -> usize {
     process.log().iter().filter(|line| line["msg"].as_str().is_some_and(|text| text.contains(words))).count()
 }
 
-/// Two replicas with the rights that we ship, the first of which leads.
+/// Starts two replicas with the shipped rights; the first one leads. Returns leader, its identity and
+/// standby.
 async fn pair(cluster: &TestCluster, holds: Duration) -> (ManagerProcess, String, ManagerProcess) {
     cluster.install_base_for(&["mainstay-too"]).await;
     let leader = account(cluster, "mainstay").await;
     pair_of(cluster, &leader, holds).await
 }
 
-/// The same, the first one with this identity.
+/// As [`pair`], with this identity for the leader.
 async fn pair_of(
     cluster: &TestCluster,
     leader: &Identity,
@@ -89,14 +91,14 @@ async fn edit(leases: &Api<Lease>, change: &Value) -> Result<Lease, kube::Error>
     leases.patch(NAME, &PatchParams::default(), &Patch::Merge(change)).await
 }
 
-/// Waits until its holder has written it after this state of it, and returns what it says then.
+/// Waits until the leader has written the Lease after this version, and returns it.
 async fn mended(leases: &Api<Lease>, after: &Lease, leader: &str) -> Lease {
     let version = after.resource_version();
     let held = |lease: &Lease| lease.resource_version() != version && holder(lease) == leader;
     wait::until(leases, NAME, "its holder to write it anew", held).await
 }
 
-/// What a record of the first term has to say, apart from the time of its renewal.
+/// Asserts the fields of a record of the first term, except the exact time of its renewal.
 #[track_caller]
 fn check_record(lease: &Lease, acquired: Option<&MicroTime>, change: &Value) {
     let spec = lease.spec.clone().expect("a spec");
@@ -108,7 +110,7 @@ fn check_record(lease: &Lease, acquired: Option<&MicroTime>, change: &Value) {
 }
 
 #[tokio::test]
-async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_trouble_is_one_line() {
+async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_incident_is_one_line() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (mut leader, name, mut standby) = pair(&cluster, HOLDS_LONG).await;
     let leases = cluster.api::<Lease>();
@@ -122,7 +124,7 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_troubl
         let refused = edit(&leases, &change).await;
         assert!(
             matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422),
-            "the server takes no {change}: {refused:?}"
+            "the server should refuse {change}: {refused:?}"
         );
     }
     let legacy =
@@ -134,10 +136,12 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_troubl
         json!({"spec": {"leaseDurationSeconds": null}}),
         json!({"spec": {"leaseDurationSeconds": i32::MAX}}),
         json!({"spec": {"leaseDurationSeconds": 1}}),
-        json!({"spec": {"renewTime": "2999-01-01T00:00:00.000000Z", "acquireTime": "2999-01-01T00:00:00.000000Z"}}),
+        json!({"spec": {
+            "renewTime": "2999-01-01T00:00:00.000000Z", "acquireTime": "2999-01-01T00:00:00.000000Z",
+        }}),
         json!({"spec": {"renewTime": null, "acquireTime": null}}),
         json!({"spec": {"leaseTransitions": i32::MAX}}),
-        // Of another kind of election, and of the one that once lived in annotations.
+        // Fields of coordinated leader election, and the annotation of the former election.
         json!({"spec": {"strategy": "OldestEmulationVersion", "preferredHolder": "x"}}),
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": legacy}}}),
     ] {
@@ -166,7 +170,7 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_troubl
         (&leader, "stopped leading", 1),
         (&leader, "new leader", 1),
         (&standby, "implausible leaseDurationSeconds", 1),
-        // The other one, and itself.
+        // A line about the other replica, and one about itself.
         (&standby, "new leader", 2),
     ] {
         assert_eq!(said(process, words), times, "{words}: {:#?}", process.log());
@@ -174,7 +178,8 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_troubl
     check_events(&cluster, &[&name, &next]).await;
 }
 
-/// The Events on the Lease are client-go's, one for each begin and end of a term.
+/// Asserts that the Events on the Lease are those of client-go: one at the begin and one at the end of each
+/// term.
 async fn check_events(cluster: &TestCluster, leaders: &[&str]) {
     let mut expected = Vec::new();
     for leader in leaders {
@@ -201,7 +206,7 @@ async fn check_events(cluster: &TestCluster, leaders: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_leader_written_out_of_its_lease_ends_and_whoever_is_named_is_waited_for() {
+async fn a_leader_replaced_in_its_lease_ends_and_candidates_wait_for_the_new_holder() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (mut leader, _, mut standby) = pair(&cluster, HOLDS).await;
     let leases = cluster.api::<Lease>();
@@ -217,13 +222,13 @@ async fn a_leader_written_out_of_its_lease_ends_and_whoever_is_named_is_waited_f
     let spec = taken.spec.clone().expect("a spec");
     assert_eq!((holder(&taken), spec.lease_transitions), (next.as_str(), Some(1)));
     let waited = spec.acquire_time.expect("it was acquired").0.duration_since(edited).unsigned_abs();
-    assert!(waited >= HOLDS, "taken {waited:?} after somebody was named");
+    assert!(waited >= HOLDS, "taken {waited:?} after the edit");
     standby.terminate();
     assert!(standby.ended().await.success(), "{:#?}", standby.log());
 }
 
 #[tokio::test]
-async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
+async fn the_content_of_an_existing_lease_decides_when_it_is_taken() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let admin =
         Identity { service_account: "nobody".to_owned(), kubeconfig: cluster.kubeconfig_path().to_owned() };
@@ -232,7 +237,7 @@ async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
     let stood = [
         ("nothing", json!({}), Duration::ZERO),
         ("nobody", json!({"holderIdentity": "", "leaseTransitions": 4}), Duration::ZERO),
-        // The heartbeat of a node.
+        // The heartbeat of a node uses this form.
         (
             "node",
             json!({"holderIdentity": "node-1", "leaseDurationSeconds": 3, "renewTime": never}),
@@ -273,7 +278,8 @@ async fn what_stood_in_a_lease_before_decides_when_it_is_taken() {
     futures_util::future::join_all(stood.iter().map(take)).await;
 }
 
-/// How the server seems to answer, and what the log says of it. A kind that comes twice is told once.
+/// Faulty answers of the server, each with the text of its log line. An answer that comes twice is logged
+/// once.
 fn lies() -> Vec<(Lie, &'static str)> {
     vec![
         (Lie::Page(500), "was refused: 500"),
@@ -286,13 +292,13 @@ fn lies() -> Vec<(Lie, &'static str)> {
         (Lie::Changed("/metadata/name", json!("other")), "is not the requested Lease"),
         (Lie::Changed("/metadata/resourceVersion", Value::Null), "has no metadata.resourceVersion"),
         (Lie::Changed("/spec/leaseDurationSeconds", json!(1)), "differs from the record that was sent"),
-        // Longer than the time for a request, which is half of renewDeadline.
+        // Longer than the timeout of a request, which is half of renewDeadline.
         (Lie::Late(Duration::from_millis(3500)), "no answer to update within 3s"),
     ]
 }
 
 #[tokio::test]
-async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_no_answer_ends_in_time() {
+async fn a_leader_survives_late_and_wrong_answers_and_ends_in_time_without_answers() {
     let Some(cluster) = TestCluster::shared().await else { return };
     cluster.install_base_for(&["mainstay-too"]).await;
     let impostor = Impostor::before(&cluster, &account(&cluster, "mainstay").await).await;
@@ -300,14 +306,14 @@ async fn a_leader_whose_server_answers_late_or_wrong_leads_on_and_one_that_gets_
     let leases = cluster.api::<Lease>();
 
     for (lie, _) in lies() {
-        // A renewal is under way or is none: what is lied to are whole ones.
+        // Waits for the end of a renewal in flight, so that the faulty answers go to whole renewals.
         let before = leases.get(NAME).await.expect("read");
         let before = mended(&leases, &before, &name).await;
         impostor.lie(&lie, if matches!(lie, Lie::Late(_)) { 1 } else { 2 });
         impostor.all_told().await;
-        let told = leases.get(NAME).await.expect("read");
-        assert_eq!(holder(&told), name, "{lie:?}");
-        let after = mended(&leases, &told, &name).await;
+        let answered = leases.get(NAME).await.expect("read");
+        assert_eq!(holder(&answered), name, "{lie:?}");
+        let after = mended(&leases, &answered, &name).await;
         assert!(renewed(&after) > renewed(&before), "{lie:?}");
     }
     assert_eq!(said(&leader, "stopped leading"), 0, "{:#?}", leader.log());

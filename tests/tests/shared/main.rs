@@ -72,12 +72,12 @@ async fn all_blocked(process: &ManagerProcess) {
         .await;
 }
 
-/// Returns whom a Lease names; empty for nobody.
+/// Returns the holder of a Lease; empty without one.
 fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// Returns when the holder of a Lease says that it renewed it.
+/// Returns the `renewTime` of a Lease.
 fn renewed(lease: &Lease) -> Timestamp {
     let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
     renewed.expect("a Lease that was held").0

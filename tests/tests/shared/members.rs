@@ -1,4 +1,4 @@
-//! Controllers that come and go while their manager runs.
+//! Controllers that are registered and removed while their manager runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,12 +28,12 @@ use super::holder;
 
 const WEB: &str = "web";
 
-/// The rights these tests need besides the shipped ones.
+/// Additional rights for these tests.
 fn rules() -> Value {
     json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]}])
 }
 
-/// The objects of a test, without the maps that every namespace has.
+/// Returns the store of the test's objects, without the ConfigMaps that every namespace has.
 fn maps(manager: &Manager) -> Store<ConfigMap> {
     manager.store(Scope::all().labels("of=members".parse().expect("a selector")))
 }
@@ -53,7 +53,7 @@ async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 
-/// A controller that does nothing for them, and its runs.
+/// Returns a controller whose reconcile does nothing, and its runs.
 fn idle(name: &'static str, maps: &Store<ConfigMap>) -> (Registration, Runs) {
     let (reconciler, runs) = witness(done);
     (Controller::new(name).reconciles(maps).reconciler(reconciler), runs)
@@ -63,17 +63,17 @@ fn request(cluster: &TestCluster, name: &str) -> NamespacedName {
     NamespacedName::namespaced(cluster.namespace(), name)
 }
 
-/// What tells that it was dropped.
+/// Returns a value and a future that ends when the value is dropped.
 fn token() -> (oneshot::Sender<()>, impl Future<Output = ()>) {
     let (kept, gone) = oneshot::channel();
     let gone = async {
-        timeout(PATIENCE, gone).await.expect("it is dropped").expect_err("nobody sends");
+        timeout(PATIENCE, gone).await.expect("dropped").expect_err("nothing is sent");
     };
     (kept, gone)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_registered_on_the_leader_runs_and_once_removed_leaves_nothing() {
+async fn a_controller_registered_on_the_leader_runs_and_is_removed_completely() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base_with(&rules()).await;
     let changes = json!({"inspect": {"bindAddress": "127.0.0.1:0"}, "controllers": {"*": {"workers": 1}}});
@@ -90,29 +90,29 @@ async fn a_controller_registered_on_the_leader_runs_and_once_removed_leaves_noth
     let sees_all = move |_: &Delta<'_>| !in_predicate.is_closed();
     let late = Controller::new("late").reconciles(store.when(sees_all)).reconciler(reconciler);
     let late = manager.manager.register(late).expect("registered");
-    assert_eq!(runs.next().await.name, WEB, "what is there already");
+    assert_eq!(runs.next().await.name, WEB, "an object from before the registration");
     create(&cluster, "other").await;
-    assert_eq!(runs.next().await.name, "other", "what comes");
+    assert_eq!(runs.next().await.name, "other", "a new object");
     let taken = manager.manager.register(idle("late", &store).0);
     assert!(matches!(&taken, Err(RegisterError::DuplicateName { name }) if **name == *"late"), "{taken:?}");
-    let inspect = manager.manager.inspect_addr().expect("it is served");
+    let inspect = manager.manager.inspect_addr().expect("an address");
     let page = async || get(inspect, "/debug/controllers/late/queue").await.0;
     assert!(manager.metrics_text().await.contains(r#"controller="late""#));
     assert_eq!(page().await, 200);
 
-    late.remove().await.expect("it leaves in order");
+    late.remove().await.expect("removed");
     let metrics = manager.metrics_text().await;
     let left: Vec<_> = metrics.lines().filter(|line| line.contains(r#""late""#)).collect();
-    assert_eq!(left, [""; 0], "no series is left");
+    assert_eq!(left, [""; 0], "every series is removed");
     assert_eq!(page().await, 404);
     assert!(late.status().is_none());
-    late.trigger(request(&cluster, WEB)).expect_err("it takes nothing any more");
-    late.remove().await.expect("twice is the same as once");
+    late.trigger(request(&cluster, WEB)).expect_err("a removed controller refuses keys");
+    late.remove().await.expect("a second removal succeeds");
     run_gone.await;
     predicate_gone.await;
 
-    // The store stays, for this test holds it; and so does its check.
-    assert!(store.get(&request(&cluster, "other")).expect("it is kept true").is_some());
+    // The store and its check stay as long as this test holds the store.
+    assert!(store.get(&request(&cluster, "other")).expect("a synced store").is_some());
     let check = async || get(manager.probes(), "/readyz/cache-ConfigMap").await.0;
     assert_eq!((check().await, get(manager.probes(), "/readyz").await.0), (200, 200));
     let (again, mut runs_again) = idle("late", &store);
@@ -122,13 +122,13 @@ async fn a_controller_registered_on_the_leader_runs_and_once_removed_leaves_noth
     assert_eq!(first, ["other", WEB]);
     change(&cluster.api(), WEB, "1").await;
     assert_eq!(runs_again.next().await.name, WEB);
-    assert_eq!(runs.to_the_end().await, [""; 0], "the one that left did not run again");
+    assert_eq!(runs.to_the_end().await, [""; 0], "the removed controller did not run again");
 
-    again.remove().await.expect("it leaves in order");
+    again.remove().await.expect("removed");
     assert_eq!(check().await, 200);
     drop(store);
     until_so("its check to end with its last user", async || check().await == 404).await;
-    assert_eq!(get(manager.probes(), "/readyz").await.0, 200, "nobody waits for what nobody uses");
+    assert_eq!(get(manager.probes(), "/readyz").await.0, 200, "an unused store does not affect readiness");
     manager.stop().await.expect("stopped in order");
 }
 
@@ -149,7 +149,7 @@ async fn a_controller_registered_on_a_standby_keeps_its_keys_and_runs_once_it_le
     let (reconciler, mut runs) = witness(done);
     let always = Controller::new("always").reconciles(&store).runs_without_lease().reconciler(reconciler);
     drop(standby.manager.register(always).expect("registered"));
-    assert_eq!(runs.next().await.name, WEB, "what needs no Lease runs on a standby too");
+    assert_eq!(runs.next().await.name, WEB, "a controller without Lease runs on a standby");
     for handle in [&heir, &brief] {
         let warm = async || handle.status().is_some_and(|status| status.synced && status.counts.ready() == 1);
         until_so("its keys", warm).await;
@@ -157,26 +157,26 @@ async fn a_controller_registered_on_a_standby_keeps_its_keys_and_runs_once_it_le
     }
     let warm = r#"mainstay_queue_warm_keys{name="heir",controller="heir"}"#;
     assert_eq!(sample(&standby.metrics_text().await, warm), Some(1.0));
-    brief.remove().await.expect("a standby lets it go as well");
-    assert_eq!(briefs_runs.to_the_end().await, [""; 0], "it never led");
+    brief.remove().await.expect("removed on the standby");
+    assert_eq!(briefs_runs.to_the_end().await, [""; 0], "no run without the Lease");
     let (second, mut seconds_runs) = idle("brief", &store);
     drop(standby.manager.register(second).expect("the name is free"));
 
     create(&cluster, "other").await;
     assert_eq!(runs.before("other").await, [""; 0]);
     assert!(heir.status().is_some_and(|status| !status.leading), "the leader still leads");
-    leader.stop().await.expect("it gives the Lease back");
+    leader.stop().await.expect("stopped, with the Lease released");
     for runs in [&mut heirs_runs, &mut seconds_runs] {
         let mut names = [runs.next().await.name, runs.next().await.name];
         names.sort();
-        assert_eq!(names, ["other", WEB], "what came while it waited, once each");
+        assert_eq!(names, ["other", WEB], "one run for each key that was added before the term");
     }
     standby.stop().await.expect("stopped in order");
     assert_eq!(heirs_runs.to_the_end().await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_whose_kind_cannot_be_listed_yet_waits_holds_up_nobody_and_may_leave() {
+async fn a_controller_of_an_unlisted_kind_waits_alone_and_can_be_removed() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base_with(&rules()).await;
     create(&cluster, WEB).await;
@@ -188,7 +188,7 @@ async fn a_controller_whose_kind_cannot_be_listed_yet_waits_holds_up_nobody_and_
         (manager.manager.register(early).expect("registered"), runs)
     };
     let (early, runs) = register();
-    early.trigger(request(&cluster, WEB)).expect("it takes keys");
+    early.trigger(request(&cluster, WEB)).expect("a key added");
     manager.leads().await;
     let forbidden = async || {
         let (status, body) = get(manager.probes(), "/readyz/cache-Ingress.networking.k8s.io").await;
@@ -199,9 +199,9 @@ async fn a_controller_whose_kind_cannot_be_listed_yet_waits_holds_up_nobody_and_
     let (other, mut others_runs) = idle("other", &maps(&manager.manager));
     drop(manager.manager.register(other).expect("registered"));
     assert_eq!(others_runs.next().await.name, WEB, "other kinds are reconciled");
-    let status = early.status().expect("it lives");
-    assert!(!status.synced && status.counts.ready() == 1, "it waits with its key: {status:?}");
-    early.remove().await.expect("nothing keeps it");
+    let status = early.status().expect("a running controller");
+    assert!(!status.synced && status.counts.ready() == 1, "the key waits for the sync: {status:?}");
+    early.remove().await.expect("removed");
     assert_eq!(runs.to_the_end().await, [""; 0], "no run before the first sync, and none after the removal");
 
     let (_, mut runs) = register();
@@ -240,17 +240,17 @@ async fn a_removal_lets_a_run_finish_its_writes_and_drops_one_that_takes_too_lon
     let slow = manager.manager.register(slow).expect("registered");
     runs.next().await;
     let mut removal = Box::pin(slow.remove());
-    assert!(poll!(&mut removal).is_pending(), "it waits for the run");
+    assert!(poll!(&mut removal).is_pending(), "the removal waits for the run");
     let taken = manager.manager.register(idle("slow", &store).0);
     assert!(
         matches!(taken, Err(RegisterError::DuplicateName { .. })),
-        "the name is free only then: {taken:?}"
+        "the name is free only after the removal: {taken:?}"
     );
     may_end.cancel();
-    removal.await.expect("it leaves in order");
-    let map = cluster.api::<ConfigMap>().get(WEB).await.expect("it is there");
+    removal.await.expect("removed");
+    let map = cluster.api::<ConfigMap>().get(WEB).await.expect("the object");
     assert_eq!(map.data.unwrap_or_default()["value"], "finished");
-    assert_eq!(runs.to_the_end().await, [""; 0], "its own write woke nobody");
+    assert_eq!(runs.to_the_end().await, [""; 0], "its own write caused no run");
 
     let (reconciler, mut runs) = witness(|_, _| std::future::pending());
     let endless = Controller::new("slow").reconciles(&store).reconciler(reconciler);
@@ -258,7 +258,7 @@ async fn a_removal_lets_a_run_finish_its_writes_and_drops_one_that_takes_too_lon
     runs.next().await;
     match endless.remove().await {
         Err(RemoveError::Late { late, .. }) => assert_eq!(late, [request(&cluster, WEB).to_string()]),
-        other => panic!("a run that never ends is dropped and named, not {other:?}"),
+        other => panic!("expected a dropped and named run, got {other:?}"),
     }
     let (third, mut runs) = idle("slow", &store);
     drop(manager.manager.register(third).expect("the name is free"));
@@ -266,13 +266,13 @@ async fn a_removal_lets_a_run_finish_its_writes_and_drops_one_that_takes_too_lon
     manager.stop().await.expect("stopped in order");
 }
 
-/// A controller that reads by an index, wired in the same way each time: one index of its own, and one on a handle that
-/// outlives it.
+/// Returns a controller that reads by an index, wired in the same way each time, and its runs. One index is
+/// on its own store handle, the other on a handle that outlives the controller.
 fn indexing(manager: &Manager, kept: &Store<ConfigMap>) -> (Registration, Runs) {
     let own = maps(manager);
     for store in [&own, kept] {
         let value = |map: &ConfigMap| map.data.iter().flat_map(|data| data.values().cloned()).collect();
-        store.index("by-value", value).expect("nobody else has the name here");
+        store.index("by-value", value).expect("an index");
     }
     let (read_own, read_kept) = (own.clone(), kept.clone());
     let (reconciler, runs) = witness(move |_, _| {
@@ -289,7 +289,7 @@ fn indexing(manager: &Manager, kept: &Store<ConfigMap>) -> (Registration, Runs) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_comes_back_declares_its_indexes_again() {
+async fn a_controller_registered_again_declares_its_indexes_again() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base_with(&rules()).await;
     for name in [WEB, "other"] {
@@ -298,25 +298,25 @@ async fn a_controller_that_comes_back_declares_its_indexes_again() {
     change(&cluster.api(), WEB, "1").await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     manager.leads().await;
-    // Others use the store meanwhile.
+    // This handle keeps the store in use between the rounds.
     let kept = maps(&manager.manager);
     for round in 0..3 {
         let (indexing, mut runs) = indexing(&manager.manager, &kept);
         let indexing = manager.manager.register(indexing).expect("the name is free");
         let first = [runs.next().await, runs.next().await];
         assert!(first.iter().all(|run| run.attempt == 1), "round {round}: {first:?}");
-        indexing.remove().await.expect("it leaves in order");
+        indexing.remove().await.expect("removed");
         let rest = runs.to_the_end().await;
-        assert_eq!(rest, [""; 0], "round {round}: a run that finds what it looks for is the only one");
+        assert_eq!(rest, [""; 0], "round {round}: a key runs once if its run finds the object by the index");
     }
     manager.stop().await.expect("stopped in order");
 }
 
-/// Rounds of registration and removal.
+/// Number of rounds of registration and removal.
 const ROUNDS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_the_name_runs_alone_however_often_it_changes_hands() {
+async fn controllers_of_one_name_never_run_concurrently() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base_with(&rules()).await;
     create(&cluster, WEB).await;
@@ -331,7 +331,7 @@ async fn whoever_has_the_name_runs_alone_however_often_it_changes_hands() {
         }
     });
 
-    // Now, and at most.
+    // Current and highest number of concurrent runs.
     let at_work = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     for round in 0..ROUNDS {
         let shared = Arc::clone(&at_work);
@@ -347,15 +347,15 @@ async fn whoever_has_the_name_runs_alone_however_often_it_changes_hands() {
         });
         let churn = Controller::new("churn").reconciles(&store).reconciler(reconciler);
         let churn = manager.manager.register(churn).expect("the name is free");
-        // One removed before it began, one in the middle of its work, and one after some of it.
+        // The rounds remove a controller before its first run, during it, and after some runs.
         for _ in 0..round % 3 {
             runs.next().await;
         }
-        churn.remove().await.expect("it leaves in order");
-        assert_eq!(at_work.0.load(Ordering::SeqCst), 0, "nothing of it runs when it has left");
+        churn.remove().await.expect("removed");
+        assert_eq!(at_work.0.load(Ordering::SeqCst), 0, "no run outlasts the removal");
     }
     changing.shutdown().await;
-    assert_eq!(at_work.1.load(Ordering::SeqCst), 1, "nobody had the key at the same time as another");
+    assert_eq!(at_work.1.load(Ordering::SeqCst), 1, "two runs never overlap");
     let metrics = manager.metrics_text().await;
     assert!(!metrics.contains(r#""churn""#), "{metrics}");
     manager.stop().await.expect("stopped in order");

@@ -1,4 +1,4 @@
-//! What scrapers are told by a manager in which everything has moved once.
+//! The metrics of a manager in which every family has a series.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,14 +26,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What Prometheus 2 asks for.
+/// The `Accept` header of Prometheus 2.
 const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-/// What stands before and after the list in `docs/metrics.md`.
+/// The lines before and after the list in `docs/metrics.md`.
 const BEGIN: &str = "<!-- The list begins; `MAINSTAY_UPDATE=1 cargo test -p mainstay-tests --test shared metrics` writes it. -->\n";
 const END: &str = "<!-- The list ends. -->\n";
 
-/// Families that appear with their first series, in the order in which they do.
+/// Families that appear only with their first series, in that order.
 const LATE: [&str; 4] = [
     "rest_client_requests",
     "mainstay_events",
@@ -41,7 +41,7 @@ const LATE: [&str; 4] = [
     "mainstay_waitdeployment_probe_duration_seconds",
 ];
 
-/// Fails as an object is named, and reports an Event about each.
+/// Fails for the object `fails`, and reports an Event about each object.
 async fn trouble(request: NamespacedName, cx: Context) -> Outcome {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(request.name().to_owned());
@@ -50,8 +50,8 @@ async fn trouble(request: NamespacedName, cx: Context) -> Outcome {
     if request.name() == "fails" { Err("no luck".into()) } else { Ok(Action::Done) }
 }
 
-/// A manager with the built-in controllers and one that has trouble of every kind that has a family of its own. The
-/// index goes with the store.
+/// Starts a manager with the built-in controllers and one that causes every kind of error that has its own
+/// family. Returns the store too, since its index lives with it.
 async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, Registry) {
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let identity = cluster.install_base_with(&rules).await;
@@ -69,7 +69,7 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, R
         store.index_view("by-mood", |_| Err("no mood".into())).expect("an index");
         let slow = map_view(|_| {
             let began = Instant::now();
-            // Handlers do not wait, so one that is slow is busy.
+            // A handler is synchronous, so a slow one keeps its thread busy.
             while began.elapsed() < Duration::from_millis(11) {}
             [] as [NamespacedName; 0]
         });
@@ -89,7 +89,7 @@ async fn in_trouble(cluster: &TestCluster) -> (LocalManager, Store<ConfigMap>, R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_committed_list() {
+async fn prometheus_reads_both_formats_and_the_families_match_the_docs() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, _store, registry) = in_trouble(&cluster).await;
     let prerequisite = Prerequisite::closed();
@@ -97,7 +97,7 @@ async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_commi
     let web = wait_deployment("web", &json!({"waitProbe": wait_probe(prerequisite.address())}));
     objects.create(&PostParams::default(), &web).await.expect("created");
 
-    // What has no series yet has no labels to compare; a family of the crate's own kinds is not even written.
+    // Without a series there are no labels to compare; a family with labels is not even written.
     let still = async || {
         let families = families_of(&manager.metrics_text().await);
         let empty =
@@ -126,10 +126,10 @@ async fn metrics_are_read_by_prometheus_in_both_forms_and_are_those_of_the_commi
     }
     let families = families_of(&text);
     let others = parse(&openmetrics, Format::OpenMetrics).expect("OpenMetrics");
-    assert_eq!(list(&families), list(&others), "both forms tell of the same");
+    assert_eq!(list(&families), list(&others), "both formats contain the same families");
     compare_with_the_docs(&list(&families));
     let unnamed = unnamed_values(&families, &docs());
-    assert!(unnamed.is_empty(), "docs/metrics.md does not say what these labels mean: {unnamed:#?}");
+    assert!(unnamed.is_empty(), "docs/metrics.md does not explain these label values: {unnamed:#?}");
     for name in families.keys() {
         let again = registry.try_register(name, "Once more", Gauge::<i64>::default());
         assert!(matches!(again, Err(FamilyError::Taken { .. })), "{name}: {again:?}");
@@ -155,11 +155,11 @@ fn list(families: &Families) -> String {
     rows
 }
 
-/// Labels of WaitDeployments with values that no row for their family names.
+/// Returns the label values of WaitDeployment families that no row of the docs explains.
 fn unnamed_values(families: &Families, docs: &str) -> BTreeSet<String> {
-    let ours = families.iter().filter(|(name, _)| name.starts_with("mainstay_waitdeployment_"));
+    let builtin = families.iter().filter(|(name, _)| name.starts_with("mainstay_waitdeployment_"));
     let mut unnamed = BTreeSet::new();
-    for (name, family) in ours {
+    for (name, family) in builtin {
         let inner = family.series.keys().filter_map(|series| series.split_once('{')?.1.strip_suffix('}'));
         for (label, value) in inner.flat_map(|inner| inner.split(',')).filter_map(|pair| pair.split_once('='))
         {
@@ -184,8 +184,8 @@ fn docs() -> String {
 
 fn compare_with_the_docs(found: &str) {
     let docs = docs();
-    let (before, rest) = docs.split_once(BEGIN).expect("where the list begins");
-    let (listed, after) = rest.split_once(END).expect("where the list ends");
+    let (before, rest) = docs.split_once(BEGIN).expect("the begin of the list");
+    let (listed, after) = rest.split_once(END).expect("the end of the list");
     let heading = "| name | type | labels | |\n|---|---|---|---|\n";
     if std::env::var_os("MAINSTAY_UPDATE").is_some_and(|value| value == "1") {
         std::fs::write(docs_path(), [before, BEGIN, heading, found, END, after].concat()).expect("written");
@@ -197,6 +197,6 @@ fn compare_with_the_docs(found: &str) {
     let gone: Vec<_> = listed.difference(&found).collect();
     assert!(
         missing.is_empty() && gone.is_empty(),
-        "docs/metrics.md does not list:\n{missing:#?}\nand lists what is not there:\n{gone:#?}"
+        "docs/metrics.md does not list:\n{missing:#?}\nand lists families that do not exist:\n{gone:#?}"
     );
 }

@@ -1,5 +1,5 @@
-//! The manager's own network is cut: everything it probes is silent at once. It takes nothing away for that, and is as
-//! before once it is answered again; what is really lost afterwards is taken for it.
+//! The manager's own network is cut: all its targets fall silent at once. It scales nothing down for that,
+//! and continues once they answer again; a real loss afterwards is treated as one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -18,11 +18,12 @@ use serde_json::json;
 
 use super::gitops::judge;
 
-/// How long the cut lasts: longer than a loss lasts at least before replicas are taken away for it, which is 30 s.
+/// Duration of the cut: longer than the shortest grace time before a loss scales down, which is 30 s.
 const CUT: Duration = Duration::from_secs(40);
 const SHAKEN: &str = "mainstay_waitdeployment_probe_shaken";
 
-/// Waits for what is on a host of its own: ports of one host would fall silent for a reason of theirs.
+/// Returns an object that waits for a host of its own: ports of a single host may fall silent together for
+/// another reason.
 fn waiting(name: &str, prerequisite: &Prerequisite) -> WaitDeployment {
     let mut dependency = tcp("a", prerequisite.address());
     dependency["failureThreshold"] = 1.into();
@@ -31,22 +32,27 @@ fn waiting(name: &str, prerequisite: &Prerequisite) -> WaitDeployment {
 }
 
 async fn all_hold(objects: &Api<WaitDeployment>, count: usize) {
-    wait::until_all(objects, &ListParams::default(), "all to be ready, with what they wait for", |found| {
-        let (ready, held) = (says("Ready", "Available"), says("DependenciesReady", "AllReady"));
-        let holds = |one| ready(one) && held(one);
-        found.len() == count && found.iter().all(holds)
-    })
+    wait::until_all(
+        objects,
+        &ListParams::default(),
+        "all objects and their dependencies to be ready",
+        |found| {
+            let (ready, held) = (says("Ready", "Available"), says("DependenciesReady", "AllReady"));
+            let holds = |one| ready(one) && held(one);
+            found.len() == count && found.iter().all(holds)
+        },
+    )
     .await;
 }
 
-/// A generation counts every change of a Deployment's spec, also one that was taken back.
+/// Returns the generation of each Deployment: it counts every change of the spec, also a reverted one.
 async fn generations(deployments: &Api<Deployment>) -> Vec<Option<i64>> {
     let found = deployments.list(&ListParams::default()).await.expect("listed").items;
     found.into_iter().map(|deployment| deployment.metadata.generation).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_network_takes_no_replicas_away_and_a_real_loss_does() {
+async fn a_cut_network_scales_nothing_down_and_a_real_loss_does() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -67,25 +73,25 @@ async fn a_cut_network_takes_no_replicas_away_and_a_real_loss_does() {
     for prerequisite in &mut prerequisites {
         prerequisite.fall_silent().await;
     }
-    wait::until_so("the manager to doubt its own network", is_shaken).await;
-    // The cut itself, not a wait for anything.
+    wait::until_so("the outage guard to freeze", is_shaken).await;
+    // The duration of the cut.
     tokio::time::sleep(CUT).await;
-    assert!(is_shaken().await, "as long as nobody answers");
-    assert_eq!(generations(&deployments).await, before, "nothing was taken away");
+    assert!(is_shaken().await, "frozen as long as every target is silent");
+    assert_eq!(generations(&deployments).await, before, "no Deployment was changed");
     for prerequisite in &mut prerequisites {
         prerequisite.come_up();
     }
     all_hold(&objects, prerequisites.len()).await;
-    wait::until_so("the manager to trust its network again", async || !is_shaken().await).await;
-    assert_eq!(generations(&deployments).await, before, "and nothing given back");
+    wait::until_so("the outage guard to end", async || !is_shaken().await).await;
+    assert_eq!(generations(&deployments).await, before, "no Deployment was changed afterwards");
 
     prerequisites[0].go_down().await;
     let scaled = says("Ready", "ScaledToZero");
-    let web = wait::until(&objects, "web-2", "what is really lost to be scaled down", scaled).await;
+    let web = wait::until(&objects, "web-2", "the lost target's Deployment to be scaled down", scaled).await;
     judge(&web, "scaled to zero", Kstatus::InProgress, "Progressing");
     let replicas = |count| move |web: &Deployment| web.spec.replicas == Some(count);
     wait::until(&deployments, "web-2", "no replicas", replicas(0)).await;
-    assert_eq!(generations(&deployments).await[1..], before[1..], "it alone");
+    assert_eq!(generations(&deployments).await[1..], before[1..], "only that Deployment");
     let impatient = Patch::Merge(json!({"spec": {"waitFor": {"recoveryDeadlineSeconds": 1}}}));
     objects.patch("web-2", &PatchParams::default(), &impatient).await.expect("edited");
     let over = says("Ready", "RecoveryDeadlineExceeded");

@@ -1,4 +1,5 @@
-//! Objects that a controller holds back with a finalizer, on a real server and with no more rights than documented.
+//! Objects that a controller holds with a finalizer, on a real server and with no more rights than
+//! documented.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -25,12 +26,12 @@ const OURS: &str = "objects.example.com/held";
 const OTHER: &str = "other.example.com/held";
 const NAME: &str = "web";
 
-/// Tells each call with the finalizers that the server has at that moment, and answers cleanups by script, then with
-/// `Done`.
+/// Sends each call to the test, with the finalizers on the server at that moment. Cleanups return the results
+/// of `script`, then `Done`.
 struct Witness {
     calls: mpsc::UnboundedSender<(&'static str, Vec<String>)>,
     script: Mutex<VecDeque<Outcome>>,
-    /// Whose finalizer somebody else takes off in the middle of each cleanup.
+    /// The client of another writer, which removes its own finalizer in the middle of each cleanup.
     meddler: Option<Client>,
 }
 
@@ -54,7 +55,7 @@ impl Witness {
     async fn tell(&self, call: &'static str, map: &ConfigMap, cx: &Context) -> Result<(), ReconcileError> {
         let namespace = map.namespace().unwrap_or_default();
         let live = Api::<ConfigMap>::namespaced(cx.client().clone(), &namespace).get(&map.name_any()).await?;
-        self.calls.send((call, live.finalizers().to_vec())).expect("the test listens");
+        self.calls.send((call, live.finalizers().to_vec())).expect("a receiver");
         Ok(())
     }
 }
@@ -75,7 +76,7 @@ impl ObjectReconciler<ConfigMap> for Witness {
     }
 }
 
-/// Starts a manager with one controller that may do what a finalizer needs and nothing else.
+/// Starts a manager with one controller that has only the rights that a finalizer needs.
 async fn start(
     cluster: &TestCluster,
     script: impl IntoIterator<Item = Outcome>,
@@ -83,12 +84,12 @@ async fn start(
 ) -> (LocalManager, Calls) {
     let (calls, told) = mpsc::unbounded_channel();
     let witness = Witness { calls, script: Mutex::new(script.into_iter().collect()), meddler };
-    // The rights that `mainstay::client::finalizer` names, and those to watch.
+    // The rights documented in `mainstay::client::finalizer`, and those to watch.
     let verbs = ["get", "list", "watch", "patch"];
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]);
     let identity = cluster.install_base_with(&rules).await;
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
-        // The label says whose objects these are, and nobody changes it.
+        // The label selects the objects of this test, and never changes.
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects".parse().expect("a selector")));
         let reconciler = with_finalizer(&maps, OURS, witness);
         let controller = Controller::new("objects").reconciles(&maps);
@@ -113,18 +114,18 @@ async fn set_finalizers(maps: &Api<ConfigMap>, finalizers: &[&str]) {
     maps.patch(NAME, &PatchParams::default(), &patch).await.expect("patched");
 }
 
-/// Waits for the next cleanup and returns the finalizers the server had then.
+/// Waits for the next cleanup and returns the finalizers on the server at that moment.
 async fn cleanup(calls: &mut Calls) -> Vec<String> {
     loop {
         let call = timeout(wait::PATIENCE, calls.recv()).await.expect("a call in time");
-        if let ("cleanup", finalizers) = call.expect("the controller lives") {
+        if let ("cleanup", finalizers) = call.expect("a running controller") {
             return finalizers;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_held_before_anything_is_done_for_it_and_until_all_of_it_is_undone() {
+async fn a_finalizer_is_set_before_the_first_reconcile_and_kept_until_the_cleanup_is_done() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let fail = || Err(ReconcileError::from("not yet"));
     let (manager, mut calls) = start(&cluster, [fail(), fail()], None).await;
@@ -132,63 +133,67 @@ async fn an_object_is_held_before_anything_is_done_for_it_and_until_all_of_it_is
 
     create(&maps, &[OTHER]).await;
     let first = timeout(wait::PATIENCE, calls.recv()).await.expect("a call in time").expect("one");
-    assert_eq!(first, ("reconcile", vec![OTHER.to_owned(), OURS.to_owned()]), "held before the first effect");
+    assert_eq!(
+        first,
+        ("reconcile", vec![OTHER.to_owned(), OURS.to_owned()]),
+        "the finalizer is set before the first reconcile"
+    );
     delete(&maps).await;
     for attempt in 1..=3 {
-        assert_eq!(cleanup(&mut calls).await, [OTHER, OURS], "held at attempt {attempt}");
+        assert_eq!(cleanup(&mut calls).await, [OTHER, OURS], "the finalizer is set at attempt {attempt}");
     }
-    let left = wait::until(&maps, NAME, "our finalizer to go", |map| map.finalizers() == [OTHER]).await;
-    assert!(left.metadata.deletion_timestamp.is_some(), "it waits for the other");
+    let left = wait::until(&maps, NAME, "the own finalizer to go", |map| map.finalizers() == [OTHER]).await;
+    assert!(left.metadata.deletion_timestamp.is_some(), "the object waits for the other finalizer");
     set_finalizers(&maps, &[]).await;
     wait::until_gone(&maps, NAME).await;
 
     manager.stop().await.expect("stopped in order");
     while let Ok((call, finalizers)) = calls.try_recv() {
-        assert_ne!(call, "cleanup", "one too many, at {finalizers:?}");
+        assert_ne!(call, "cleanup", "a superfluous cleanup, at {finalizers:?}");
     }
     let writes = cluster.writes();
     let ours: Vec<_> = writes.iter().filter(|write| write.resource == "configmaps").collect();
     let verbs: Vec<_> = ours.iter().map(|write| (&*write.verb, write.code)).collect();
-    assert_eq!(verbs, [("patch", 200), ("patch", 200)], "one write to hold it, one to let it go");
+    assert_eq!(verbs, [("patch", 200), ("patch", 200)], "one write to add the finalizer, one to remove it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cleanup_that_asks_for_time_keeps_the_object() {
+async fn a_requeued_cleanup_keeps_the_object() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let later = || Ok(Action::RequeueAfter(Duration::from_millis(50)));
     let (manager, mut calls) = start(&cluster, [later(), later()], None).await;
     let maps = cluster.api::<ConfigMap>();
     create(&maps, &[]).await;
-    wait::until(&maps, NAME, "to be held", |map| map.finalizers() == [OURS]).await;
+    wait::until(&maps, NAME, "to have the finalizer", |map| map.finalizers() == [OURS]).await;
     delete(&maps).await;
     for _ in 0..3 {
         assert_eq!(cleanup(&mut calls).await, [OURS]);
     }
     wait::until_gone(&maps, NAME).await;
     manager.stop().await.expect("stopped in order");
-    assert!(calls.try_recv().is_err(), "what is gone is not cleaned up again");
+    assert!(calls.try_recv().is_err(), "a deleted object is not cleaned up again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_controllers_finalizer_that_goes_during_the_cleanup_costs_no_second_one() {
+async fn a_foreign_finalizer_removed_during_the_cleanup_causes_no_second_cleanup() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, mut calls) = start(&cluster, [], Some(cluster.client())).await;
     let maps = cluster.api::<ConfigMap>();
     create(&maps, &[OTHER]).await;
-    wait::until(&maps, NAME, "to be held", |map| map.finalizers() == [OTHER, OURS]).await;
+    wait::until(&maps, NAME, "to have the finalizers", |map| map.finalizers() == [OTHER, OURS]).await;
     delete(&maps).await;
     assert_eq!(cleanup(&mut calls).await, [OTHER, OURS]);
     wait::until_gone(&maps, NAME).await;
     manager.stop().await.expect("stopped in order");
-    assert!(calls.try_recv().is_err(), "the conflict was met without another cleanup");
+    assert!(calls.try_recv().is_err(), "the conflict was resolved without another cleanup");
 }
 
 #[tokio::test]
-async fn a_stale_finalizer_is_put_on_and_taken_off_the_object_as_it_is() {
+async fn finalizer_edits_from_a_stale_object_apply_to_the_live_one() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let maps = cluster.api::<ConfigMap>();
     let outcome = AssertUnwindSafe(late_writes(Admin(cluster.client()), &maps)).catch_unwind().await;
-    // Nobody is left to take them off, however far the test came; the object may be gone by now.
+    // No controller removes the finalizers, also after a failure. The object may be gone by now.
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     drop(maps.patch(NAME, &PatchParams::default(), &patch).await);
     if let Err(panic) = outcome {
@@ -208,23 +213,23 @@ async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
     let stale = create(maps, &[]).await;
     set_finalizers(maps, &[OTHER]).await;
     assert_eq!(add(&stale).await, Edited::Changed);
-    assert_eq!(live().await, [OTHER, OURS], "the one that came meanwhile stays");
+    assert_eq!(live().await, [OTHER, OURS], "a finalizer added meanwhile stays");
     assert_eq!(add(&stale).await, Edited::Already);
 
     let held = maps.get(NAME).await.expect("there");
     set_finalizers(maps, &[OURS]).await;
     assert!(remove(&held).await);
-    assert_eq!(live().await, [""; 0], "the one that went is not brought back");
+    assert_eq!(live().await, [""; 0], "a finalizer removed meanwhile is not restored");
     assert!(!remove(&held).await);
 
     set_finalizers(maps, &[OTHER]).await;
     delete(maps).await;
-    assert_eq!(add(&stale).await, Edited::TooLate, "it is being deleted");
+    assert_eq!(add(&stale).await, Edited::TooLate, "the object is being deleted");
     set_finalizers(maps, &[]).await;
     wait::until_gone(maps, NAME).await;
-    assert_eq!(add(&stale).await, Edited::TooLate, "it is gone");
+    assert_eq!(add(&stale).await, Edited::TooLate, "the object is gone");
     create(maps, &[OURS]).await;
-    assert_eq!(add(&stale).await, Edited::TooLate, "another one has its name");
+    assert_eq!(add(&stale).await, Edited::TooLate, "another object has its name");
     assert!(!remove(&held).await);
-    assert_eq!(live().await, [OURS], "and was not touched");
+    assert_eq!(live().await, [OURS], "the other object is not changed");
 }

@@ -1,5 +1,5 @@
-//! What is there stays there: manifests of the article's form, objects that a newer definition would refuse, fields that
-//! this version does not know.
+//! Stored objects stay valid: manifests of the article's form, objects that a newer definition would refuse,
+//! and fields that this version does not know.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -9,9 +9,9 @@ use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::{TestCluster, wait};
 use serde_json::{Value, json};
 
-/// Our definition under a name of the test's own, so that it can be changed beside the other tests.
+/// The definition under a name of the test's own, so that it can be changed beside the other tests.
 struct Definition {
-    /// Kept for its namespace.
+    /// Owns the namespace of the objects.
     _cluster: TestCluster,
     group: String,
     definitions: Api<CustomResourceDefinition>,
@@ -21,7 +21,7 @@ struct Definition {
 // === impl Definition ===
 
 impl Definition {
-    /// Serves what `alter` makes of our definition.
+    /// Creates the definition, changed by `alter`, and waits until it is served.
     async fn serve(alter: impl FnOnce(&mut Value)) -> Option<Self> {
         let cluster = TestCluster::shared().await?;
         let group = format!("{}.mainstay.dev", cluster.namespace());
@@ -38,7 +38,7 @@ impl Definition {
         format!("waitdeployments.{}", self.group)
     }
 
-    /// Serves what `alter` makes of our definition in place of what is served.
+    /// Replaces the served definition by the current one, changed by `alter`.
     async fn replace(&self, alter: impl FnOnce(&mut Value)) {
         let mut definition = serde_json::to_value(crd()).expect("JSON");
         definition["metadata"]["name"] = json!(self.name());
@@ -69,7 +69,7 @@ impl Definition {
         serde_json::from_value(object).expect("an object")
     }
 
-    /// Tries until the server works by the definition that was served last: it tells nobody when it does.
+    /// Retries until the server applies the new definition, which happens some time after the update.
     async fn until_refused(&self, fields: &Value, words: &str) {
         wait::until_so("the new definition to be in force", async || {
             let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -91,7 +91,7 @@ impl Definition {
     }
 }
 
-/// Takes every rule and every bound away, as a definition of long ago had none.
+/// Removes every rule and bound, as in an old definition without them.
 fn without_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -148,7 +148,7 @@ async fn an_object_that_new_rules_would_refuse_can_be_edited_elsewhere() {
     for patch in elsewhere {
         assert_eq!(served.edit("old", &patch).await.err(), None, "{patch}");
     }
-    // What is touched has to become right, and a rule between fields is touched with any of them.
+    // A changed field must become valid; a rule over several fields is checked when one of them changes.
     let refused = served.edit("old", &json!({"spec": {"waitFor": {"deadlineSeconds": 60}}})).await;
     assert!(
         refused.as_ref().is_err_and(|words| words.contains("spec.waitFor.lossGraceSeconds")),
@@ -165,13 +165,13 @@ async fn an_object_that_new_rules_would_refuse_can_be_edited_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_of_the_articles_form_is_admitted_and_nothing_of_it_is_lost() {
+async fn a_manifest_of_the_articles_form_is_admitted_and_stored_completely() {
     let Some(served) = Definition::serve(|_| {}).await else { return };
     wait::until_so("the definition to be served", async || {
         served.objects.list(&kube::api::ListParams::default()).await.is_ok()
     })
     .await;
-    // As Go's encoder writes it, and with what only a newer cluster knows below the template.
+    // As Go's encoder writes it, with fields of a newer cluster below the template.
     let article = json!({
         "metadata": {"creationTimestamp": null},
         "waitProbe": {"address": "postgres:5432", "timeout": 3_000_000_000_i64},
@@ -193,7 +193,7 @@ async fn a_manifest_of_the_articles_form_is_admitted_and_nothing_of_it_is_lost()
     for (key, value) in article["spec"].as_object().expect("fields") {
         assert_eq!(&made.data["spec"][key], value, "{key}");
     }
-    // Read, understood as our types have it, and written back.
+    // Decoded into the types of this version, and written back.
     let read: mainstay_api::WaitDeployment =
         serde_json::from_value(serde_json::to_value(&made).expect("JSON")).expect("decodes");
     assert_eq!(read.plan().expect("a plan").dependencies.len(), 1);
@@ -202,10 +202,10 @@ async fn a_manifest_of_the_articles_form_is_admitted_and_nothing_of_it_is_lost()
     let mut written: DynamicObject = serde_json::from_value(written).expect("an object");
     let back = served.objects.replace("article", &PostParams::default(), &written).await.expect("written");
     assert_eq!((&back.data, back.metadata.generation), (&made.data, made.metadata.generation));
-    // The first write of all stores the defaults of a status: a create leaves out what its request says of one.
+    // The first write stores the defaults of the status: a create drops the status of its request.
     written.metadata.resource_version = back.resource_version();
     let again = served.objects.replace("article", &PostParams::default(), &written).await.expect("written");
-    assert_eq!(again.resource_version(), back.resource_version(), "nothing has changed by it");
+    assert_eq!(again.resource_version(), back.resource_version(), "the second write changes nothing");
 
     for waits in [json!({}), json!({"address": ""}), json!({"address": ":1", "timeout": 3}), json!(null)] {
         let name = format!("odd-{}", waits.to_string().len());
@@ -224,7 +224,8 @@ async fn a_null_counts_as_absent_and_sets_do_not_grow_by_themselves() {
     let Some(served) = Definition::serve(|_| {}).await else { return };
     let wait_for = |gates: Value| {
         json!({"spec": {"waitFor": {
-            "dependencies": [{"name": "db", "service": {"name": "db", "port": null}, "tcpSocket": null, "periodSeconds": null}],
+            "dependencies": [{"name": "db", "service": {"name": "db", "port": null},
+                "tcpSocket": null, "periodSeconds": null}],
             "gates": gates, "onLoss": null,
         }}})
     };
@@ -237,7 +238,7 @@ async fn a_null_counts_as_absent_and_sets_do_not_grow_by_themselves() {
     let found = &web.data["spec"]["waitFor"];
     assert_eq!(found["dependencies"][0]["periodSeconds"], 10);
     assert_eq!((&found["onLoss"], &found["gates"]), (&json!("Report"), &Value::Null));
-    // A default would have become a member that nobody owns, and so nobody can take away.
+    // A default would have become a set member without an owner, which no apply could remove.
     let gates = json!({"spec": {"waitFor": {
         "dependencies": [{"name": "db", "service": {"name": "db"}}], "gates": ["Update"],
     }}});

@@ -1,5 +1,4 @@
-//! What this process has written is what it reads next, however late the watch is; and everybody else is told of each
-//! change once.
+//! A process reads its own writes at once, however late the watch is; handlers receive each change once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +14,17 @@ use mainstay_tests::{TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Writers side by side, each with an object of its own that it makes, changes and deletes again and again.
+/// Concurrent writers, each of which creates, changes and deletes an object of its own in a loop.
 const WRITERS: usize = 4;
 /// Writes of one round: create, update, patch, apply, delete.
 const PER_ROUND: usize = 5;
-/// Writes of all together.
+/// Writes of all writers together, by default and with `MAINSTAY_LONG=1`.
 const WRITES: usize = 1_000;
 const WRITES_IN_FULL: usize = 10_000;
-/// How long the watch is held up, and then let through, in turn.
+/// Time for which the watch is held back, and then passes, in turn.
 const DELAY: Duration = Duration::from_millis(300);
 
-/// One object and everything that was done to it.
+/// One object and all its changes.
 struct Written {
     maps: Api<ConfigMap>,
     store: Store<ConfigMap>,
@@ -42,9 +41,9 @@ impl Written {
         .expect("a ConfigMap")
     }
 
-    /// Reads what was just written, and nothing older.
+    /// Asserts that the store returns exactly the written object.
     fn reads(&mut self, written: &ConfigMap) {
-        let read = self.store.get(&self.request).expect("a read").expect("what was written is there");
+        let read = self.store.get(&self.request).expect("a read").expect("the written object");
         assert_eq!(read.uid(), written.uid());
         assert_eq!(read.resource_version(), written.resource_version(), "of {}", self.request);
         assert_eq!(read.data, written.data);
@@ -78,7 +77,7 @@ impl Written {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_after_an_own_write_is_never_older_and_everybody_else_is_told_once() {
+async fn a_read_after_an_own_write_is_never_older_and_each_change_is_delivered_once() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let follower = Follower::start(&cluster).await;
     let writes = if long_form() { WRITES_IN_FULL } else { WRITES };
@@ -110,16 +109,16 @@ async fn a_read_after_an_own_write_is_never_older_and_everybody_else_is_told_onc
     };
     let finish = async {
         while let Some(ended) = writing.join_next().await {
-            expected.extend([ended.expect("no writer read anything older")]);
+            expected.extend([ended.expect("no writer read an older version")]);
         }
     };
-    // The delay never ends by itself.
+    // `delay` never ends.
     tokio::select! {
         () = delay => {}
         () = finish => {}
     }
 
-    // What somebody else writes now comes after everything else on the watch.
+    // A write of another client comes last on the watch.
     follower.middlebox.release();
     let marker = ConfigMap {
         metadata: kube::api::ObjectMeta { name: Some("marker".to_owned()), ..Default::default() },
@@ -127,12 +126,16 @@ async fn a_read_after_an_own_write_is_never_older_and_everybody_else_is_told_onc
     };
     cluster.api::<ConfigMap>().create(&PostParams::default(), &marker).await.expect("created");
     let caught_up = follower.books.until(|kept| kept.objects.contains_key("marker"));
-    tokio::time::timeout(wait::PATIENCE, caught_up).await.expect("the watch has come so far");
+    tokio::time::timeout(wait::PATIENCE, caught_up).await.expect("the watch delivers the last write");
 
     let kept = follower.books.kept();
     assert_eq!(kept.wrong, Vec::<String>::new());
     for (name, changes) in &expected {
-        assert_eq!(kept.changes.get(name), Some(changes), "each change of {name} was told once, in order");
+        assert_eq!(
+            kept.changes.get(name),
+            Some(changes),
+            "each change of {name} was delivered once, in order"
+        );
     }
     let told: u32 = expected.values().map(|changes| u32::try_from(changes.len()).expect("few")).sum();
     let status = follower.status();
@@ -150,22 +153,25 @@ async fn a_namespace_deleted_by_an_own_write_is_read_for_as_long_as_it_terminate
     let read = || store.get(&NamespacedName::cluster(name.as_str())).expect("a read");
     let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a Namespace");
     namespaces.create(&PostParams::default(), &namespace).await.expect("created");
-    assert!(read().is_some(), "what was written is there");
+    assert!(read().is_some(), "the written object is read");
     let maps = Api::<ConfigMap>::namespaced(cluster.client(), &name);
     let held = json!({"metadata": {"name": "held", "finalizers": ["mainstay.dev/test"]}});
     let held: ConfigMap = serde_json::from_value(held).expect("a ConfigMap");
     maps.create(&PostParams::default(), &held).await.expect("created");
 
-    namespaces.delete(&name, &DeleteParams::default()).await.expect("its deletion has begun");
-    assert!(read().expect("it is still there").metadata.deletion_timestamp.is_some());
+    namespaces.delete(&name, &DeleteParams::default()).await.expect("its deletion to begin");
+    assert!(read().expect("a terminating namespace").metadata.deletion_timestamp.is_some());
     let label = Patch::Merge(json!({"metadata": {"labels": {"step": "labelled"}}}));
     namespaces.patch(&name, &PatchParams::default(), &label).await.expect("labelled");
-    assert_eq!(read().expect("it is still there").labels().get("step").map(String::as_str), Some("labelled"));
-    // The cluster says in its status what it waits for: the watch goes on.
+    assert_eq!(
+        read().expect("a terminating namespace").labels().get("step").map(String::as_str),
+        Some("labelled")
+    );
+    // The namespace controller writes the remaining content into the status: the watch delivers it.
     let says_why = async || read().and_then(|namespace| namespace.status.clone()?.conditions).is_some();
-    wait::until_so("the namespace says what holds it", says_why).await;
+    wait::until_so("the namespace to name its remaining content", says_why).await;
 
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     maps.patch("held", &PatchParams::default(), &release).await.expect("released");
-    wait::until_so("the namespace is gone", async || read().is_none()).await;
+    wait::until_so("the namespace to be gone", async || read().is_none()).await;
 }

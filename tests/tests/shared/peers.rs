@@ -1,4 +1,5 @@
-//! `inspect` and `why` of whichever replica, on the real server: what a standby says, and what it has the leader answer.
+//! `inspect` and `why` on each replica and a real server: the answers of a standby, and those it gets from
+//! the leader.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -18,7 +19,7 @@ use tokio::process::Command;
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 const AUDIENCE: &str = "mainstay-inspect";
 
-/// A replica in a Pod of this name.
+/// Starts a replica as in a Pod of this name.
 async fn replica(cluster: &TestCluster, identity: &Identity, pod: &str, inspect: &Value) -> LocalManager {
     let options = ManagerOptions {
         signals: false,
@@ -34,7 +35,7 @@ async fn replica(cluster: &TestCluster, identity: &Identity, pod: &str, inspect:
     LocalManager::start_as(options, cluster, identity, &json!({"inspect": inspect}), |_| {}).await
 }
 
-/// Makes `NAMESPACE/web`, which waits for what does not answer.
+/// Creates `NAMESPACE/web`, which waits for a closed port. Returns its key and that port.
 async fn create_waiting(cluster: &TestCluster) -> (String, Prerequisite) {
     let closed = Prerequisite::closed();
     let wait_for = json!({"dependencies": [tcp("db", closed.address())], "deadlineSeconds": 3600});
@@ -46,13 +47,13 @@ async fn create_waiting(cluster: &TestCluster) -> (String, Prerequisite) {
 async fn mainstay(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
     let run = command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
-    let Output { status, stdout, stderr } = run.await.expect("it starts");
+    let Output { status, stdout, stderr } = run.await.expect("started");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (status.code(), text(stdout), text(stderr))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_says_so_and_how_to_ask_the_leader() {
+async fn a_standby_prints_how_to_query_the_leader() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let loopback = json!({"bindAddress": "127.0.0.1:0"});
@@ -60,21 +61,21 @@ async fn a_standby_says_so_and_how_to_ask_the_leader() {
     leader.leads().await;
     let standby = replica(&cluster, &identity, "web-1", &loopback).await;
     let (key, _closed) = create_waiting(&cluster).await;
-    let address = |replica: &LocalManager| replica.manager.inspect_addr().expect("it is served").to_string();
+    let address = |replica: &LocalManager| replica.manager.inspect_addr().expect("an address").to_string();
     let (of_leader, of_standby) = (address(&leader), address(&standby));
-    let said = format!(
+    let note_of_standby = format!(
         "this replica (web-1_1) is a standby and reconciles nothing; the leader is web-0_1. Ask it:\n  \
          kubectl exec -n {} web-0 -- mainstay why {key}\n",
         cluster.namespace()
     );
-    until_so("the standby to know both object and leader", async || {
+    until_so("the standby to have read the object and the Lease", async || {
         let (code, tree, note) = mainstay(&["why", &key, "--address", &of_standby]).await;
-        code == Some(0) && tree.starts_with("answer of a standby") && note == said
+        code == Some(0) && tree.starts_with("answer of a standby") && note == note_of_standby
     })
     .await;
-    until_so("the leader to have tried", async || {
+    until_so("the leader to have probed", async || {
         let (_, tree, note) = mainstay(&["why", &key, "--address", &of_leader]).await;
-        assert_eq!(note, "", "it has nothing to say beside the tree");
+        assert_eq!(note, "", "a leader prints no note");
         tree.contains("in a row (NotReady)")
     })
     .await;
@@ -89,7 +90,7 @@ async fn a_standby_says_so_and_how_to_ask_the_leader() {
     standby.stop().await.expect("stopped in order");
 }
 
-/// A file with what the command needs to ask this replica.
+/// Writes a configuration with which the command connects to this replica.
 fn configuration(
     cluster: &TestCluster,
     replica: &LocalManager,
@@ -97,7 +98,7 @@ fn configuration(
     tls: &Path,
     token: &Path,
 ) -> String {
-    let port = replica.manager.inspect_addr().expect("it is served").port();
+    let port = replica.manager.inspect_addr().expect("an address").port();
     let inspect = json!({
         "bindAddress": format!("127.0.0.1:{port}"), "auth": true, "tlsDir": tls, "tokenFile": token,
     });
@@ -107,13 +108,13 @@ fn configuration(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
+async fn with_peers_a_standby_forwards_authorized_requests_to_the_leader() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let metadata = json!({"name": "stranger", "namespace": "mainstay-system"});
     let stranger = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
     let documents = [documents_of_base(), documents_of("components/inspect-peers"), vec![stranger]].concat();
     let identity = cluster.install(&documents).await;
-    // A certificate for each, by nobody and for nobody.
+    // Self-signed certificates for a name that no replica has.
     let [of_leader, of_standby] = ["leader", "standby"].map(|name| -> PathBuf {
         let directory = cluster.scratch(name);
         let made = rcgen::generate_simple_self_signed(["nobody".to_owned()]).expect("a certificate");
@@ -153,7 +154,7 @@ async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
 
     for (text, status) in [
         ("made-up", "401"),
-        // Good for the API server, and so not for this.
+        // A token for the API server is no token for this audience.
         (&*cluster.token_of(&identity.service_account, &[]).await, "401"),
         (&*cluster.token_of("stranger", &[AUDIENCE]).await, "403"),
     ] {
@@ -165,7 +166,7 @@ async fn with_peers_a_standby_has_the_leader_answer_for_those_who_may_ask() {
 
     show(&cluster.token_of(&identity.service_account, &[AUDIENCE]).await);
     leader.stop().await.expect("stopped in order");
-    until_so("the standby to lead, and to answer by itself", async || {
+    until_so("the standby to lead, and to answer without a note", async || {
         let (code, tree, note) = why(&[]).await;
         code == Some(0) && tree.contains("in a row (NotReady)") && note.is_empty()
     })

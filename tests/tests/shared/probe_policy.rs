@@ -1,4 +1,4 @@
-//! What the probe policy has to know of the cluster, read from a real server under the rights that we ship.
+//! The probe policy's view of the cluster, read from a real server with the shipped rights.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ async fn waits_for(cluster: &TestCluster, name: &str, dependencies: &[Value]) {
     cluster.api().create(&PostParams::default(), &object).await.expect("created");
 }
 
-/// Waits until a dependency is told with these words.
+/// Waits until the status entry of a dependency has these words in its message.
 async fn told(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
     wait::until(&cluster.api::<WaitDeployment>(), name, words, |object| {
-        let mut told = object.status.iter().flat_map(|status| &status.dependencies);
-        told.any(|told| {
-            told.name == dependency && told.message.as_ref().is_some_and(|message| message.contains(words))
+        let mut entries = object.status.iter().flat_map(|status| &status.dependencies);
+        entries.any(|entry| {
+            entry.name == dependency && entry.message.as_ref().is_some_and(|message| message.contains(words))
         })
     })
     .await;
@@ -44,7 +44,7 @@ async fn opened(cluster: &TestCluster, name: &str) {
     wait::until(&cluster.api::<Deployment>(), name, "the gate to open", |_| true).await;
 }
 
-/// The manager sees one namespace only, and not the one with the Service that stands for the API server.
+/// The manager sees one namespace only, without the Service `kubernetes` of the API server.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     let Some(cluster) = TestCluster::shared().await else { return };
@@ -89,7 +89,7 @@ async fn a_namespace_with_a_pod_security_level_needs_an_entry_of_its_own() {
     waits_for(&cluster, "web", &[by_name]).await;
     told(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
     assert_eq!(prerequisite.connections(), 0);
-    // What is known of a namespace counts for half a minute.
+    // The labels of a namespace are cached for half a minute.
     label("privileged".into()).await;
     opened(&cluster, "web").await;
     manager.stop().await.expect("stopped in order");
@@ -127,7 +127,8 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
 
     save(&policy(&[NAME], &["Job.batch"]));
     is_told("database", "Connected").await;
-    // Its kind is read now, and asked about first: the ServiceAccount of the template has no rights.
+    // The kind is watched now, and its access check comes first: the ServiceAccount of the template has no
+    // rights.
     is_told("schema", "AccessDenied").await;
     save(&strict);
     is_told("database", "PolicyDenied").await;
@@ -136,7 +137,7 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn authorities_are_read_from_a_config_map_by_whom_a_component_lets() {
+async fn authorities_are_read_from_a_config_map_once_a_component_grants_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let (authority, address, _serving) = serving("db.example.com").await;
@@ -160,7 +161,8 @@ async fn authorities_are_read_from_a_config_map_by_whom_a_component_lets() {
     manager.stop().await.expect("stopped in order");
 }
 
-/// Shows a certificate for this name; with the authority that signed it, in PEM.
+/// Starts a TLS server with a certificate for this name; returns the authority that signed it, as PEM, and
+/// its address.
 async fn serving(name: &str) -> (String, std::net::SocketAddr, JoinSet<()>) {
     let (authority, acceptor) = certified(vec![name.to_owned()]);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
@@ -175,7 +177,7 @@ async fn serving(name: &str) -> (String, std::net::SocketAddr, JoinSet<()>) {
     (authority, address, serving)
 }
 
-/// Returns a new authority, in PEM, and who shows a certificate for these names that it has signed.
+/// Returns a new authority, as PEM, and a TLS acceptor with a certificate for these names signed by it.
 pub(super) fn certified(names: Vec<String>) -> (String, TlsAcceptor) {
     let (own, key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");

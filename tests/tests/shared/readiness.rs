@@ -1,7 +1,7 @@
-//! What becomes of single kinds shows in their own checks, as soon as it should and no sooner, and passes.
+//! The state of a kind shows in its own readiness check, within the promised time and not earlier.
 //!
-//! Each test looks at every check of the manager all the time, so that none changes that should not. The short form has a
-//! shorter limit for a watch that is down, and generous bounds.
+//! Each test polls every check of the manager all the time, so that no other check changes. The short form
+//! has a shorter limit for a watch that is down, and longer bounds.
 
 use std::time::Duration;
 
@@ -23,35 +23,35 @@ const MAPS: &str = "/readyz/cache-ConfigMap";
 const INGRESSES: &str = "cache-Ingress.networking.k8s.io";
 const GROUP: &str = "readiness.tests.mainstay.dev";
 
-/// What is promised of a right or a definition that is taken away.
+/// Promised time until a removed right or definition is reported.
 const TOLD_GONE: Duration = Duration::from_mins(1);
-/// Of a kind that is there again.
+/// Promised time until a kind that is served again passes.
 const BACK: Duration = Duration::from_secs(10);
-/// Of a watch that is no longer cut.
+/// Promised time until a mended watch passes.
 const MENDED: Duration = Duration::from_secs(5);
 
-/// How long a watch may be down here.
+/// Returns how long a watch may be down in these tests before its check fails.
 fn limit() -> Duration {
     if long_form() { Duration::from_mins(1) } else { Duration::from_secs(4) }
 }
 
-/// What a slow machine may take longer. Half of what a wait that has grown to its full length would.
+/// Extra time for a slow machine: half of the longest relist backoff.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// The promise: as it is made in the long form, with [`SLACK`] in the other.
+/// Asserts the promised time: exactly in the long form, with [`SLACK`] in the short one.
 fn within(took: Took, promised: Duration, what: &str) {
     figure_of_time(&format!("readiness.{what}"), took.last);
     let most = if long_form() { promised } else { promised + SLACK };
     assert!(took.last <= most, "{what} took {took:?}, at most {most:?} is allowed, {promised:?} promised");
 }
 
-/// The rules to read a kind.
+/// Returns the rule to read a kind.
 fn to_read(group: &str, resource: &str) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": ["list", "watch"]})
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_is_cut_fails_its_own_check_after_the_limit_and_passes_once_it_is_mended() {
+async fn a_cut_watch_fails_its_own_check_after_the_limit_and_passes_again_once_mended() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let rules = json!([to_read("", "configmaps"), to_read("networking.k8s.io", "ingresses")]);
     let identity = cluster.install_base_with(&rules).await;
@@ -69,13 +69,13 @@ async fn a_watch_that_is_cut_fails_its_own_check_after_the_limit_and_passes_once
     let cut = Instant::now();
     impostor.sever("configmaps");
     let took = checks.turned(false, &["/readyz", MAPS], cut).await;
-    assert!(took.first >= limit(), "told after {took:?}");
+    assert!(took.first >= limit(), "failed after {took:?}");
     within(took, limit() + Duration::from_secs(2), "cut_told");
     let mended = Instant::now();
     impostor.mend();
     within(checks.turned(true, &["/readyz", MAPS], mended).await, MENDED, "cut_mended");
 
-    // Of what is not required the replica does not speak.
+    // A kind that is not required does not affect `/readyz`.
     impostor.sever("ingresses");
     let ingresses = format!("/readyz/{INGRESSES}");
     checks.turned(false, &[&ingresses], Instant::now()).await;
@@ -84,11 +84,11 @@ async fn a_watch_that_is_cut_fails_its_own_check_after_the_limit_and_passes_once
 
     checks.are_unchanged();
     drop((checks, stores));
-    manager.stop().await.expect("it ran all along");
+    manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_that_are_taken_away_while_the_watch_lasts_concern_their_kind_only_and_are_told_in_time() {
+async fn rights_revoked_during_a_watch_fail_the_check_of_their_kind_only_and_in_time() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let rights = json!([to_read("networking.k8s.io", "ingresses")]);
@@ -108,11 +108,11 @@ async fn rights_that_are_taken_away_while_the_watch_lasts_concern_their_kind_onl
 
     checks.are_unchanged();
     drop((checks, store));
-    manager.stop().await.expect("it ran all along");
+    manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_that_is_removed_concerns_its_kind_only_unless_that_is_required() {
+async fn a_removed_definition_fails_its_own_check_only_unless_the_kind_is_required() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let definitions = ["Spare", "Vital"].map(definition);
     for definition in &definitions {
@@ -146,7 +146,7 @@ async fn a_definition_that_is_removed_concerns_its_kind_only_unless_that_is_requ
 
     checks.are_unchanged();
     drop((checks, stores));
-    manager.stop().await.expect("it ran all along");
+    manager.stop().await.expect("stopped in order");
 }
 
 fn definition(kind: &str) -> Value {
@@ -158,7 +158,8 @@ fn definition(kind: &str) -> Value {
             "group": GROUP,
             "names": {"kind": kind, "plural": plural, "singular": singular, "listKind": format!("{kind}List")},
             "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     })
 }

@@ -1,4 +1,4 @@
-//! A configuration that is saved while managers run by it.
+//! A configuration file that changes while managers run with it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,23 +24,23 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// Runs as others see them.
+/// Counts of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     at_work: usize,
     begun: usize,
     ended: usize,
-    /// Dropped before they had ended.
+    /// Runs dropped before their end.
     cancelled: usize,
 }
 
-/// A reconciler whose runs end when the test lets them.
+/// A reconciler whose runs end when the test adds a permit.
 struct Slow {
     count: watch::Sender<Count>,
     may_end: Arc<Semaphore>,
 }
 
-/// One run, to its end or to where it is dropped.
+/// Counts one run when it is dropped, at its end or before.
 struct Run<'a> {
     count: &'a watch::Sender<Count>,
     ended: bool,
@@ -50,7 +50,7 @@ impl Reconciler for Slow {
     async fn reconcile(&self, _: &NamespacedName, _: &Context) -> Outcome {
         self.count.send_modify(|count| (count.at_work, count.begun) = (count.at_work + 1, count.begun + 1));
         let mut run = Run { count: &self.count, ended: false };
-        self.may_end.acquire().await.expect("it is never closed").forget();
+        self.may_end.acquire().await.expect("an open semaphore").forget();
         run.ended = true;
         Ok(Action::Done)
     }
@@ -67,12 +67,12 @@ impl Drop for Run<'_> {
 }
 
 async fn until(counts: &mut watch::Receiver<Count>, what: &str, agrees: impl FnMut(&Count) -> bool) -> Count {
-    let counted = timeout(PATIENCE, counts.wait_for(agrees)).await.map(|count| *count.expect("it lives"));
+    let counted = timeout(PATIENCE, counts.wait_for(agrees)).await.map(|count| *count.expect("a sender"));
     counted.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}: {:?}", counts.borrow()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_come_within_seconds_of_a_save_and_go_without_a_cancelled_run() {
+async fn workers_are_added_within_seconds_and_removed_without_cancelling_a_run() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
     let identity = cluster.install_base_with(&rules).await;
@@ -104,30 +104,38 @@ async fn workers_come_within_seconds_of_a_save_and_go_without_a_cancelled_run() 
     let saved_at = save(16);
     let grown = until(&mut counts, "16 at work", |count| count.at_work == 16).await;
     let took = saved_at.elapsed();
-    assert_eq!((grown.begun, grown.ended, grown.cancelled), (16, 0, 0), "the 4 go on");
-    // Two seconds on a machine that has nothing else to do.
+    assert_eq!((grown.begun, grown.ended, grown.cancelled), (16, 0, 0), "the 4 runs go on");
+    // Two seconds on an idle machine.
     assert!(took < Duration::from_secs(10), "16 workers {took:?} after the save");
 
     save(2);
     let mut status = manager.manager.reload_status();
     let shrunk = status.wait_for(|status| status.accepted.configuration.controllers.every.workers == 2);
-    drop(timeout(PATIENCE, shrunk).await.expect("applied").expect("it lives"));
+    drop(timeout(PATIENCE, shrunk).await.expect("applied").expect("a sender"));
     let gauge = r#"controller_runtime_max_concurrent_reconciles{controller="slow"}"#;
     until_so("2 workers", async || sample(&manager.metrics_text().await, gauge) == Some(2.0)).await;
-    // They are served in the order in which they began to wait, so the sixteen are the first to end.
+    // The semaphore serves runs in the order in which they began to wait, so the sixteen runs end first.
     may_end.add_permits(16);
     let left = until(&mut counts, "2 at work", |count| count.ended == 16 && count.begun == 18).await;
-    assert_eq!((left.at_work, left.cancelled), (2, 0), "each has ended by itself, and two go on");
+    assert_eq!(
+        (left.at_work, left.cancelled),
+        (2, 0),
+        "all 16 runs have ended uncancelled, and two are running"
+    );
     may_end.add_permits(1);
     let next = until(&mut counts, "the next to begin", |count| count.begun == 19).await;
-    assert_eq!((next.at_work, next.ended, next.cancelled), (2, 17, 0), "one for one from here on");
+    assert_eq!(
+        (next.at_work, next.ended, next.cancelled),
+        (2, 17, 0),
+        "each end admits one run from here on"
+    );
     may_end.add_permits(100);
     let all = until(&mut counts, "the rest", |count| count.ended == 20).await;
     assert_eq!((all.begun, all.cancelled), (20, 0));
     manager.stop().await.expect("stopped in order");
 }
 
-/// Puts a version of the file where a `ConfigMap` is mounted, as the kubelet does.
+/// Mounts a version of the file as the kubelet mounts a `ConfigMap`.
 fn mount(folder: &Path, version: usize, configuration: &str) {
     let name = format!("..version_{version}");
     fs::create_dir_all(folder.join(&name)).expect("a folder");
@@ -140,7 +148,7 @@ fn mount(folder: &Path, version: usize, configuration: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_follow_a_mounted_config_map_and_tell_of_one_that_is_wrong() {
+async fn replicas_apply_a_mounted_config_map_and_report_an_invalid_one() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let folder = cluster.scratch("mounted");
@@ -158,7 +166,10 @@ async fn replicas_follow_a_mounted_config_map_and_tell_of_one_that_is_wrong() {
     let leads = async |process: &ManagerProcess| {
         let address = process.address("metrics").await;
         let series = r#"leader_election_master_status{name="mainstay"}"#;
-        until_so("it to lead", async || sample(&get(address, "/metrics").await.1, series) == Some(1.0)).await;
+        until_so("the process to lead", async || {
+            sample(&get(address, "/metrics").await.1, series) == Some(1.0)
+        })
+        .await;
     };
     leads(&leader).await;
     let standby = start("second");

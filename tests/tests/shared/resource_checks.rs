@@ -1,4 +1,4 @@
-//! What `resource` checks find out on a real server, with the rights that we ship and those of the waiting Pods.
+//! `resource` checks on a real server, with the shipped rights and those of the waiting Pods.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Somebody who waits for one thing, and looks again when told to.
+/// A waiting gate: evaluates the check of one dependency each time the resources notify it.
 struct Waiting {
     request: NamespacedName,
     objects: Store<WaitDeployment>,
@@ -29,13 +29,13 @@ impl Waiting {
     fn observe(&self) -> Option<Observation> {
         let object = self.objects.get(&self.request).ok().flatten()?;
         let plan = object.plan().expect("a plan");
-        let mut look = self.resources.watch(&self.request, &plan);
+        let mut watched = self.resources.watch(&self.request, &plan);
         let dependency = &plan.dependencies[0];
-        let Check::Resource(check) = &dependency.check else { panic!("it waits for something else") };
-        Some(look.observe(dependency, check))
+        let Check::Resource(check) = &dependency.check else { panic!("the dependency is no resource check") };
+        Some(watched.observe(dependency, check))
     }
 
-    /// Looks whenever it is told, and at no other time.
+    /// Evaluates the check at each notification, and at no other time.
     async fn until(&mut self, reason: &str) -> Observation {
         let mut seen = None;
         let agreed = async {
@@ -45,20 +45,20 @@ impl Waiting {
                     return observation;
                 }
                 seen = observation;
-                self.told.recv().await.expect("the manager runs");
+                self.told.recv().await.expect("a running manager");
             }
         };
         let agreed = timeout(PATIENCE, agreed).await.ok().flatten();
-        agreed.unwrap_or_else(|| panic!("it never was {reason}; last {seen:?}"))
+        agreed.unwrap_or_else(|| panic!("waited for {reason}; last {seen:?}"))
     }
 }
 
-/// A Job that nobody runs.
+/// Returns a suspended Job.
 pub(super) fn job(name: &str) -> Job {
     let container = json!({"name": "main", "image": "example.invalid/migrate:1"});
     serde_json::from_value(json!({
         "metadata": {"name": name},
-        // Nobody runs it: the test says itself what became of it.
+        // Suspended, so that no controller runs it: the test writes its status.
         "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
     }))
     .expect("a Job")
@@ -94,7 +94,7 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
     (manager, waiting.expect("registered"))
 }
 
-/// Lets a ServiceAccount get objects of a kind, and waits until that is in force.
+/// Grants a ServiceAccount to get objects of a kind, and waits until that is in force.
 pub(super) async fn admit(cluster: &TestCluster, account: &str, resource: &str) {
     cluster.kubectl(&["create", "role", account, "--verb=get", "--resource", resource]).await;
     let subject = format!("--serviceaccount={}:{account}", cluster.namespace());
@@ -103,7 +103,7 @@ pub(super) async fn admit(cluster: &TestCluster, account: &str, resource: &str) 
         .await;
 }
 
-/// Takes away what [`admit`] gave, and waits until that is in force.
+/// Revokes the right that [`admit`] granted, and waits until that is in force.
 pub(super) async fn dismiss(cluster: &TestCluster, account: &str, resource: &str) {
     cluster.kubectl(&["delete", "role,rolebinding", account]).await;
     until_so("the ServiceAccount to have lost the right", async || {
@@ -118,11 +118,11 @@ async fn may_get(cluster: &TestCluster, account: &str, resource: &str) -> bool {
     match answer.stdout.trim_ascii() {
         b"yes" => true,
         b"no" => false,
-        _ => panic!("kubectl does not say whether {user} may: {answer:?}"),
+        _ => panic!("kubectl neither allows nor refuses {user}: {answer:?}"),
     }
 }
 
-/// Says of a Job what its controller says of one that has done its work.
+/// Writes the status of a complete Job, as its controller does.
 pub(super) async fn finish(cluster: &TestCluster, name: &str) {
     let done = json!({"status": {"conditions": [
         {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -132,14 +132,14 @@ pub(super) async fn finish(cluster: &TestCluster, name: &str) {
     jobs.patch_status(name, &PatchParams::default(), &Patch::Merge(done)).await.expect("finished");
 }
 
-/// Makes the object, and waits until the manager knows it.
+/// Creates the object, and waits until the manager's cache has it.
 async fn make(cluster: &TestCluster, waiting: &Waiting, object: &WaitDeployment) {
     let made = cluster.api::<WaitDeployment>().create(&PostParams::default(), object).await.expect("created");
     waiting.objects.caught_up(&made).await.expect("in scope");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_told_about_once_the_account_may_read_it() {
+async fn a_job_is_reported_once_the_account_may_read_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, mut waiting) = start(&cluster, &["Job.batch"]).await;
     let resource =
@@ -161,12 +161,16 @@ async fn a_job_is_told_about_once_the_account_may_read_it() {
     finish(&cluster, "migrate").await;
     assert_eq!(waiting.until("InState").await.state, State::Ready);
     jobs.delete("migrate", &DeleteParams::background()).await.expect("deleted");
-    assert_eq!(waiting.until("NotFound").await.state, State::NotReady, "nobody has written that it had held");
+    assert_eq!(
+        waiting.until("NotFound").await.state,
+        State::NotReady,
+        "the status has no record that it was ready"
+    );
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_of_a_status_holds_once_it_has_the_value() {
+async fn a_json_path_check_is_ready_once_the_status_has_the_value() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, mut waiting) = start(&cluster, &["Job.batch"]).await;
     admit(&cluster, "web", "jobs.batch").await;
@@ -184,7 +188,7 @@ async fn a_path_of_a_status_holds_once_it_has_the_value() {
 
 /// The differential test of the paths: `kubectl wait` and a path find the same values of one object.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_selects_what_it_selects_for_kubectl() {
+async fn a_json_path_finds_the_same_value_as_kubectl() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let service: Service = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app.kubernetes.io/name": "db"}},
@@ -234,7 +238,7 @@ async fn a_path_selects_what_it_selects_for_kubectl() {
         }
         if expected.is_err() {
             let error = String::from_utf8_lossy(&other.stderr);
-            assert!(!error.contains("timed out"), "kubectl refuses it as well: {path}: {error}");
+            assert!(!error.contains("timed out"), "kubectl should refuse the path too: {path}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a manager that begins anew makes of what an earlier one saw: it stands in the status, and nowhere else.
+//! A manager that restarts uses the observations that an earlier one wrote into the status, and no others.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::resource_checks::{admit, dismiss, finish, job};
 
-/// Waits for the Job `migrate` to complete, as far as the ServiceAccount `reader` may read it.
+/// Returns an object that waits for the Job `migrate` to complete, read by the ServiceAccount `reader`.
 fn after_migration(name: &str) -> WaitDeployment {
     let resource =
         json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
@@ -31,7 +31,7 @@ fn after_migration(name: &str) -> WaitDeployment {
     wait_deployment(name, &json!({"spec": spec}))
 }
 
-/// A cluster in which the Job is done and may be read, and a manager, which is gone, has let `web` through for it.
+/// Completes a readable Job, and opens the gate of `web` with a manager that is then stopped.
 async fn migrated(cluster: &TestCluster) -> Identity {
     let identity = cluster.install_base().await;
     let jobs = cluster.api::<Job>();
@@ -47,7 +47,7 @@ async fn migrated(cluster: &TestCluster) -> Identity {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_succeeded_and_was_cleared_away_counts_for_every_later_start() {
+async fn a_succeeded_job_still_counts_after_its_deletion() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = migrated(&cluster).await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
@@ -59,15 +59,15 @@ async fn a_job_that_succeeded_and_was_cleared_away_counts_for_every_later_start(
     wait::until(&deployments, "web", "another Deployment", |web| web.uid() != before).await;
     let web = wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
     assert!(tells("schema", "GoneAfterSuccess")(&web), "{:#?}", web.status);
-    // Nobody has seen it succeed for this one.
+    // The status of this object has no record of the success.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the Job to be missed", tells("schema", "NotFound")).await;
+    wait::until(&objects, "late", "the Job to be not found", tells("schema", "NotFound")).await;
     assert!(deployments.get_opt("late").await.expect("asked").is_none());
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_was_taken_away_in_between_is_no_loss_and_nothing_is_scaled_for_it() {
+async fn a_right_revoked_between_restarts_is_no_loss_and_scales_nothing() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = migrated(&cluster).await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
@@ -76,21 +76,21 @@ async fn a_right_that_was_taken_away_in_between_is_no_loss_and_nothing_is_scaled
 
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     let stands = |web: &WaitDeployment| {
-        let told =
+        let ready =
             web.condition("DependenciesReady").filter(|found| found.reason.as_deref() == Some("AllReady"));
-        let message = told.and_then(|told| told.message.as_deref());
+        let message = ready.and_then(|ready| ready.message.as_deref());
         message
             .is_some_and(|message| message.starts_with("ready at the last check; schema cannot be checked"))
     };
-    wait::until(&objects, "web", "the right to be missed", stands).await;
-    // Longer than a loss lasts before replicas are taken away for it, which is 30 s.
+    wait::until(&objects, "web", "the missing right to be reported", stands).await;
+    // Longer than the shortest grace time before a loss scales down, which is 30 s.
     tokio::time::sleep(Duration::from_secs(35)).await;
-    let web = objects.get("web").await.expect("it is there");
+    let web = objects.get("web").await.expect("the object");
     assert!(stands(&web) && says("Ready", "Available")(&web), "{:#?}", web.status);
-    assert_eq!(deployments.get("web").await.expect("it is there").metadata.generation, before);
-    // To begin is another matter.
+    assert_eq!(deployments.get("web").await.expect("the Deployment").metadata.generation, before);
+    // A gate that was never open stays closed.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the right to be missed", tells("schema", "AccessDenied")).await;
+    wait::until(&objects, "late", "the missing right to be reported", tells("schema", "AccessDenied")).await;
     assert!(deployments.get_opt("late").await.expect("asked").is_none());
     manager.stop().await.expect("stopped in order");
 }

@@ -1,4 +1,4 @@
-//! The rules of `deploy/base` are enough for the manager, and no more than that.
+//! The rules of `deploy/base` are sufficient for the manager, and minimal.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -21,9 +21,13 @@ async fn the_shipped_identity_reaches_its_own_lease_and_kinds_only() {
     let own = WatchParams::default().fields("metadata.name=mainstay");
 
     let leases = Api::<Lease>::default_namespaced(client.clone());
-    assert_eq!(leases.get_opt("mainstay").await.expect("its own Lease"), None, "nobody has made it yet");
+    assert_eq!(
+        leases.get_opt("mainstay").await.expect("its own Lease"),
+        None,
+        "the Lease does not exist yet"
+    );
     drop(leases.watch(&own, "0").await.expect("a watch of the one name"));
-    assert_forbidden(leases.get_opt("another").await, "somebody else's Lease");
+    assert_forbidden(leases.get_opt("another").await, "another Lease");
     assert_forbidden(leases.watch(&every, "0").await.map(drop), "a watch of every Lease");
     assert_forbidden(leases.list(&all).await, "a list of every Lease");
     Api::<WaitDeployment>::all(client.clone()).list(&all).await.expect("its own kind, everywhere");
@@ -33,12 +37,12 @@ async fn the_shipped_identity_reaches_its_own_lease_and_kinds_only() {
 }
 
 #[tokio::test]
-async fn the_shipped_priority_takes_the_lease_past_everything_else() {
+async fn the_shipped_flow_schema_gives_the_lease_a_priority_of_its_own() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let client = client_of(&identity.kubeconfig).await;
     let levels = Api::<PriorityLevelConfiguration>::all(cluster.client());
-    let elections = levels.get("leader-election").await.expect("every server has it").metadata.uid;
+    let elections = levels.get("leader-election").await.expect("a level that every server has").metadata.uid;
     let level = async |path: &str| {
         let path = format!("{path}/namespaces/{}", cluster.namespace());
         let resource = if path.contains("coordination") { "leases/mainstay" } else { "deployments/any" };
@@ -49,11 +53,15 @@ async fn the_shipped_priority_takes_the_lease_past_everything_else() {
         uid.map(|uid| uid.to_str().expect("text").to_owned())
     };
     let (lease, work) = ("/apis/coordination.k8s.io/v1", "/apis/apps/v1");
-    assert_ne!(level(lease).await, elections, "without it a renewal goes with all others");
+    assert_ne!(
+        level(lease).await,
+        elections,
+        "without the FlowSchema a renewal has the level of other requests"
+    );
 
     cluster.prefer_elections().await;
-    until_so("the Lease to go first", async || level(lease).await == elections).await;
-    assert_ne!(level(work).await, elections, "what is no election does not");
+    until_so("the Lease to have the level of elections", async || level(lease).await == elections).await;
+    assert_ne!(level(work).await, elections, "other requests keep their level");
 }
 
 fn assert_forbidden<T>(answer: Result<T, kube::Error>, what: &str) {

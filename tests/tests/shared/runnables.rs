@@ -1,4 +1,5 @@
-//! Runnables of a manager with a Lease: when they start and stop around it, and what its loss does to them.
+//! Runnables of a manager with a Lease: their start and stop around its terms, and the effect of its loss on
+//! them.
 
 use std::sync::Arc;
 
@@ -26,19 +27,19 @@ use tokio::time::timeout;
 
 use super::holder;
 
-/// What the manager may do besides what it ships with.
+/// Additional rights of the manager.
 fn rules() -> Value {
     json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]}])
 }
 
-/// A Lease of few seconds, renewed every second.
+/// Returns settings with a Lease of few seconds, renewed every second.
 pub(super) fn short_lease(on_lost: &str) -> Value {
     let election =
         json!({"leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s", "onLost": on_lost});
     json!({"leaderElection": election})
 }
 
-/// What happened, in order. Cheap to clone; all clones are one.
+/// Events in the order of their occurrence. All clones share one list.
 #[derive(Clone, Default)]
 struct Diary(watch::Sender<Vec<String>>);
 
@@ -58,7 +59,7 @@ impl Diary {
     }
 }
 
-/// Notes this when it is dropped.
+/// Notes its text when it is dropped.
 struct Dropped(&'static str, Diary);
 
 impl Drop for Dropped {
@@ -67,7 +68,7 @@ impl Drop for Dropped {
     }
 }
 
-/// What a runnable sees of the world around it.
+/// Access of a runnable to the cluster and the cache, to record their state.
 struct Eyes {
     maps: Store<ConfigMap>,
     api: Api<ConfigMap>,
@@ -76,7 +77,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    /// Whether the Lease is held and, without asking it anything, whether the caches have been listed.
+    /// Returns whether the Lease is held and, without a request, whether the caches have been listed.
     async fn look(&self) -> String {
         let lease = self.leases.get_opt("mainstay").await.expect("an answer");
         let held = lease.is_some_and(|lease| !holder(&lease).is_empty());
@@ -85,16 +86,17 @@ impl Eyes {
         format!("lease {held}, caches {listed}")
     }
 
-    /// Returns once an object is read that is made now.
+    /// Creates an object and returns once the cache has it.
     async fn reads(&self) {
         let map =
             serde_json::from_value(json!({"metadata": {"generateName": "made-"}})).expect("a ConfigMap");
         let map = self.api.create(&PostParams::default(), &map).await.expect("created");
-        timeout(PATIENCE, self.maps.caught_up(&map)).await.expect("it is read in time").expect("it is read");
+        timeout(PATIENCE, self.maps.caught_up(&map)).await.expect("in time").expect("a read object");
     }
 }
 
-/// Looks around when it starts, before it is ready, and when it is told to end, before it does.
+/// Notes the state of Lease and cache when it starts, before it is ready, and when it is told to stop, before
+/// it ends.
 struct Looks {
     name: &'static str,
     group: RunnableGroup,
@@ -121,12 +123,12 @@ impl Runnable for Looks {
             diary.note(format!("{name} starts: {}", eyes.look().await));
             cx.ready();
             cx.stop.cancelled().await;
-            // Those that stand with the servers end after the caches.
+            // Runnables of the group of servers end after the caches.
             let read = if group == Servers {
                 String::new()
             } else {
                 eyes.reads().await;
-                ", and kept true".to_owned()
+                ", and synced".to_owned()
             };
             diary.note(format!("{name} ends: {}{read}", eyes.look().await));
             Ok(())
@@ -135,21 +137,23 @@ impl Runnable for Looks {
 }
 
 fn add_all(manager: &Manager, diary: &Diary, eyes: &Arc<Eyes>) {
-    // Added in another order than that of the start.
+    // Added in another order than the order of starting.
     for (name, group) in [("sweep", LeaderElection), ("feed", Others), ("webhooks", Servers)] {
         let (diary, eyes) = (diary.clone(), Arc::clone(eyes));
         manager.add(Looks { name, group, diary, eyes }).expect("added");
     }
 }
 
-/// Takes the Lease by hand, for longer than any test looks at what that does.
+/// Takes the Lease by hand, for longer than any test watches the effect.
 pub(super) async fn take(leases: &Api<Lease>) {
     let now = MicroTime(Timestamp::now());
-    let spec = json!({"holderIdentity": "intruder", "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now});
+    let spec = json!({
+    "holderIdentity": "intruder", "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now,
+    });
     write(leases, &spec).await;
 }
 
-/// Gives it up again, as an elector does.
+/// Releases the Lease again, as an elector does.
 pub(super) async fn give_up(leases: &Api<Lease>) {
     let now = MicroTime(Timestamp::now());
     let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now});
@@ -177,37 +181,38 @@ async fn groups_start_and_stop_in_order_around_the_lease_and_on_a_standby_withou
     let leader = start(&diary).await;
     diary.until("sweep starts: lease held, caches listed").await;
 
-    // It is ready, and does not lead for as long as the other one does.
+    // The standby is ready, and does not lead while the leader does.
     let on_standby = Diary::default();
     let standby = start(&on_standby).await;
     let mut leading = standby.manager.leading();
     let ready = async || get(standby.probes(), "/readyz").await.0 == 200;
-    until_so("the standby is ready", ready).await;
+    until_so("the standby to be ready", ready).await;
     let (status, why) = get(standby.probes(), "/readyz/sweep").await;
     assert!(status == 500 && why.contains("sweep has not been started: it runs on the leader only"), "{why}");
     standby.stop().await.expect("stopped in order");
     let expected = [
         "webhooks starts: lease held, caches unlisted",
         "feed starts: lease held, caches listed",
-        "feed ends: lease held, caches listed, and kept true",
+        "feed ends: lease held, caches listed, and synced",
         "webhooks ends: lease held, caches listed",
     ];
     assert_eq!(on_standby.lines(), expected);
-    assert!(!*leading.borrow_and_update(), "it has never led");
+    assert!(!*leading.borrow_and_update(), "the standby has never led");
 
     leader.stop().await.expect("stopped in order");
     let expected = [
         "webhooks starts: lease free, caches unlisted",
         "feed starts: lease free, caches listed",
         "sweep starts: lease held, caches listed",
-        "sweep ends: lease held, caches listed, and kept true",
-        "feed ends: lease free, caches listed, and kept true",
+        "sweep ends: lease held, caches listed, and synced",
+        "feed ends: lease free, caches listed, and synced",
         "webhooks ends: lease free, caches listed",
     ];
     assert_eq!(diary.lines(), expected);
 }
 
-/// Does not listen, or fails as soon as it is told to end.
+/// In the group with leader election: ignores the stop. In the other group: fails as soon as it is told to
+/// stop.
 struct Lives(&'static str, RunnableGroup, Diary);
 
 impl Runnable for Lives {
@@ -227,14 +232,14 @@ impl Runnable for Lives {
                 std::future::pending::<()>().await;
             }
             cx.stop.cancelled().await;
-            self.2.note(format!("{} is told", self.0));
+            self.2.note(format!("{} is stopped", self.0));
             Err("no time to tidy up".into())
         })
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lease_drops_its_work_at_once_and_is_told_with_what_failed_besides() {
+async fn a_lost_lease_drops_its_work_at_once_and_is_reported_with_other_failures() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let diary = Diary::default();
@@ -246,18 +251,18 @@ async fn a_lost_lease_drops_its_work_at_once_and_is_told_with_what_failed_beside
     diary.until("sweep starts").await;
     take(&cluster.api()).await;
 
-    let error = manager.stopped().await.expect_err("the Lease was lost");
+    let error = manager.stopped().await.expect_err("a lost Lease");
     let ManagerError::LeaseLost { others } = &error else { panic!("{error:?}") };
     assert_eq!(others.len(), 1, "{others:?}");
     let text = "the Lease was lost; a replica that lost it must not go on \
                 (while stopping: feed failed: no time to tidy up)";
     assert_eq!(error.to_string(), text);
-    assert_eq!(diary.lines(), ["feed starts", "sweep starts", "sweep is dropped", "feed is told"]);
+    assert_eq!(diary.lines(), ["feed starts", "sweep starts", "sweep is dropped", "feed is stopped"]);
     let lease = cluster.api::<Lease>().get("mainstay").await.expect("the Lease");
-    assert_eq!(holder(&lease), "intruder", "it is not ours to release");
+    assert_eq!(holder(&lease), "intruder", "a lost Lease is not released");
 }
 
-/// Notes the term of its run, which ends with the term and no sooner, and hands its context out.
+/// Notes the term of its run, which lasts as long as the term, and publishes its context.
 struct Endless(Diary, watch::Sender<Option<Context>>);
 
 impl Reconciler for Endless {
@@ -271,7 +276,7 @@ impl Reconciler for Endless {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_term_drops_its_work_and_the_next_one_begins_it_anew() {
+async fn a_lost_term_drops_its_work_and_the_next_term_starts_it_again() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base_with(&rules()).await;
     let (diary, handed) = (Diary::default(), watch::Sender::new(None));
@@ -291,24 +296,25 @@ async fn a_lost_term_drops_its_work_and_the_next_one_begins_it_anew() {
     take(&leases).await;
     diary.until("its run is dropped").await;
     let ended = timeout(PATIENCE, leading.wait_for(|leading| !*leading)).await;
-    ended.expect("it leads no more").expect("the manager lives");
-    // What still has a context of the lost term writes nothing.
+    ended.expect("in time").expect("a running manager");
+    // A context of the lost term can no longer write.
     let lost = handed.borrow().clone().expect("the run had a context");
     let maps: Api<ConfigMap> = Api::namespaced(lost.client().clone(), cluster.namespace());
     let apply = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}});
     let write = async || maps.patch("late", &PatchParams::apply("late"), &Patch::Apply(&apply)).await;
-    let refused = write().await.expect_err("the fence is closed");
+    let refused = write().await.expect_err("a closed fence");
     assert!(is_fenced(&refused), "{refused:?}");
 
-    // Not left to run out: however slow the machine is, the term that was lost is looked at before the next begins.
+    // Released rather than expired: even on a slow machine, the next term begins only after these checks.
     give_up(&leases).await;
     diary.until("runs in term 2").await;
     assert!(*leading.borrow_and_update());
     let lease =
-        wait::until(&leases, "mainstay", "it is held again", |lease| holder(lease) != "intruder").await;
+        wait::until(&leases, "mainstay", "the Lease to be held again", |lease| holder(lease) != "intruder")
+            .await;
     let transitions = lease.spec.and_then(|spec| spec.lease_transitions);
     assert!(transitions.is_some_and(|transitions| transitions >= 1), "{transitions:?}");
-    assert_eq!(manager.stop().await.expect_err("it fails when it is told to end").to_string(), "feed failed");
+    assert_eq!(manager.stop().await.expect_err("a failure at the stop").to_string(), "feed failed");
     let mut lines = diary.lines();
     lines.retain(|line| !line.starts_with("feed"));
     let expected = ["runs in term 1", "its run is dropped", "runs in term 2", "its run is dropped"];
@@ -316,6 +322,6 @@ async fn a_lost_term_drops_its_work_and_the_next_one_begins_it_anew() {
     assert_eq!(
         diary.lines().iter().filter(|line| *line == "feed starts").count(),
         1,
-        "it went on all the while"
+        "feed ran across both terms"
     );
 }

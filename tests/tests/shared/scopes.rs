@@ -1,4 +1,4 @@
-//! What a store holds is what its scope says, as the real server understands it.
+//! A store holds the objects that its scope selects, as the real server evaluates selectors.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// A running cache of one test's namespace. Dropping the second part stops it.
+/// Starts a cache of one test's namespace. Dropping the `JoinSet` stops it.
 fn start(cluster: &TestCluster) -> (Cache, JoinSet<()>) {
     let settings =
         CacheSettings { namespaces: vec![cluster.namespace().to_owned()], ..CacheSettings::default() };
@@ -31,17 +31,17 @@ async fn create(cluster: &TestCluster, name: &str, labels: &Value) {
 }
 
 fn names<K>(store: &Store<K>, select: &Select) -> BTreeSet<String> {
-    let entries = store.list(select).expect("it has synced");
+    let entries = store.list(select).expect("a synced store");
     entries.iter().map(|entry| entry.meta().name().to_owned()).collect()
 }
 
 #[tokio::test]
-async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
+async fn a_store_holds_the_objects_of_its_selectors_in_both_projections() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create(&cluster, "a", &json!({"app": "web", "tier": "front"})).await;
     create(&cluster, "b", &json!({"app": "web"})).await;
     create(&cluster, "c", &json!({"app": "api"})).await;
-    let ours = cluster.namespace();
+    let namespace = cluster.namespace();
     let cases: [(Scope, &[&str]); 9] = [
         (Scope::all().labels("app".parse().expect("a selector")), &["a", "b", "c"]),
         (Scope::all().labels("app=web".parse().expect("a selector")), &["a", "b"]),
@@ -50,11 +50,11 @@ async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
         (Scope::all().fields("metadata.name=b"), &["b"]),
         (Scope::all().fields("metadata.name=b").labels("app=web".parse().expect("a selector")), &["b"]),
         (Scope::all().fields("metadata.name=b").labels("app=api".parse().expect("a selector")), &[]),
-        (Scope::all().fields(format!("metadata.namespace={ours},metadata.name=c")), &["c"]),
-        (Scope::namespace(ours).labels("app=api".parse().expect("a selector")), &["c"]),
+        (Scope::all().fields(format!("metadata.namespace={namespace},metadata.name=c")), &["c"]),
+        (Scope::namespace(namespace).labels("app=api".parse().expect("a selector")), &["c"]),
     ];
     for projection in [Projection::Full, Projection::Metadata] {
-        // Of its own: whoever needs metadata only is served by whole objects where there are any.
+        // A cache per projection: a metadata store would read from an existing store of whole objects.
         let (cache, _running) = start(&cluster);
         let declared = cases.iter().map(|(scope, expected)| {
             let store = cache.kind(KindId::of::<ConfigMap>(), scope.clone(), projection);
@@ -67,11 +67,12 @@ async fn a_store_holds_what_its_selectors_pick_whole_or_not() {
             let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(names(&store, &Select::all()), expected, "{projection:?} {scope}");
             for name in ["a", "b", "c"] {
-                let found = store.entry(&NamespacedName::namespaced(ours, name)).expect("it has synced");
+                let found =
+                    store.entry(&NamespacedName::namespaced(namespace, name)).expect("a synced store");
                 assert_eq!(found.is_some(), expected.contains(name), "{projection:?} {scope}: {name}");
             }
-            for entry in store.list(&Select::all()).expect("it has synced") {
-                let types = entry.decode().expect("it is an object").types.clone().unwrap_or_default();
+            for entry in store.list(&Select::all()).expect("a synced store") {
+                let types = entry.decode().expect("an object").types.clone().unwrap_or_default();
                 assert_eq!(
                     (&*types.api_version, &*types.kind),
                     ("v1", "ConfigMap"),
@@ -94,23 +95,23 @@ async fn a_cache_of_some_namespaces_reads_kinds_without_namespaces_and_refuses_o
         .index("by-first-label", |namespace| {
             namespace.metadata.labels.iter().flat_map(|labels| labels.values().cloned()).collect()
         })
-        .expect("nobody else has the name");
+        .expect("an index");
     timeout(mainstay_tests::wait::PATIENCE, cache.settled()).await.expect("listed");
 
-    let ours = cluster.namespace();
-    for name in [ours, "kube-system"] {
-        assert!(namespaces.get(&NamespacedName::cluster(name)).expect("it is read").is_some(), "{name}");
-        // The server labels each with its name.
+    let own = cluster.namespace();
+    for name in [own, "kube-system"] {
+        assert!(namespaces.get(&NamespacedName::cluster(name)).expect("a synced store").is_some(), "{name}");
+        // The server labels each namespace with its name.
         assert_eq!(
             names(&namespaces, &Select::index("by-first-label", name)),
             BTreeSet::from([name.to_owned()])
         );
     }
-    assert!(maps.get(&NamespacedName::namespaced(ours, "a")).expect("it is in scope").is_some());
-    assert!(maps.get(&NamespacedName::namespaced(ours, "none")).expect("it is in scope").is_none());
+    assert!(maps.get(&NamespacedName::namespaced(own, "a")).expect("in scope").is_some());
+    assert!(maps.get(&NamespacedName::namespaced(own, "none")).expect("in scope").is_none());
     let root = NamespacedName::namespaced("kube-system", "kube-root-ca.crt");
     for store in [&maps, &elsewhere] {
-        let refused = store.get(&root).expect_err("it is outside");
+        let refused = store.get(&root).expect_err("out of scope");
         assert!(matches!(refused, ReadError::OutOfScope { .. }), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics behind TLS and the word of a real API server, with the rules that we ship for it.
+//! Metrics behind TLS with tokens that a real API server reviews, with the shipped rules for it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,15 @@ use mainstay_tests::wait::until_so;
 use mainstay_tests::{LocalManager, TestCluster};
 use serde_json::{Value, json};
 
-/// Installs what the component and the base ship, and an account that may read metrics.
+/// Installs the component and the base, and an account that may read metrics.
 async fn installed(cluster: &TestCluster) -> Identity {
     let metadata = json!({"name": "scraper", "namespace": "mainstay-system"});
     let scraper = [
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mainstay-metrics-reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "mainstay-metrics-reader"},
             "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "mainstay-system"}],
         }),
     ];
@@ -49,7 +50,7 @@ async fn installed(cluster: &TestCluster) -> Identity {
     identity
 }
 
-/// A certificate for loopback in place of what is in the directory; returns it as PEM.
+/// Replaces the certificate in the directory by a new one for loopback; returns it as PEM.
 fn renew(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     std::fs::create_dir_all(directory).expect("a directory");
@@ -64,7 +65,7 @@ async fn token_of(cluster: &TestCluster, account: &str) -> String {
     kubeconfig["users"][0]["user"]["token"].as_str().expect("a token").to_owned()
 }
 
-/// A scraper of this port that trusts these certificates and shows this token.
+/// A scraper of this address that trusts these certificates and sends this token.
 struct Scraper(kube::Client);
 
 impl Scraper {
@@ -83,12 +84,12 @@ impl Scraper {
         let kubeconfig = Kubeconfig::read_from(path("kubeconfig")).expect("as written");
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a configuration");
-        // Each answer counts, and so does none.
+        // Each answer counts, so no request is retried.
         config.default_retry = false;
         Self(kube::Client::try_from(config).expect("a client"))
     }
 
-    /// The status of the answer, `None` without one.
+    /// Returns the status of the answer, `None` without one.
     async fn status(&self) -> Option<u16> {
         let request = http::Request::get("/metrics").body(Body::empty()).expect("a request");
         self.0.send(request).await.ok().map(|answer| answer.status().as_u16())
@@ -101,7 +102,7 @@ impl Scraper {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_server_lets_read_and_the_certificate_is_renewed_under_them() {
+async fn metrics_are_served_to_authorized_tokens_and_with_a_renewed_certificate() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = installed(&cluster).await;
     let directory = cluster.scratch("tls");
@@ -123,7 +124,11 @@ async fn metrics_are_for_those_whom_the_server_lets_read_and_the_certificate_is_
     let new = renew(&directory);
     let both = Scraper::new(&cluster, port, &[&old, &new], Some(&scraper)).await;
     until_so("the new certificate to be shown", async || {
-        assert_eq!(both.status().await, Some(200), "who trusts both notices nothing");
+        assert_eq!(
+            both.status().await,
+            Some(200),
+            "a scraper that trusts both certificates is always served"
+        );
         Scraper::new(&cluster, port, &[&new], Some(&scraper)).await.status().await == Some(200)
     })
     .await;
@@ -132,7 +137,7 @@ async fn metrics_are_for_those_whom_the_server_lets_read_and_the_certificate_is_
 }
 
 #[tokio::test]
-async fn while_the_server_is_away_metrics_are_for_those_it_has_just_let_read() {
+async fn while_the_server_is_down_recently_authorized_tokens_read_metrics() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = installed(&cluster).await;
     let server =
@@ -153,6 +158,6 @@ async fn while_the_server_is_away_metrics_are_for_those_it_has_just_let_read() {
     let unknown = Scraper::new(&cluster, manager.metrics(), &[&trusted], Some(&other)).await;
     assert_eq!(unknown.status().await, Some(500));
     middlebox.open();
-    until_so("the server's word", async || unknown.status().await == Some(403)).await;
+    until_so("the review of the server", async || unknown.status().await == Some(403)).await;
     manager.stop().await.expect("a stop in order");
 }

@@ -1,4 +1,5 @@
-//! What the other side of a probe says is told nowhere, however the probe ends: by no object, on no page, in no log.
+//! Text that the target of a probe sends appears nowhere, whatever the result: in no object, on no page, in
+//! no log.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,11 +28,11 @@ use tokio_rustls::TlsAcceptor;
 
 use super::probe_policy::certified;
 
-/// Said wherever a protocol leaves room for words: in lower case, and also a label of a name.
+/// Sent wherever a protocol has room for text: in lower case, and valid as a label of a DNS name.
 const MARKER: &str = "tell-nobody-9b1f";
-/// What certificates are to be for.
+/// The name that certificates must have.
 const NAME: &str = "db.example.com";
-/// The reason of what holds.
+/// The reason of a successful probe.
 const ANSWERED: &str = "Answered";
 
 /// Frames of HTTP/2 and their flags. <https://www.rfc-editor.org/rfc/rfc9113#section-6>
@@ -42,34 +43,35 @@ const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// Bytes that a client sends before its first frame.
+/// Number of bytes that a client sends before its first frame.
 const PREFACE: usize = 24;
 
-/// A server on loopback that says the marker; an object and a Service have its name.
+/// A server on loopback that sends the marker; an object and a Service have its name.
 struct Talker {
     name: &'static str,
     talk: Talk,
-    /// How its probe ends, told in full.
+    /// The reason of its probe, in full detail.
     reason: &'static str,
     port: u16,
-    /// How often it has said everything.
+    /// Number of complete answers sent.
     said: Arc<AtomicUsize>,
     _serving: JoinSet<()>,
 }
 
 #[derive(Clone)]
 enum Talk {
-    /// An answer that begins like this.
+    /// An HTTP answer with this status line.
     Http(&'static str),
-    /// An answer of the health service, with this `grpc-status` behind it.
+    /// An answer of the gRPC health service, with this `grpc-status` in the trailers.
     Grpc(&'static str),
-    /// No answer of the health service, but why there will be none.
+    /// A GOAWAY frame instead of a gRPC answer.
     Away,
-    /// A certificate.
+    /// A certificate with the marker in it.
     Tls(TlsAcceptor),
 }
 
-/// Leads every address to loopback, where the talkers are: a Service of a real cluster cannot.
+/// Dials loopback, where the talkers listen, for every address: a Service of a real cluster cannot point
+/// there.
 struct ToLoopback;
 
 // === impl Talker ===
@@ -92,7 +94,7 @@ impl Talker {
         Self { name, talk, reason, port, said, _serving: serving }
     }
 
-    /// What waits for it at this host.
+    /// Returns an object that waits for this talker at this host.
     fn waiting(&self, host: &str) -> WaitDeployment {
         let mut check = json!({"host": host, "port": self.port});
         let kind = match self.talk {
@@ -124,14 +126,14 @@ impl Talk {
             Self::Grpc(code) => grpc(&mut stream, code).await?,
             Self::Away => go_away(&mut stream).await?,
             Self::Tls(acceptor) => {
-                // Who refuses the certificate has seen it all the same.
+                // A client that refuses the certificate has received it too.
                 drop(acceptor.accept(stream).await);
                 count.fetch_add(1, Ordering::Relaxed);
                 return Ok(());
             }
         }
         count.fetch_add(1, Ordering::Relaxed);
-        // What the other side still has to say is waited for: a reset could overtake the answer.
+        // Reads the rest of the request: a reset could overtake the answer.
         stream.shutdown().await?;
         stream.read_to_end(&mut Vec::new()).await.map(drop)
     }
@@ -157,7 +159,7 @@ async fn http(stream: &mut TcpStream, begin: &str) -> io::Result<()> {
     stream.write_all(format!("{head}\r\n{MARKER}").as_bytes()).await
 }
 
-/// As much of HTTP/2 as one call takes.
+/// Implements as much of HTTP/2 as one call needs.
 async fn grpc(stream: &mut TcpStream, code: &str) -> io::Result<()> {
     stream.read_exact(&mut [0; PREFACE]).await?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
@@ -175,7 +177,7 @@ async fn grpc(stream: &mut TcpStream, code: &str) -> io::Result<()> {
     };
     let marked = format!("x-{MARKER}");
     let head = [field(":status", "200"), field("content-type", "application/grpc"), field(&marked, MARKER)];
-    // That it serves, and a field that is nobody's.
+    // The status SERVING, and an unknown field.
     let message = [&[0x08, 1, 0x12, short(MARKER.as_bytes())][..], MARKER.as_bytes()].concat();
     let message = [&[0, 0, 0, 0, short(&message)][..], &message[..]].concat();
     let end = [field("grpc-status", code), field("grpc-message", MARKER)];
@@ -189,7 +191,7 @@ async fn grpc(stream: &mut TcpStream, code: &str) -> io::Result<()> {
 
 async fn go_away(stream: &mut TcpStream) -> io::Result<()> {
     stream.read_exact(&mut [0; PREFACE]).await?;
-    // After no stream at all, for a reason of the server's own (INTERNAL_ERROR).
+    // The last stream is 0; the error code is INTERNAL_ERROR.
     let why = [&[0, 0, 0, 0, 0, 0, 0, 2][..], MARKER.as_bytes()].concat();
     stream.write_all(&[frame(SETTINGS, 0, 0, &[]), frame(GOAWAY, 0, 0, &why)].concat()).await
 }
@@ -198,7 +200,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, short(payload), kind, flags, 0, 0, 0, stream][..], payload].concat()
 }
 
-/// A header as it is, without compression. <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2>
+/// Encodes a header without compression. <https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2>
 fn field(name: &str, value: &str) -> Vec<u8> {
     let (name, value) = (name.as_bytes(), value.as_bytes());
     [&[0, short(name)][..], name, &[short(value)][..], value].concat()
@@ -210,7 +212,7 @@ fn short(text: &[u8]) -> u8 {
 
 // === what is looked at ===
 
-/// Has a talker of every sort waited for, at the host that is chosen for it.
+/// Starts a talker of every sort, with an object that waits for it at the host that `host` selects.
 async fn begin(
     cluster: &TestCluster,
     identity: &Identity,
@@ -243,7 +245,7 @@ async fn begin(
     talkers
 }
 
-/// Waits until each has said the marker, and is told of with this reason.
+/// Waits until each talker has sent the marker, and its object's status has the reason.
 async fn all_told(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Talker) -> &'static str) {
     let objects = cluster.api::<WaitDeployment>();
     for talker in talkers {
@@ -254,11 +256,12 @@ async fn all_told(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Ta
 }
 
 fn assert_silent(what: &str, text: &str) {
-    let told = text.lines().find(|line| line.to_lowercase().contains(MARKER));
-    assert_eq!(told, None, "{what}");
+    let found = text.lines().find(|line| line.to_lowercase().contains(MARKER));
+    assert_eq!(found, None, "{what}");
 }
 
-/// What a manager serves. What it writes is looked at once it has ended, and all of it is written.
+/// Asserts that the pages a manager serves lack the marker. Its log and objects are checked after its end,
+/// when they are complete.
 async fn pages_are_silent(
     cluster: &TestCluster,
     talkers: &[Talker],
@@ -294,13 +297,13 @@ fn changes() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_prerequisite_says_is_told_by_no_object_on_no_page_and_in_no_line_of_the_log() {
+async fn text_from_a_prerequisite_appears_in_no_object_page_or_log() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |_| "127.0.0.1").await;
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "silent", &changes());
-    // Of a raw address nobody learns how it failed.
+    // For a raw address the status does not show how a probe failed.
     let coarse = |talker: &Talker| if talker.reason == ANSWERED { ANSWERED } else { "NotReady" };
     all_told(&cluster, &talkers, coarse).await;
     let (metrics, inspect) = (process.address("metrics").await, process.address("inspect").await);
@@ -316,7 +319,7 @@ async fn what_a_prerequisite_says_is_told_by_no_object_on_no_page_and_in_no_line
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_in_full_of_a_service_is_still_nothing_that_it_said() {
+async fn detailed_results_of_a_service_contain_no_text_from_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |talker| talker.name).await;
@@ -331,10 +334,10 @@ async fn what_is_told_in_full_of_a_service_is_still_nothing_that_it_said() {
     let (mut running, to_run) = (JoinSet::new(), manager.clone());
     running.spawn(async move { to_run.run().await });
     all_told(&cluster, &talkers, |talker| talker.reason).await;
-    let metrics = manager.metrics_addr().expect("it is served");
-    let inspect = manager.inspect_addr().expect("it is served");
+    let metrics = manager.metrics_addr().expect("an address");
+    let inspect = manager.inspect_addr().expect("an address");
     pages_are_silent(&cluster, &talkers, metrics, inspect).await;
     manager.stop();
-    running.join_next().await.expect("it runs").expect("no panic").expect("stopped in order");
+    running.join_next().await.expect("a running manager").expect("no panic").expect("stopped in order");
     objects_are_silent(&cluster).await;
 }

@@ -1,4 +1,4 @@
-//! What a person says to a controller with an annotation: leave this object alone, look at that one now.
+//! Annotations that steer a controller: pause this object, or reconcile that one now.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const WEB: &str = "web";
 const MARKER: &str = "marker";
-/// Its run deletes `web`.
+/// An object whose run deletes `web`.
 const REAPER: &str = "reaper";
 const HELD: &str = "steering.example.com/held";
 
@@ -29,17 +29,18 @@ struct Scene {
     runs: Runs,
     /// The image of `web` at each of its runs; empty if it was gone.
     images: Arc<Mutex<Vec<String>>>,
-    /// Changes of `marker` so far.
+    /// Number of changes of `marker` so far.
     marks: u32,
 }
 
 impl Scene {
-    /// Begins with the objects that are there; `wire` says what the controller looks at.
+    /// Begins with the existing objects; `wire` adds sources and predicates to the controller.
     async fn begin(
         cluster: &TestCluster,
         wire: impl FnOnce(Controller, &Store<PodTemplate>) -> Controller,
     ) -> Self {
-        let rules = json!([{"apiGroups": [""], "resources": ["podtemplates"], "verbs": ["list", "watch", "patch", "delete"]}]);
+        let verbs = ["list", "watch", "patch", "delete"];
+        let rules = json!([{"apiGroups": [""], "resources": ["podtemplates"], "verbs": verbs}]);
         let identity = cluster.install_base_with(&rules).await;
         let changes =
             json!({"inspect": {"bindAddress": "127.0.0.1:0"}, "controllers": {"*": {"workers": 1}}});
@@ -56,7 +57,7 @@ impl Scene {
         })
         .await;
         let (handle, runs) = parts.expect("registered");
-        // Only a value that differs from one seen before is new.
+        // Only a value that differs from the value in the first list triggers a reconcile.
         let synced = async || handle.status().is_some_and(|status| status.synced);
         until_so("the first list", synced).await;
         let templates = cluster.api();
@@ -76,7 +77,7 @@ impl Scene {
         self.patch(name, json!({"template": {"spec": {"containers": containers}}})).await;
     }
 
-    /// Asks for a look at `marker` and waits for it. Nobody else ran before.
+    /// Requests a reconcile of `marker` and waits for it. Asserts that no other object ran before.
     async fn nothing_until_marker(&mut self) {
         self.marks += 1;
         self.annotate(MARKER, json!({RECONCILE_AT_ANNOTATION: self.marks.to_string()})).await;
@@ -85,14 +86,14 @@ impl Scene {
 
     /// Returns the page of the queue.
     async fn queue(&self) -> Value {
-        let inspect = self.manager.manager.inspect_addr().expect("it is served");
+        let inspect = self.manager.manager.inspect_addr().expect("an address");
         let (status, body) = get(inspect, "/debug/controllers/steering/queue").await;
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).expect("JSON")
     }
 }
 
-/// Notes the image of `web`, and lets go of objects that are being deleted.
+/// Notes the image of `web`, and removes the finalizers of objects that are being deleted.
 async fn look(
     store: Store<PodTemplate>,
     images: Arc<Mutex<Vec<String>>>,
@@ -117,12 +118,12 @@ async fn look(
     Ok(Action::Done)
 }
 
-/// Creates an object that goes at once when it is deleted.
+/// Creates an object without finalizers.
 async fn create(cluster: &TestCluster, name: &str, annotations: Value) {
     create_held(cluster, name, annotations, &[]).await;
 }
 
-/// Creates an object that stays until these finalizers are off.
+/// Creates an object with these finalizers.
 async fn create_held(cluster: &TestCluster, name: &str, annotations: Value, finalizers: &[&str]) {
     let template = json!({
         "metadata": {"name": name, "annotations": annotations, "finalizers": finalizers},
@@ -133,15 +134,15 @@ async fn create_held(cluster: &TestCluster, name: &str, annotations: Value, fina
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_object_is_left_alone_and_seen_as_such_until_it_runs_once_as_it_is_then() {
+async fn a_paused_object_is_parked_until_it_runs_once_with_its_last_state() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"})).await;
     create(&cluster, MARKER, json!({})).await;
     let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
-    assert_eq!(scene.runs.next().await.name, MARKER, "the only one that may run");
+    assert_eq!(scene.runs.next().await.name, MARKER, "the only object that is not paused");
     scene.set_image(WEB, "example.invalid/main:2").await;
     scene.nothing_until_marker().await;
-    // A request to look does not outweigh the request not to.
+    // The annotation for a reconcile does not end a pause.
     scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: "noon"})).await;
     scene.nothing_until_marker().await;
 
@@ -159,12 +160,12 @@ async fn a_paused_object_is_left_alone_and_seen_as_such_until_it_runs_once_as_it
 
     scene.set_image(WEB, "example.invalid/main:3").await;
     scene.annotate(WEB, json!({PAUSED_ANNOTATION: null})).await;
-    assert_eq!(scene.runs.next().await.name, WEB, "the end of the pause is enough");
+    assert_eq!(scene.runs.next().await.name, WEB, "the end of the pause enqueues it");
     scene.nothing_until_marker().await;
-    assert_eq!(*scene.images.lock(), ["example.invalid/main:3"], "once, as it was then");
+    assert_eq!(*scene.images.lock(), ["example.invalid/main:3"], "one run, with the last image");
     assert_eq!(sample(&scene.manager.metrics_text().await, paused), Some(0.0));
 
-    // Paused again while it is at rest.
+    // Paused again while no run is due.
     scene.annotate(WEB, json!({PAUSED_ANNOTATION: "true"})).await;
     scene.set_image(WEB, "example.invalid/main:4").await;
     scene.nothing_until_marker().await;
@@ -173,7 +174,7 @@ async fn a_paused_object_is_left_alone_and_seen_as_such_until_it_runs_once_as_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_is_seen_to_although_the_object_is_paused() {
+async fn a_paused_object_is_cleaned_up_when_it_is_deleted() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create_held(&cluster, WEB, json!({PAUSED_ANNOTATION: "true"}), &[HELD]).await;
     create(&cluster, MARKER, json!({})).await;
@@ -199,7 +200,7 @@ async fn a_paused_object_that_another_objects_run_deletes_is_cleaned_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_value_asks_for_a_look_at_once_past_every_predicate_and_the_same_one_does_not() {
+async fn a_new_reconcile_at_value_bypasses_predicates_and_a_repeated_one_is_ignored() {
     let Some(cluster) = TestCluster::shared().await else { return };
     create(&cluster, WEB, json!({RECONCILE_AT_ANNOTATION: "before"})).await;
     create(&cluster, MARKER, json!({})).await;
@@ -215,7 +216,11 @@ async fn a_new_value_asks_for_a_look_at_once_past_every_predicate_and_the_same_o
         scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: value})).await;
         assert_eq!(scene.runs.next().await.name, WEB);
         scene.nothing_until_marker().await;
-        assert_eq!(scene.images.lock().last().map(String::as_str), Some(image), "once, as it was then");
+        assert_eq!(
+            scene.images.lock().last().map(String::as_str),
+            Some(image),
+            "one run, with the last image"
+        );
         // The same value again, also beside other changes.
         scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: value, "note": value})).await;
         scene.set_image(WEB, "example.invalid/main:9").await;

@@ -1,4 +1,4 @@
-//! The end of a leader: work first, then the Lease; and what happens when the work does not end.
+//! The shutdown of a leader: first the reconciles end, then the Lease is released; and late reconciles.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{all_blocked, holder, renewed};
 
-/// What ending at once may take: a process, not a grace period.
+/// Limit for an immediate end of a process, without a grace period.
 const AT_ONCE: Duration = Duration::from_secs(3);
-/// What a stop may take beyond its grace period.
+/// Limit for a shutdown beyond its grace period.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// A Lease of few seconds, renewed every second.
+/// Returns settings with a Lease of few seconds, renewed every second, and this grace period.
 fn with_grace(grace: Duration) -> Value {
     json!({
         "leaderElection": {"leaseDuration": "5s", "renewDeadline": "3s", "retryPeriod": "1s"},
@@ -41,20 +41,20 @@ async fn the_lease_is_kept_until_the_last_reconcile_has_ended() {
     let held = leases.get("mainstay").await.expect("the Lease");
 
     manager.manager.stop();
-    let later = wait::until(&leases, "mainstay", "renewed twice more, or let go", {
+    let later = wait::until(&leases, "mainstay", "two more renewals, or a release", {
         let second = renewed(&held) + Duration::from_millis(2500);
         move |lease| renewed(lease) >= second || holder(lease).is_empty()
     })
     .await;
-    assert_eq!(holder(&later), holder(&held), "it is kept while a reconcile runs");
+    assert_eq!(holder(&later), holder(&held), "the Lease is kept while a reconcile runs");
     assert_eq!(*progress.ended.borrow(), 0);
 
     let opened = Instant::now();
     gate.cancel();
-    progress.ended.wait_for(|ended| *ended == 1).await.expect("the reconcile was let finish");
-    wait::until(&leases, "mainstay", "let go", |lease| holder(lease).is_empty()).await;
+    progress.ended.wait_for(|ended| *ended == 1).await.expect("a finished reconcile");
+    wait::until(&leases, "mainstay", "a release", |lease| holder(lease).is_empty()).await;
     figure("ha.last_reconcile_to_release", opened.elapsed().as_secs_f64(), "s");
-    manager.stopped().await.expect("everything ended in time");
+    manager.stopped().await.expect("stopped in time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,14 +67,14 @@ async fn work_that_outlives_the_grace_period_is_named_and_the_lease_is_not_relea
     let leases = cluster.api::<Lease>();
     let held = leases.get("mainstay").await.expect("the Lease");
 
-    let error = manager.stop().await.expect_err("a reconcile was late");
+    let error = manager.stop().await.expect_err("a late reconcile");
     assert_eq!(error.to_string(), "still running after shutdown.gracePeriod 2s: slow");
     let left = leases.get("mainstay").await.expect("the Lease");
-    assert_eq!(holder(&left), holder(&held), "it is left to run out");
+    assert_eq!(holder(&left), holder(&held), "the Lease is left to expire");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_lost_while_stopping_ends_the_work_at_once_and_stays_the_other_ones() {
+async fn a_lease_lost_while_stopping_ends_the_work_at_once_and_is_not_released() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let never = CancellationToken::new();
@@ -86,16 +86,16 @@ async fn a_lease_lost_while_stopping_ends_the_work_at_once_and_stays_the_other_o
     let taken = json!({"spec": {"holderIdentity": "intruder", "renewTime": MicroTime(Timestamp::now())}});
     let lost = Instant::now();
     leases.patch("mainstay", &PatchParams::default(), &Patch::Merge(&taken)).await.expect("taken");
-    manager.stopped().await.expect("nothing was late: what ran was dropped");
+    manager.stopped().await.expect("no late work: the reconcile was dropped");
     figure("ha.lease_lost_while_stopping_to_end", lost.elapsed().as_secs_f64(), "s");
     assert!(lost.elapsed() < grace / 10, "after {:?}", lost.elapsed());
     assert_eq!(*progress.ended.borrow(), 0, "the reconcile did not end by itself");
     let left = leases.get("mainstay").await.expect("the Lease");
-    assert_eq!(holder(&left), "intruder", "it is not ours to release");
+    assert_eq!(holder(&left), "intruder", "a lost Lease is not released");
 }
 
 #[tokio::test]
-async fn threads_that_are_all_blocked_cannot_keep_a_process_beyond_its_grace_period() {
+async fn a_process_with_all_threads_blocked_ends_after_its_grace_period() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let grace = Duration::from_secs(2);
@@ -111,10 +111,11 @@ async fn threads_that_are_all_blocked_cannot_keep_a_process_beyond_its_grace_per
     assert_eq!(status.code(), Some(1), "late work is a failure");
     let log = process.log();
     let named = "still running after shutdown.gracePeriod 2s: slow";
-    let told = log.iter().any(|line| line["error"].as_str().is_some_and(|error| error.starts_with(named)));
-    assert!(told, "it names who was late: {log:#?}");
+    let reported =
+        log.iter().any(|line| line["error"].as_str().is_some_and(|error| error.starts_with(named)));
+    assert!(reported, "the log lacks the late controller: {log:#?}");
     let left = leases.get("mainstay").await.expect("the Lease");
-    assert_eq!(holder(&left), holder(&held), "it is left to run out");
+    assert_eq!(holder(&left), holder(&held), "the Lease is left to expire");
 }
 
 #[tokio::test]
@@ -123,7 +124,7 @@ async fn a_second_signal_ends_a_stopping_process_at_once() {
     let identity = cluster.install_base().await;
     let mut process = start_blocked(&cluster, &identity, Duration::from_secs(50)).await;
     process.terminate();
-    process.logged("it is stopping", |line| line["signal"] == "SIGTERM").await;
+    process.logged("the signal", |line| line["signal"] == "SIGTERM").await;
 
     let asked = Instant::now();
     process.terminate();
@@ -134,7 +135,7 @@ async fn a_second_signal_ends_a_stopping_process_at_once() {
 }
 
 #[tokio::test]
-async fn a_process_with_nothing_but_controllers_hears_the_signal() {
+async fn a_process_with_controllers_only_stops_at_a_signal() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
@@ -144,27 +145,27 @@ async fn a_process_with_nothing_but_controllers_hears_the_signal() {
         "metrics": {"bindAddress": ""},
     });
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "bare", &bare);
-    process.logged("it is at work", |line| line["msg"] == "every source has synced").await;
+    process.logged("the first sync", |line| line["msg"] == "every source has synced").await;
     process.terminate();
-    assert!(process.ended().await.success(), "it stops in good order");
+    assert!(process.ended().await.success(), "the process stops in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_manager_lets_its_lease_run_out() {
+async fn a_dropped_manager_lets_its_lease_expire() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let never = CancellationToken::new();
     let grace = Duration::from_secs(10);
     let (dropped, _progress) = start_waiting(&cluster, &identity, grace, &never).await;
     drop(dropped);
-    // It leads as soon as its reconcile begins.
+    // A run of its reconcile proves that it leads.
     let (next, mut progress) = start_waiting(&cluster, &identity, grace, &never).await;
     never.cancel();
-    progress.ended.wait_for(|ended| *ended == 1).await.expect("the next one works");
+    progress.ended.wait_for(|ended| *ended == 1).await.expect("a reconcile of the next manager");
     next.stop().await.expect("stopped in order");
 }
 
-/// Starts a manager whose one reconcile waits for the gate, and waits until that has begun.
+/// Starts a manager with one reconcile that waits for the gate, and waits until it has begun.
 async fn start_waiting(
     cluster: &TestCluster,
     identity: &Identity,
@@ -182,11 +183,11 @@ async fn start_waiting(
     tokio::time::timeout(wait::PATIENCE, began)
         .await
         .expect("the reconcile begins in time")
-        .expect("it lives");
+        .expect("a sender");
     (manager, progress)
 }
 
-/// Starts a process whose reconciles block all its threads, and waits until they do.
+/// Starts a process whose reconciles block all its threads, and waits until all are blocked.
 async fn start_blocked(cluster: &TestCluster, identity: &Identity, grace: Duration) -> ManagerProcess {
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
     let changes = with_grace(grace);

@@ -1,5 +1,5 @@
-//! Gate and mirror write one status while everything changes around them: no condition is ever lost, nobody fights, and
-//! at rest nothing is written.
+//! Gate and mirror write one status while objects change: no condition is ever lost, conflicts end, and at
+//! rest there are no writes.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// How long everything changes, and what `MAINSTAY_LONG=1` asks for.
+/// Duration of the changes, by default and with `MAINSTAY_LONG=1`.
 const CHURN: Duration = Duration::from_secs(6);
 const CHURN_LONG: Duration = Duration::from_mins(1);
-/// Between two changes.
+/// Pause between two changes.
 const PACE: Duration = Duration::from_millis(60);
-/// Changes of the Deployment alone, while nobody else writes the object, and how often these are made until both have
-/// written: others say how fast its status follows, and the mirror gathers.
+/// Number of changes of the Deployment alone, without other writers of the object, and the most rounds of
+/// them until both writers have written: the pace of its status varies, and the mirror batches.
 const DEPLOYMENT_CHANGES: usize = 40;
 const MOST_TIMES: usize = 10;
-/// Writes of each of the two that are enough.
+/// Sufficient number of writes of each writer.
 const ENOUGH: usize = 5;
-/// What the two writers promise to be there once each has written, the gate's first.
+/// Conditions that exist once each writer has written, those of the gate first.
 const ALWAYS: [&str; 5] = ["Ready", "DependenciesReady", "Reconciling", "Stalled", "Available"];
 
 fn conditions(object: &WaitDeployment) -> Vec<&str> {
@@ -39,11 +39,11 @@ fn of_status(cluster: &TestCluster) -> Vec<Write> {
     writes.filter(|write| write.resource == "waitdeployments/status").collect()
 }
 
-/// Returns the writes that another one had come before, and those that the server had no time for. All others were
-/// accepted.
+/// Returns the refused writes: conflicts with another write, and requests that the server timed out or
+/// rejected under load. Asserts that there are no other refusals.
 fn refused<'a>(name: &str, writes: &'a [Write]) -> (Vec<&'a Write>, Vec<&'a Write>) {
     let all = writes.iter().filter(|write| !write.is_accepted());
-    // Without a code nobody waited for the answer any more.
+    // Code 0: the client gave up before the answer.
     let (late, others): (Vec<_>, Vec<_>) = all.partition(|write| matches!(write.code, 0 | 429 | 500..));
     let (conflicts, wrong): (Vec<_>, Vec<_>) = others.into_iter().partition(|write| write.code == 409);
     for (what, count) in
@@ -55,7 +55,7 @@ fn refused<'a>(name: &str, writes: &'a [Write]) -> (Vec<&'a Write>, Vec<&'a Writ
     (conflicts, late)
 }
 
-/// Starts a manager and, when both have written its status, returns an object as it is then.
+/// Starts a manager, creates an object and returns it once both writers have written its status.
 async fn set_up() -> Option<(TestCluster, LocalManager, WaitDeployment)> {
     let cluster = TestCluster::shared().await?;
     let identity = cluster.install_base().await;
@@ -71,11 +71,11 @@ fn is_whole(object: &WaitDeployment) -> bool {
     ALWAYS.iter().all(|type_| conditions(object).contains(type_))
 }
 
-/// What is changed: the first three are of the WaitDeployment, the others of its Deployment.
+/// Kinds of changes: the first three change the WaitDeployment, the others its Deployment.
 const CHANGES: std::ops::Range<u8> = 0..6;
 const OF_DEPLOYMENT: std::ops::Range<u8> = 3..6;
 
-/// One change of many kinds.
+/// Makes one change of this kind.
 async fn change(kind: u8, random: &mut fastrand::Rng, round: usize, cluster: &TestCluster) {
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
     let mark = round.to_string();
@@ -114,7 +114,7 @@ async fn two_writers_of_one_status_lose_no_condition() {
     let (mut changes, mut seen) = (0_u32, 0_u32);
     let mut pace = tokio::time::interval(PACE);
     while began.elapsed() < duration {
-        // Order does not matter: both go on until the time is over.
+        // Order does not matter: both branches go on until the time is over.
         tokio::select! {
             _ = pace.tick() => {
                 changes += 1;
@@ -154,11 +154,11 @@ async fn two_writers_of_one_status_lose_no_condition() {
     })
     .await;
     assert!(is_whole(&last));
-    // A write may meet an edit of the object that its cache has not seen, again and again until the watch brings it: how
-    // often says nothing but how fast that is.
+    // A write may conflict with an edit that its cache has not seen, several times until the watch delivers
+    // it: the number depends on the speed of the watch only.
     refused("two_writers", &of_status(&cluster));
 
-    // The last words of the Deployment controller may still be coming, so the first window is not always one of rest.
+    // The last status of the Deployment controller may come late, so the first window may have writes.
     let mut counts = vec![cluster.writes().len()];
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -172,7 +172,7 @@ async fn two_writers_of_one_status_lose_no_condition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_writers_never_meet_while_nobody_else_writes() {
+async fn two_status_writers_never_conflict_without_other_writers() {
     let Some((cluster, manager, _)) = set_up().await else { return };
     let objects = cluster.api::<WaitDeployment>();
     let (mut random, mut pace) = (fastrand::Rng::with_seed(5), tokio::time::interval(PACE));
@@ -195,7 +195,7 @@ async fn two_writers_never_meet_while_nobody_else_writes() {
     assert!(enough(), "{:?} writes of gate and mirror", both());
     let writes = of_status(&cluster);
     let (conflicts, late) = refused("two_writers.undisturbed", &writes);
-    // What came too late for an answer may have been done all the same, and meets its own repetition.
+    // A timed-out write may have succeeded, and then conflicts with its own retry.
     assert!(conflicts.is_empty() || !late.is_empty(), "{conflicts:#?}");
     manager.stop().await.expect("stopped in order");
 }

@@ -1,5 +1,5 @@
-//! What people and autoscalers do to a WaitDeployment and its Deployment: wait, scale, restart, label. Each has its effect,
-//! and lasts.
+//! Actions of people and autoscalers on a WaitDeployment and its Deployment: wait, scale, restart, label.
+//! Each has its effect, and later edits keep it.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -11,7 +11,7 @@ use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 
-/// Edits between which `kubectl wait` is asked.
+/// Number of edits, after each of which `kubectl wait` is called.
 const EDITS: usize = 4;
 
 /// One manager, and the objects of its namespace.
@@ -45,7 +45,7 @@ impl Stage {
         self.objects.patch(name, &PatchParams::default(), &patch).await.expect("edited")
     }
 
-    /// Has the image of a round rolled out by an edit of the object.
+    /// Edits the image of the object to that of this round.
     async fn release(&self, name: &str, round: usize) {
         self.edit(name, &with_image(round)["spec"]).await;
     }
@@ -61,7 +61,7 @@ impl Stage {
         self.deployments.get(name).await.expect("the Deployment")
     }
 
-    /// Waits until the Deployment is asked for so many Pods and has them.
+    /// Waits until the Deployment specifies this number of Pods and all are available.
     async fn has(&self, name: &str, replicas: i32) -> Deployment {
         wait::until(&self.deployments, name, &format!("{replicas} Pods of {name}"), |found| {
             let status = found.status.clone().unwrap_or_default();
@@ -79,7 +79,7 @@ fn image_of(deployment: &Deployment) -> Option<&str> {
     deployment.spec.template.spec.as_ref()?.containers.first()?.image.as_deref()
 }
 
-/// As `kubectl rollout status` sees it.
+/// Returns whether `kubectl rollout status` would succeed.
 fn is_rolled_out(deployment: &Deployment) -> bool {
     let status = deployment.status.clone().unwrap_or_default();
     let wanted = deployment.spec.replicas.unwrap_or_default();
@@ -98,7 +98,7 @@ fn depends_on(prerequisite: &Prerequisite) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_wait_tells_of_the_spec_as_it_is_now() {
+async fn kubectl_wait_returns_for_the_current_generation_only() {
     let Some(stage) = Stage::set_up().await else { return };
     let mut prerequisite = Prerequisite::closed();
     stage.create("web", &json!({"replicas": 1, "waitFor": depends_on(&prerequisite)})).await;
@@ -110,20 +110,24 @@ async fn kubectl_wait_tells_of_the_spec_as_it_is_now() {
     }
 
     for round in 1..=EDITS {
-        // The edit is not awaited by anything but kubectl: what it is told must be of this generation.
+        // Only kubectl waits for the edit: the conditions it reads must be of this generation.
         stage.release("web", round).await;
         stage.kubectl_wait("web", "Ready").await;
         let deployment = stage.deployment("web").await;
-        assert_eq!(image_of(&deployment), Some(image(round).as_str()), "told of an earlier template");
-        assert!(is_rolled_out(&deployment), "told too early: {:?}", deployment.status);
+        assert_eq!(image_of(&deployment), Some(image(round).as_str()), "a condition of an earlier template");
+        assert!(is_rolled_out(&deployment), "a condition too early: {:?}", deployment.status);
 
         stage.release("web", round + EDITS).await;
         stage.kubectl_wait("web", "Available").await;
         let deployment = stage.deployment("web").await;
-        assert_eq!(image_of(&deployment), Some(image(round + EDITS).as_str()), "told of an earlier template");
+        assert_eq!(
+            image_of(&deployment),
+            Some(image(round + EDITS).as_str()),
+            "a condition of an earlier template"
+        );
         stage.kubectl_wait("web", "Ready").await;
 
-        // An edit that the Deployment sees nothing of raises the generation too: kubectl must not wait for ever.
+        // An edit without effect on the Deployment raises the generation too: kubectl must not wait for ever.
         let mut wait_for = depends_on(&prerequisite);
         wait_for["deadlineSeconds"] = json!(100 + round);
         stage.edit("web", &json!({"waitFor": wait_for})).await;
@@ -136,9 +140,9 @@ async fn kubectl_wait_tells_of_the_spec_as_it_is_now() {
         stage.kubectl_wait("web", "Ready").await;
         let deployment = stage.deployment("web").await;
         assert_eq!(deployment.spec.replicas.map(|count| count.to_string()), Some(replicas));
-        assert!(is_rolled_out(&deployment), "told too early: {:?}", deployment.status);
+        assert!(is_rolled_out(&deployment), "a condition too early: {:?}", deployment.status);
 
-        // This one is the Deployment's alone, and its generation runs ahead of the object's.
+        // This edit concerns the Deployment only: its generation runs ahead of the object's.
         stage.cluster.kubectl(&["rollout", "restart", "deployment/web"]).await;
         stage.cluster.kubectl(&["rollout", "status", "--timeout=60s", "deployment/web"]).await;
         stage.kubectl_wait("web", "Ready").await;
@@ -148,7 +152,7 @@ async fn kubectl_wait_tells_of_the_spec_as_it_is_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scale_subresource_says_and_takes_what_an_autoscaler_asks_for() {
+async fn an_autoscaler_reads_and_writes_the_scale_subresource() {
     let Some(stage) = Stage::set_up().await else { return };
     stage.create("set", &json!({"replicas": 2})).await;
     stage.create("unset", &json!({})).await;
@@ -161,18 +165,18 @@ async fn the_scale_subresource_says_and_takes_what_an_autoscaler_asks_for() {
     let mut scale = stage.objects.get_scale("set").await.expect("a scale");
     let status = scale.status.clone().expect("a status");
     assert_eq!((scale.spec.as_ref().and_then(|spec| spec.replicas), status.replicas), (Some(2), 2));
-    assert_eq!(status.selector.as_deref(), Some("app=set"), "an autoscaler finds the Pods by it");
+    assert_eq!(status.selector.as_deref(), Some("app=set"), "autoscalers select Pods by it");
     scale.spec = Some(k8s_openapi::api::autoscaling::v1::ScaleSpec { replicas: Some(3) });
     let put = stage.objects.replace_scale("set", &PostParams::default(), &scale).await;
     assert_eq!(put.expect("scaled").spec.and_then(|spec| spec.replicas), Some(3));
     stage.has("set", 3).await;
-    // As it does when it was overtaken.
+    // A stale scale is refused.
     let refused = stage.objects.replace_scale("set", &PostParams::default(), &scale).await;
     assert!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 409), "{refused:?}");
     stage.cluster.kubectl(&["scale", "wdeploy/set", "--current-replicas=3", "--replicas=1"]).await;
     stage.has("set", 1).await;
 
-    // Without a number there is nothing to scale but the Deployment: a default would fight whoever scales that.
+    // Without `replicas` only the Deployment can be scaled: a default would fight its autoscaler.
     stage.has("unset", 1).await;
     let refused = stage.objects.get_scale("unset").await;
     let words = refused.expect_err("an error").to_string();
@@ -184,8 +188,8 @@ async fn the_scale_subresource_says_and_takes_what_an_autoscaler_asks_for() {
         image_of(found) == Some(image(1).as_str()) && is_rolled_out(found)
     })
     .await;
-    assert_eq!(deployment.spec.replicas, Some(2), "an edit leaves the number alone");
-    // And a number that is set takes the field back.
+    assert_eq!(deployment.spec.replicas, Some(2), "an edit keeps the replicas");
+    // Setting `replicas` takes the field back.
     stage.edit("unset", &json!({"replicas": 1})).await;
     stage.has("unset", 1).await;
     stage.manager.stop().await.expect("stopped in order");
@@ -199,7 +203,7 @@ async fn an_autoscaler_works_on_either_object() {
     for name in ["outer", "inner"] {
         stage.has(name, 1).await;
     }
-    // Below its minimum an autoscaler acts without metrics, of which there are none here.
+    // Below its minimum an autoscaler acts without metrics, and this cluster has none.
     let autoscaler = |name: &str, api_version: &str, kind: &str| -> HorizontalPodAutoscaler {
         serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -225,7 +229,7 @@ async fn an_autoscaler_works_on_either_object() {
             image_of(found) == Some(image(1).as_str()) && is_rolled_out(found)
         })
         .await;
-        assert_eq!(deployment.spec.replicas, Some(2), "{name}: an edit leaves the autoscaler's number alone");
+        assert_eq!(deployment.spec.replicas, Some(2), "{name}: an edit keeps the autoscaler's replicas");
         stage.kubectl_wait(name, "Ready").await;
     }
     let replicas = async |name: &str| stage.objects.get(name).await.expect("the object").spec.replicas;
@@ -234,7 +238,7 @@ async fn an_autoscaler_works_on_either_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_do_to_the_deployment_survives_an_edit() {
+async fn labels_annotations_and_restarts_of_users_survive_an_edit() {
     let Some(stage) = Stage::set_up().await else { return };
     stage.create("web", &json!({"replicas": 1})).await;
     stage.has("web", 1).await;
@@ -251,11 +255,11 @@ async fn what_people_do_to_the_deployment_survives_an_edit() {
     assert_eq!(image_of(&edited), Some(image(1).as_str()));
     assert_eq!(edited.labels().get("team").map(String::as_str), Some("shop"));
     assert_eq!(edited.annotations().get("example.com/on-call").map(String::as_str), Some("anna"));
-    assert_eq!(restart_of(&edited), restart_of(&restarted), "the restart is not undone");
+    assert_eq!(restart_of(&edited), restart_of(&restarted), "the restart is kept");
     let sets = stage.cluster.api::<ReplicaSet>().list(&ListParams::default()).await.expect("listed").items;
     assert_eq!(sets.len(), 3, "the first template, the restarted one, the edited one");
 
-    // What is ours goes back to what the object says.
+    // A field that the WaitDeployment sets is restored.
     stage.cluster.kubectl(&["set", "image", "deployment/web", "main=example.invalid/main:by-hand"]).await;
     wait::until(&stage.deployments, "web", "the object's image again", |web| {
         image_of(web) == Some(image(1).as_str()) && web.metadata.generation > edited.metadata.generation

@@ -1,4 +1,4 @@
-//! A WaitDeployment's life: waiting, opened, rolled out, at rest, deleted.
+//! The life of a WaitDeployment: waiting, opened, rolled out, at rest, deleted.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout};
 
 use super::runnables::{give_up, short_lease, take};
 
-/// The period that [`wait_probe`] asks for.
+/// The period of [`wait_probe`].
 const PERIOD: Duration = Duration::from_secs(1);
-/// What creating the Deployment may take beyond one period.
+/// Limit for the creation of the Deployment beyond one period.
 const SLACK: Duration = Duration::from_secs(5);
 
 fn waiting_for(name: &str, prerequisite: &Prerequisite, replicas: u32) -> WaitDeployment {
@@ -40,7 +40,7 @@ fn is_ready(object: &WaitDeployment) -> bool {
     condition(object, "Ready").0 == "True"
 }
 
-/// The counters of a status, as the server has them: what the mirror has to get right.
+/// Returns the counters of a status as the server stores them, which the mirror must copy.
 fn counters(object: &impl serde::Serialize) -> Value {
     let object = serde_json::to_value(object).expect("JSON");
     let of = |name: &str| object["status"][name].as_i64().unwrap_or_default();
@@ -63,12 +63,12 @@ async fn a_deployment_is_created_once_its_prerequisite_answers_and_its_status_is
     objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 2)).await.expect("created");
 
     let waits = |web: &WaitDeployment| condition(web, "Ready") == ("False", "WaitingForDependencies");
-    let web = wait::until(&objects, "web", "it says that it waits", |web| {
+    let web = wait::until(&objects, "web", "a status of waiting", |web| {
         waits(web) && web.status.as_ref().is_some_and(|status| status.waiting_for.is_some())
     })
     .await;
     let status = web.status.expect("a status");
-    let waiting_for = status.waiting_for.expect("says what for");
+    let waiting_for = status.waiting_for.expect("a dependency");
     assert!(waiting_for.contains(&prerequisite.address().to_string()), "{waiting_for}");
     assert_eq!(status.observed_generation, web.metadata.generation, "the gate has seen this generation");
     assert!(deployments.get_opt("web").await.expect("asked").is_none(), "no Deployment while it waits");
@@ -85,25 +85,25 @@ async fn a_deployment_is_created_once_its_prerequisite_answers_and_its_status_is
     cluster.kubectl(&["wait", "--for=condition=Available", "--timeout=60s", "waitdeployment/web"]).await;
     let web = wait::until(&objects, "web", "Ready", is_ready).await;
     let deployment = deployments.get("web").await.expect("the Deployment");
-    assert_eq!(counters(&web), counters(&deployment), "the mirror shows what the Deployment says");
+    assert_eq!(counters(&web), counters(&deployment), "the mirror copies the counters of the Deployment");
     assert_eq!(counters(&web)["availableReplicas"], 2);
-    let reference = web.status.and_then(|status| status.deployment).expect("which Deployment it mirrors");
+    let reference = web.status.and_then(|status| status.deployment).expect("a reference to the Deployment");
     assert_eq!(Some(reference.uid), deployment.uid());
     manager.stop().await.expect("stopped in order");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prerequisite_that_stays_away_is_asked_with_the_same_period_for_ever() {
+async fn a_prerequisite_that_stays_down_is_probed_with_the_same_period_for_ever() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     let objects = cluster.api::<WaitDeployment>();
     let prerequisite = Prerequisite::closed();
     objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 1)).await.expect("created");
-    wait::until(&objects, "web", "it says that it waits", |web| condition(web, "Ready").0 == "False").await;
+    wait::until(&objects, "web", "a status of waiting", |web| condition(web, "Ready").0 == "False").await;
 
-    // Two windows of observation. An exponential backoff would leave the second one nearly empty. The two hours of
-    // failures are a unit test of the schedule with a paused clock.
+    // Two windows of observation. An exponential backoff would leave the second one nearly empty. A unit test
+    // of the schedule covers two hours of failures with a paused clock.
     let attempts = async || {
         let (status, text) = get(manager.metrics(), "/metrics").await;
         assert_eq!(status, 200);
@@ -125,7 +125,7 @@ async fn a_prerequisite_that_stays_away_is_asked_with_the_same_period_for_ever()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_waitdeployment_takes_its_deployment_and_pods_along() {
+async fn a_deleted_waitdeployment_is_deleted_with_its_deployment_and_pods() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
@@ -150,7 +150,7 @@ async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
     let mut prerequisite = Prerequisite::open();
     objects.create(&PostParams::default(), &waiting_for("web", &prerequisite, 2)).await.expect("created");
     wait::until(&objects, "web", "Ready", is_ready).await;
-    // From here on an outage of the prerequisite is nobody's business.
+    // From here on an outage of the prerequisite has no effect.
     prerequisite.go_down().await;
 
     cluster.kubectl(&["rollout", "restart", "deployment/web"]).await;
@@ -170,20 +170,20 @@ async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
             && status.replicas == Some(2)
     })
     .await;
-    assert_eq!(restart_of(&rolled), Some(restarted_at), "the user's restart is not undone");
+    assert_eq!(restart_of(&rolled), Some(restarted_at), "the user's restart is kept");
     let sets = cluster.api::<ReplicaSet>().list(&ListParams::default()).await.expect("listed").items;
     assert_eq!(sets.len(), 3, "the first, the restarted and the edited template, and no other");
 
     let generation = edited.metadata.generation;
-    wait::until(&objects, "web", "the mirror has seen the rollout", |web| {
+    wait::until(&objects, "web", "the mirror to show the rollout", |web| {
         let status = web.status.clone().unwrap_or_default();
         is_ready(web) && status.observed_generation == generation && counters(web) == counters(&rolled)
     })
     .await;
     cluster.kubectl(&["wait", "--for=condition=Available", "--timeout=60s", "waitdeployment/web"]).await;
 
-    // At rest nothing is written: both objects keep their versions over a window in which a loop would show. The last
-    // words of the Deployment controller may still be coming, so the first window is not always one of rest.
+    // At rest there are no writes: both objects keep their versions over a window in which a write loop would
+    // show. The last status of the Deployment controller may come late, so the first window may have writes.
     let versions = async || {
         let deployment = deployments.get("web").await.expect("the Deployment").resource_version();
         (objects.get("web").await.expect("the object").resource_version(), deployment)
@@ -205,7 +205,7 @@ async fn an_edited_template_rolls_out_and_leaves_a_users_restart_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_the_configuration_names_are_not_passed_on() {
+async fn configured_labels_and_annotations_are_not_passed_on() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let changes = json!({"waitDeployment": {"notPassedOn": ["team", "example.com/*"]}});
@@ -220,7 +220,7 @@ async fn keys_that_the_configuration_names_are_not_passed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_leads_no_more_counts_no_gates() {
+async fn a_former_leader_counts_no_gates() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &short_lease("Campaign")).await;
@@ -241,10 +241,11 @@ async fn a_replica_that_leads_no_more_counts_no_gates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn successes_that_a_killed_manager_had_counted_open_nothing_for_the_next() {
+async fn successes_counted_by_a_killed_manager_do_not_count_for_the_next() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
-    // Nobody waits for the Lease of the killed one. A single worker lets through what comes later only later.
+    // Without a Lease, so that the next manager starts at once. With a single worker, an object created later
+    // is reconciled later.
     let changes = json!({"leaderElection": {"enabled": false}, "controllers": {"*": {"workers": 1}}});
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
     let start = |name: &str| ManagerProcess::start(binary, &cluster, &identity, name, &changes);
@@ -258,7 +259,7 @@ async fn successes_that_a_killed_manager_had_counted_open_nothing_for_the_next()
     let web = json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [thrice]}}});
     objects.create(&PostParams::default(), &wait_deployment("web", &web)).await.expect("created");
 
-    // Whoever asks for the third time has counted two.
+    // The third request shows that two successes were counted.
     let mut killed = start("killed");
     for _ in 0..2 {
         answer(asked(&listener).await).await;
@@ -274,19 +275,22 @@ async fn successes_that_a_killed_manager_had_counted_open_nothing_for_the_next()
     let third = asked(&listener).await;
     let later = wait_deployment("later", &json!({"spec": {"replicas": 0}}));
     objects.create(&PostParams::default(), &later).await.expect("created");
-    wait::until(&deployments, "later", "what waits for nothing", |_| true).await;
-    assert!(deployments.get_opt("web").await.expect("asked").is_none(), "two of its own are too few");
+    wait::until(&deployments, "later", "the Deployment without dependencies", |_| true).await;
+    assert!(
+        deployments.get_opt("web").await.expect("asked").is_none(),
+        "two successes of this manager are too few"
+    );
     answer(third).await;
-    // Order does not matter: the answers have no end.
+    // Order does not matter: `answer_all` never ends.
     tokio::select! {
         () = answer_all(&listener) => {}
-        _ = wait::until(&deployments, "web", "three of its own", |_| true) => {}
+        _ = wait::until(&deployments, "web", "three successes of this manager", |_| true) => {}
     }
     next.terminate();
     assert!(next.ended().await.success(), "{:#?}", next.log());
 }
 
-/// Returns the next connection over which a whole request has come; it is answered by who has it.
+/// Returns the next connection with a complete request, unanswered.
 async fn asked(listener: &TcpListener) -> TcpStream {
     let asked = async {
         loop {
@@ -300,11 +304,11 @@ async fn asked(listener: &TcpListener) -> TcpStream {
             }
         }
     };
-    timeout(wait::PATIENCE, asked).await.expect("somebody asks")
+    timeout(wait::PATIENCE, asked).await.expect("a request")
 }
 
 async fn answer(mut stream: TcpStream) {
-    // Who has lost patience is not there any more, and asks again.
+    // A client that has timed out is gone, and sends its request again.
     drop(stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await);
 }
 

@@ -1,5 +1,5 @@
-//! Whatever stands in `waitProbe` has its effect, or is refused in words that let its author act; nothing that is
-//! refused is dialled, and no value stops the manager.
+//! Every value of `waitProbe` has its effect, or is refused with a message that helps its author; a refused
+//! target is never dialled, and no value stops the manager.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
 
@@ -18,22 +18,22 @@ use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What a timer may be late by, far above what is usual and below every mistake looked for.
+/// Most delay of a timer: far above the usual delay and below every mistake that the tests look for.
 const LATE: Duration = Duration::from_millis(1500);
-/// Rounds of probing in which nothing of our own must have been dialled.
+/// Rounds of probes in which no forbidden target is dialled.
 const ROUNDS: usize = 3;
 
-/// What is to become of an object.
+/// The expected result of an object.
 enum Expected {
-    /// Its prerequisite listens, so its Deployment appears.
+    /// Its prerequisite listens, so its Deployment is created.
     Opens,
-    /// Its status says this reason, and a message with all of these.
+    /// Its status has this reason, and a message with all these texts.
     Refused(&'static str, Vec<String>),
-    /// The API server refuses it, naming this field.
+    /// The API server refuses it, and names this field.
     Inadmissible(&'static str),
 }
 
-/// One manager, and the objects of its namespace as they are, decodable or not.
+/// One manager, and the raw objects of its namespace, which need not decode.
 struct Stage {
     cluster: TestCluster,
     manager: LocalManager,
@@ -72,7 +72,7 @@ impl Stage {
         wait::until(&self.cluster.api::<Deployment>(), name, &format!("Deployment {name}"), |_| true).await;
     }
 
-    /// Waits until the gate has spoken of the current generation with this reason, and returns its message.
+    /// Waits until the gate's condition of the current generation has this reason, and returns its message.
     async fn says(&self, name: &str, reason: &str) -> String {
         let what = format!("{name} to say {reason}");
         let object = wait::until(&self.objects, name, &what, |object| {
@@ -83,15 +83,15 @@ impl Stage {
         ready(&object)["message"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits until the first result of its prerequisite is in.
+    /// Waits for the first result of its prerequisite.
     async fn has_tried(&self, name: &str) {
-        wait::until(&self.objects, name, &format!("{name} to be tried"), |object| {
+        wait::until(&self.objects, name, &format!("{name} to be probed"), |object| {
             ready(object)["status"] == "False" && ready(object)["reason"] == "WaitingForDependencies"
         })
         .await;
     }
 
-    /// Creates the objects, then checks what becomes of each.
+    /// Creates the objects, then checks the result of each.
     async fn check(&self, cases: Vec<(Value, Expected)>) {
         let deployments = self.cluster.api::<Deployment>();
         let mut to_follow = Vec::new();
@@ -125,7 +125,7 @@ impl Stage {
         get(self.manager.metrics(), "/metrics").await.1
     }
 
-    /// The manager still reconciles, and ends in order.
+    /// Asserts that the manager still reconciles, and stops in order.
     async fn still_works(self) {
         self.create("after-all", &Value::Null).await.expect("created");
         self.opens("after-all").await;
@@ -138,7 +138,7 @@ impl Stage {
 
 impl BothFamilies {
     fn open() -> Self {
-        // The port is free for one family and may be taken for the other, by a test beside this one.
+        // The port is free for IPv4 and may be taken for IPv6 by a concurrent test.
         let mut v4 = Prerequisite::closed();
         let mut v6 =
             Prerequisite::closed_at(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port()));
@@ -163,7 +163,7 @@ fn ready(object: &DynamicObject) -> &Value {
     conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
 }
 
-/// Refused by the gate itself, which names the field, quotes the value and says what it expects.
+/// Expects a refusal by the gate, which names the field, quotes the value and lists the accepted values.
 fn invalid(field: &str, value: &str, expected: &str) -> Expected {
     Expected::Refused("InvalidProbe", vec![format!("waitProbe.{field} {value}: "), expected.to_owned()])
 }
@@ -198,7 +198,7 @@ async fn every_way_to_write_a_timeout_is_understood_or_refused() {
     let long = "9".repeat(65);
     let inadmissible = [json!(2.5), json!([3]), json!({"seconds": 3}), json!(true), json!(long)];
     cases.extend(inadmissible.map(|timeout| (with(timeout), Expected::Inadmissible("waitProbe.timeout"))));
-    // Beyond what a float holds exactly, the server takes no integer for one.
+    // The server accepts no integers beyond the exact range of a float.
     for huge in ["9223372036854775808", "18446744073709551616", "-1e30", "1e300"] {
         let huge: Value = serde_json::from_str(huge).expect("JSON");
         cases.push((with(huge), Expected::Inadmissible("waitProbe.timeout")));
@@ -221,11 +221,12 @@ async fn a_timeout_lasts_as_long_as_written() {
     ];
     for (expected, written) in groups {
         let before = probed(&stage).await;
-        // Each its own target: equal ones would share one probe. Filled at the same time, since that takes a while.
+        // One hole per object: objects with one target would share a probe. Made concurrently, since filling
+        // takes a while.
         let holes: Vec<BlackHole> =
             futures_util::future::join_all(written.iter().map(|_| black_hole())).await;
         for (at, (hole, timeout)) in holes.iter().zip(&written).enumerate() {
-            // Tried once, so that the figures are of one probe each.
+            // One probe each, so that the metrics count one per object.
             let wait_probe =
                 json!({"address": hole.address().to_string(), "timeout": timeout, "periodSeconds": 3600});
             stage.create(&format!("of-{}-{at}", expected.as_millis()), &wait_probe).await.expect("created");
@@ -246,7 +247,7 @@ async fn a_timeout_lasts_as_long_as_written() {
     stage.still_works().await;
 }
 
-/// Returns how many probes have ended and the seconds they took together.
+/// Returns the number of finished probes and the seconds they took together.
 async fn probed(stage: &Stage) -> (f64, f64) {
     let metrics = stage.metrics().await;
     let of = |series| sample(&metrics, series).unwrap_or_default();
@@ -327,7 +328,7 @@ async fn every_way_to_write_an_address_is_understood_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_our_own_is_dialled_unless_the_policy_says_so() {
+async fn loopback_is_dialled_only_if_the_policy_allows_it() {
     let policy = json!({"probePolicy": {"mode": "Any", "allowLoopback": false}});
     let Some(stage) = Stage::set_up(&policy).await else { return };
     let own = BothFamilies::open();
@@ -355,7 +356,7 @@ async fn nothing_of_our_own_is_dialled_unless_the_policy_says_so() {
         "[::ffff:127.0.0.1]",
     ];
     let mut cases: Vec<_> = by_key.map(|host| (at(host), denied("probePolicy.allowLoopback"))).into();
-    // Reaches loopback on Linux; there is no setting for it, and the message says that too.
+    // The unspecified address reaches loopback on Linux; no setting admits it, and the message says so.
     let never = ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "0.0.0.0."];
     cases.extend(never.map(|host| (at(host), denied("the unspecified address, and no setting admits it"))));
     let inside = ["[::127.0.0.1]", "[64:ff9b::127.0.0.1]"];
@@ -367,12 +368,12 @@ async fn nothing_of_our_own_is_dialled_unless_the_policy_says_so() {
     let targets = by_key.len() + never.len() + inside.len();
     stage.check(cases).await;
     looked_at(&stage, targets * ROUNDS).await;
-    assert_eq!(own.connections(), 0, "our own loopback was dialled");
+    assert_eq!(own.connections(), 0, "loopback was dialled");
     stage.still_works().await;
 }
 
-/// Waits until so many probes were denied. The spelling of a host is no part of a target, so some are shared and the
-/// rounds are a little longer.
+/// Waits until so many probes were denied. Different spellings of a host may be one target, so this may take
+/// a little more than the given rounds.
 async fn looked_at(stage: &Stage, times: usize) {
     let began = Instant::now();
     loop {
@@ -381,7 +382,7 @@ async fn looked_at(stage: &Stage, times: usize) {
         if count >= times as f64 {
             return;
         }
-        assert!(began.elapsed() < wait::PATIENCE, "{count} of {times} looks were denied");
+        assert!(began.elapsed() < wait::PATIENCE, "{count} of {times} probes were denied");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -408,12 +409,12 @@ async fn by_default_only_services_of_its_own_namespace_are_probed() {
     let missing = "Service {namespace}/db does not exist".replace("{namespace}", stage.cluster.namespace());
     cases.push((at("db:5432"), Expected::Refused("WaitingForDependencies", vec![missing])));
     stage.check(cases).await;
-    assert_eq!(own.connections(), 0, "our own loopback was dialled");
+    assert_eq!(own.connections(), 0, "loopback was dialled");
     stage.still_works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_refused_recovers_by_an_edit() {
+async fn a_refused_object_recovers_by_an_edit() {
     let Some(stage) = Stage::set_up(&json!({})).await else { return };
     let open = Prerequisite::open();
     let good = json!({"address": open.address().to_string(), "timeout": "3s", "periodSeconds": 1});
@@ -429,7 +430,7 @@ async fn what_was_refused_recovers_by_an_edit() {
     for (name, ..) in &bad {
         stage.edit(name, &good).await;
         stage.opens(name).await;
-        // Its new generation is what the status speaks of, and the refusal is gone from it.
+        // The status is of the new generation, without the refusal.
         wait::until(&stage.objects, name, "the refusal to go", |object| {
             let conditions = object.data["status"]["conditions"].as_array();
             let stalled = conditions.into_iter().flatten().find(|condition| condition["type"] == "Stalled");
@@ -442,38 +443,38 @@ async fn what_was_refused_recovers_by_an_edit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_what_waits_switches_the_target_at_once() {
+async fn an_edit_of_a_waiting_object_switches_its_target_at_once() {
     let Some(stage) = Stage::set_up(&json!({})).await else { return };
     let targets = async || sample(&stage.metrics().await, "mainstay_waitdeployment_probe_targets");
     let (hole, mut closed, open) = (black_hole().await, Prerequisite::closed(), Prerequisite::open());
     let at =
         |address: SocketAddr| json!({"address": address.to_string(), "timeout": "5m", "periodSeconds": 1});
 
-    // From a probe that would still be in flight long after this test.
+    // The first probe would be in flight long after this test.
     stage.create("web", &at(hole.address())).await.expect("created");
     wait::until(&stage.objects, "web", "web to wait", |web| ready(web)["status"] == "Unknown").await;
     stage.edit("web", &at(closed.address())).await;
     stage.has_tried("web").await;
     let message = stage.says("web", "WaitingForDependencies").await;
     assert!(message.contains(&closed.address().to_string()), "{message}");
-    assert_eq!(targets().await, Some(1.0), "the earlier target is let go");
+    assert_eq!(targets().await, Some(1.0), "the earlier target is removed");
 
-    // Nothing is probed for an object that was edited into a bad one.
+    // An edit that makes the object invalid ends its probes.
     stage.edit("web", &json!({"address": "127.0.0.1:0"})).await;
     stage.says("web", "InvalidProbe").await;
-    assert_eq!(targets().await, Some(0.0), "nobody waits for anything");
+    assert_eq!(targets().await, Some(0.0), "no object has a target");
 
     stage.edit("web", &at(open.address())).await;
     stage.opens("web").await;
     closed.come_up();
-    // It is asked once in an hour, so that a second connection is somebody else's.
+    // Probed once an hour, so that a second connection would belong to another object.
     let mut rarely = at(closed.address());
     rarely["periodSeconds"] = json!(3600);
     stage.create("other", &rarely).await.expect("created");
     stage.opens("other").await;
-    assert_eq!(closed.connections(), 1, "only for the one that asked for it");
+    assert_eq!(closed.connections(), 1, "only for the object with this target");
 
-    // Taking the prerequisite away opens the gate, too.
+    // Removing the prerequisite opens the gate, too.
     stage.create("bare", &at(hole.address())).await.expect("created");
     wait::until(&stage.objects, "bare", "bare to wait", |bare| ready(bare)["status"] == "Unknown").await;
     stage.edit("bare", &Value::Null).await;

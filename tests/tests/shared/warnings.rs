@@ -1,4 +1,4 @@
-//! What the API server warns of reaches the log, and does not flood it.
+//! Warnings of the API server are logged, and do not flood the log.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::PostParams;
@@ -8,10 +8,10 @@ use mainstay_tests::sockets::Prerequisite;
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde_json::{Value, json};
 
-/// Objects that make the server warn of the same thing.
+/// Number of objects that cause the same warning.
 const MANY: usize = 20;
 
-/// Creates an object whose Deployment selects nodes by a label of old.
+/// Creates an object whose Deployment selects nodes by a deprecated label.
 async fn create(cluster: &TestCluster, name: &str, label: &str, prerequisite: &Prerequisite) {
     let template = json!({"spec": {"nodeSelector": {label: "any"}}});
     let changes = json!({
@@ -24,7 +24,7 @@ async fn create(cluster: &TestCluster, name: &str, label: &str, prerequisite: &P
 }
 
 #[tokio::test]
-async fn a_warning_of_the_server_is_logged_once_however_many_writes_it_rides_on() {
+async fn a_repeated_warning_of_the_server_is_logged_once() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
@@ -33,7 +33,7 @@ async fn a_warning_of_the_server_is_logged_once_however_many_writes_it_rides_on(
     for number in 0..MANY {
         create(&cluster, &format!("web-{number}"), "beta.kubernetes.io/arch", &prerequisite).await;
     }
-    // Another text, which is logged after all that was said before.
+    // Another warning, logged after all the others.
     create(&cluster, "last", "beta.kubernetes.io/os", &prerequisite).await;
     let about = |line: &Value, label: &str| {
         line["msg"] == "warning from the API server"
@@ -44,7 +44,7 @@ async fn a_warning_of_the_server_is_logged_once_however_many_writes_it_rides_on(
     process.terminate();
     assert!(process.ended().await.success(), "{:#?}", process.log());
     let log = process.log();
-    let said = |label: &str| log.iter().filter(|line| about(line, label)).count();
-    assert_eq!(said("beta.kubernetes.io/arch"), 1, "{MANY} times would be noise: {log:#?}");
-    assert_eq!(said("beta.kubernetes.io/os"), 1);
+    let logged = |label: &str| log.iter().filter(|line| about(line, label)).count();
+    assert_eq!(logged("beta.kubernetes.io/arch"), 1, "one line for {MANY} warnings: {log:#?}");
+    assert_eq!(logged("beta.kubernetes.io/os"), 1);
 }

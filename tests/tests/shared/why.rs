@@ -1,4 +1,4 @@
-//! The command `why` against a manager that runs.
+//! The command `why` against a running manager.
 
 use std::process::{Output, Stdio};
 
@@ -17,14 +17,14 @@ fn waiting(name: &str, dependency: &Value) -> WaitDeployment {
 }
 
 async fn why(manager: &LocalManager, arguments: &[&str]) -> Output {
-    let address = manager.manager.inspect_addr().expect("it is served").to_string();
+    let address = manager.manager.inspect_addr().expect("an address").to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay-under-test"));
     command.arg("why").args(arguments).args(["--address", &address]);
-    command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("it starts")
+    command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("started")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tree_says_what_keeps_an_object_and_when_it_is_tried_again() {
+async fn a_tree_shows_why_an_object_waits_and_when_it_is_probed_again() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let identity = cluster.install_base().await;
     let changes = json!({"inspect": {"bindAddress": "127.0.0.1:0"}});
@@ -39,7 +39,7 @@ async fn a_tree_says_what_keeps_an_object_and_when_it_is_tried_again() {
         objects.create(&PostParams::default(), &object).await.expect("created");
     }
     for name in ["api", "cron", "web"] {
-        wait::until(&objects, name, "it says what it waits for", |object| {
+        wait::until(&objects, name, "a status of waiting", |object| {
             let ready = object.condition("Ready").map(|ready| ready.status.as_str());
             ready == Some("False")
                 && object.status.as_ref().is_some_and(|status| status.waiting_for.is_some())
@@ -49,7 +49,7 @@ async fn a_tree_says_what_keeps_an_object_and_when_it_is_tried_again() {
 
     let namespace = cluster.namespace();
     let key = format!("{namespace}/web");
-    // The cache of the page may be a moment behind what the API server says.
+    // The cache behind the page may lag a moment behind the API server.
     until_so("the whole tree", async || {
         let output = why(&manager, &[&key]).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! The verbs that reconcilers write with, against an API server that means it.
+//! The write helpers for reconcilers, against a real API server.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use mainstay_tests::cluster::client_of;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The one writer of a test.
+/// The authority of a test's writer, without a fence.
 struct Writer(kube::Client);
 
 impl Authority for Writer {
@@ -44,7 +44,7 @@ fn data(map: &ConfigMap) -> Value {
 }
 
 #[tokio::test]
-async fn an_ensured_object_is_written_only_when_something_is_to_change() {
+async fn an_ensured_object_is_written_only_when_it_would_change() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let writer = Writer(cluster.client());
     let maps = cluster.api::<ConfigMap>();
@@ -60,12 +60,12 @@ async fn an_ensured_object_is_written_only_when_something_is_to_change() {
     let current = now(&cluster, &writer).await;
     for applier in [&applier, &Applier::new(kind(), "mainstay-test")] {
         let effect = applier.ensure(&writer, current.as_ref(), &both).await.expect("ensured");
-        assert_eq!(effect, Effect::Unchanged, "neither by memory nor by the server's own answer");
+        assert_eq!(effect, Effect::Unchanged, "unchanged, with and without memory of the last write");
     }
     let effect = applier.dry_run(&writer, current.as_ref(), &both).await.expect("a dry run");
     assert_eq!(effect, Effect::Unchanged);
 
-    // Somebody else's field is left alone, a field of ours is not.
+    // A field of another writer is left alone, an own field is restored.
     edit(&maps, &json!({"data": {"theirs": "3"}})).await;
     let current = now(&cluster, &writer).await;
     let effect = applier.ensure(&writer, current.as_ref(), &both).await.expect("ensured");
@@ -78,7 +78,7 @@ async fn an_ensured_object_is_written_only_when_something_is_to_change() {
     let map = effect.object().expect("changed");
     assert_eq!(data(map), json!({"a": "1", "b": "2", "theirs": "3"}));
 
-    // What is no longer wanted goes.
+    // A field that is no longer applied is removed.
     let current = now(&cluster, &writer).await;
     let effect =
         applier.ensure(&writer, current.as_ref(), &wanted(json!({"a": "1"}))).await.expect("ensured");
@@ -91,7 +91,7 @@ fn patcher() -> Patcher<ConfigMap> {
     Patcher::new(kind(), "mainstay-test")
 }
 
-/// The edit that sets one key.
+/// Returns the edit that sets one key.
 fn set(key: &'static str, value: &'static str) -> impl Fn(&mut ConfigMap) -> Edited {
     move |map| {
         map.data.get_or_insert_default().insert(key.to_owned(), value.to_owned());
@@ -102,7 +102,7 @@ fn set(key: &'static str, value: &'static str) -> impl Fn(&mut ConfigMap) -> Edi
 #[tokio::test]
 async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
-    // The verbs that `Patcher` names, and no other.
+    // The verbs in the documentation of `Patcher`, and no others.
     let rules =
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]}]);
     let identity = cluster.install_base_with(&rules).await;
@@ -117,7 +117,7 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
     assert!(matches!(effect, Effect::Created(_)), "{effect:?}");
     edit(&maps, &json!({"data": {"theirs": "3"}})).await;
 
-    // Neither of these sends anything.
+    // None of these three sends a write.
     let effect = patcher.ensure_live(&writer, &name, set("a", "1")).await.expect("asked");
     assert_eq!(effect, Effect::Unchanged);
     patcher.ensure_live(&writer, &name, |_| Err("no idea".into())).await.expect_err("the edit failed");
@@ -125,22 +125,22 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
         map.metadata.name = Some("other".to_owned());
         Ok(())
     };
-    patcher.ensure_live(&writer, &name, rename).await.expect_err("it cannot be renamed");
+    patcher.ensure_live(&writer, &name, rename).await.expect_err("a refused rename");
 
     let before = now(&cluster, &writer).await;
     let effect = patcher.dry_run(&writer, &name, before.as_ref(), set("a", "2")).await.expect("a dry run");
     assert_eq!(data(effect.object().expect("changed")), json!({"a": "2", "theirs": "3"}));
     let after: ConfigMap = now(&cluster, &writer).await.expect("there").decode().expect("a ConfigMap");
-    assert_eq!(data(&after), json!({"a": "1", "theirs": "3"}), "a dry run leaves no trace");
+    assert_eq!(data(&after), json!({"a": "1", "theirs": "3"}), "a dry run changes no data");
     let unmoved = before.expect("there").decode::<ConfigMap>().expect("a ConfigMap");
-    assert_eq!(after, unmoved, "not even in the version or managedFields");
+    assert_eq!(after, unmoved, "a dry run changes neither version nor managedFields");
     let effect = patcher.ensure_live(&writer, &name, set("a", "2")).await.expect("patched");
     assert_eq!(data(effect.object().expect("changed")), json!({"a": "2", "theirs": "3"}));
 
     let sent = cluster
         .until_written("the last patch", |writes| {
-            let ours = writes.iter().filter(|write| write.resource == "configmaps");
-            let sent: Vec<_> = ours.map(|write| format!("{} {}", write.verb, write.code)).collect();
+            let sent = writes.iter().filter(|write| write.resource == "configmaps");
+            let sent: Vec<_> = sent.map(|write| format!("{} {}", write.verb, write.code)).collect();
             (sent.len() >= 4).then_some(sent)
         })
         .await;
@@ -148,35 +148,38 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
 }
 
 #[tokio::test]
-async fn of_two_writers_who_read_the_same_version_one_meets_a_conflict() {
+async fn of_two_writes_based_on_one_version_one_conflicts() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (writer, patcher) = (Writer(cluster.client()), patcher());
     let name = NamespacedName::namespaced(cluster.namespace(), "settings");
     let nothing = now(&cluster, &writer).await;
     patcher.ensure(&writer, &name, nothing.as_ref(), set("a", "1")).await.expect("created").object();
     let late = patcher.ensure(&writer, &name, nothing.as_ref(), set("b", "1")).await;
-    let late = late.expect_err("it is there, though the cache did not show it");
+    let late = late.expect_err("a conflict with an object missing in the cache");
     assert!(late.is_conflict() && late.is_already_exists(), "{late}");
 
     let both = now(&cluster, &writer).await;
     patcher.ensure(&writer, &name, both.as_ref(), set("a", "2")).await.expect("the first").object();
     let error = patcher.ensure(&writer, &name, both.as_ref(), set("b", "2")).await.expect_err("the second");
     assert!(error.is_conflict() && !error.is_already_exists(), "{error}");
-    let effect = patcher.ensure_live(&writer, &name, set("b", "2")).await.expect("it looked again");
-    assert_eq!(data(effect.object().expect("changed")), json!({"a": "2", "b": "2"}), "neither is lost");
+    let effect =
+        patcher.ensure_live(&writer, &name, set("b", "2")).await.expect("a retry with the live object");
+    assert_eq!(data(effect.object().expect("changed")), json!({"a": "2", "b": "2"}), "both writes are kept");
 
-    // Another object of the name is a conflict as well, and one that has gone is not found.
+    // A deleted object is not found, and another object of that name is a conflict.
     let old = now(&cluster, &writer).await;
     let maps = cluster.api::<ConfigMap>();
     drop(maps.delete("settings", &DeleteParams::default()).await.expect("deleted"));
-    let error = patcher.ensure(&writer, &name, old.as_ref(), set("b", "3")).await.expect_err("it is gone");
+    let error =
+        patcher.ensure(&writer, &name, old.as_ref(), set("b", "3")).await.expect_err("a missing object");
     assert!(error.is_not_found(), "{error}");
     patcher.ensure_live(&writer, &name, set("a", "3")).await.expect("created").object();
-    let error = patcher.ensure(&writer, &name, old.as_ref(), set("b", "3")).await.expect_err("another one");
+    let error =
+        patcher.ensure(&writer, &name, old.as_ref(), set("b", "3")).await.expect_err("another object");
     assert!(error.is_conflict(), "{error}");
 }
 
-/// A Pod template as a writer knows it who only changes images.
+/// A Pod template in the eyes of a writer that only changes images.
 #[derive(Debug, Serialize, Deserialize)]
 struct Images {
     metadata: ObjectMeta,
@@ -200,7 +203,7 @@ struct Container {
 }
 
 #[tokio::test]
-async fn what_the_writers_type_does_not_know_survives_in_lists_too() {
+async fn fields_unknown_to_the_writers_type_survive_also_in_lists() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let writer = Writer(cluster.client());
     let templates = cluster.api::<PodTemplate>();
@@ -240,7 +243,7 @@ async fn what_the_writers_type_does_not_know_survives_in_lists_too() {
 }
 
 #[tokio::test]
-async fn a_patched_status_leaves_the_rest_alone_and_the_other_way_round() {
+async fn a_status_patch_changes_only_the_status_and_an_object_patch_never_does() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let writer = Writer(cluster.client());
     let kind = KindId::of::<WaitDeployment>();
@@ -272,7 +275,10 @@ async fn a_patched_status_leaves_the_rest_alone_and_the_other_way_round() {
         object["spec"]["replicas"] = json!(3);
         Ok(())
     };
-    patcher.ensure_status(&writer, &name, &now().await, scale).await.expect_err("that is not its status");
+    patcher
+        .ensure_status(&writer, &name, &now().await, scale)
+        .await
+        .expect_err("a change outside the status");
     let effect = patcher.ensure(&writer, &name, Some(&now().await), scale).await.expect("written");
     let scaled = effect.object().expect("changed");
     assert_eq!((&scaled["spec"]["replicas"], replicas(scaled)), (&json!(3), json!(2)));

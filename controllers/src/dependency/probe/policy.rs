@@ -72,37 +72,26 @@ pub(super) enum Route {
     Resolve(String),
     /// Read whether the namespace is restricted, then call [`Authorizer::route`] again.
     NeedsNamespace,
-    /// The result is known without dialling.
-    Known(ProbeResult),
 }
 
-/// Addresses that may be dialled, or the result for one that may not.
-type Checked = Result<Vec<SocketAddr>, ProbeResult>;
-
-// === impl Route ===
-
-impl Route {
-    fn dial(checked: Checked, detail: Detail) -> Self {
-        checked.map_or_else(Self::Known, |addresses| Self::Dial(addresses, detail))
-    }
-}
+/// A decision, or the result of a probe that dials no address.
+type Checked<T> = Result<T, ProbeResult>;
 
 // === impl Authorizer ===
 
 impl Authorizer<'_> {
-    /// Decides about an address.
-    pub(super) fn route(&self, address: &Address) -> Route {
+    /// Decides about an address. Fails with the result that is known without dialling.
+    pub(super) fn route(&self, address: &Address) -> Checked<Route> {
         let port = address.port;
         if self.policy.denied_ports.contains(&port) {
-            let message = format!("port {port} is listed in probePolicy.deniedPorts");
-            return denied(denial::DENIED_PORTS, message);
+            return denied(denial::DENIED_PORTS, format!("port {port} is listed in probePolicy.deniedPorts"));
         }
         match &address.host {
             Host::Ip(ip) => self.route_ip(*ip, port),
             Host::Name(name) if name == "localhost" || name.ends_with(".localhost") => {
                 // RFC 6761: these names are never sent to DNS.
                 let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-                Route::dial(self.dial(loopback, port, Detail::Coarse), Detail::Coarse)
+                Ok(Route::Dial(self.check_no_node_port(loopback, port, Detail::Coarse)?, Detail::Coarse))
             }
             Host::Name(name) => match service_name(name, self.namespace) {
                 Some((service, namespace)) if self.may_name_services_of(namespace) => {
@@ -122,16 +111,22 @@ impl Authorizer<'_> {
     }
 
     /// Checks every address that a name admitted by [`Authorizer::route`] resolved to.
-    pub(super) fn check_resolved(&self, name: &str, addresses: Vec<IpAddr>, port: u16) -> Checked {
-        let addresses = self.dial(addresses, port, Detail::Coarse)?;
+    pub(super) fn check_resolved(
+        &self,
+        name: &str,
+        addresses: Vec<IpAddr>,
+        port: u16,
+    ) -> Checked<Vec<SocketAddr>> {
+        let addresses = self.check_no_node_port(addresses, port, Detail::Coarse)?;
         // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name
         // is enough.
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
         if !is_fixed && addresses.iter().any(|address| self.is_foreign(*address)) {
-            let message = "the name resolves to a Service of another namespace; this namespace in \
-                           probePolicy.crossNamespace admits it, as does an entry of probePolicy.allow for \
-                           the address";
-            return Err(ProbeResult::Denied { rule: denial::CROSS_NAMESPACE, message: message.to_owned() });
+            return denied(
+                denial::CROSS_NAMESPACE,
+                "the name resolves to a Service of another namespace; this namespace in \
+                 probePolicy.crossNamespace admits it, as does an entry of probePolicy.allow for the address",
+            );
         }
         Ok(addresses)
     }
@@ -152,16 +147,15 @@ impl Authorizer<'_> {
         meanings(address.ip()).any(is_of_another_namespace) && !self.policy.allow.iter().any(is_named)
     }
 
-    /// Returns the denial of a `dns` check of a name, if the policy denies it.
-    pub(super) fn deny_lookup(&self, name: &str) -> Option<ProbeResult> {
+    /// Checks the name of a `dns` check.
+    pub(super) fn check_lookup(&self, name: &str) -> Checked<()> {
         let under = |suffix: &String| {
             name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         if self.policy.mode == ProbeMode::Any || self.policy.dns_suffixes.iter().any(under) {
-            return None;
+            return Ok(());
         }
-        let message = "no entry of probePolicy.dnsSuffixes admits the name".to_owned();
-        Some(ProbeResult::Denied { rule: denial::DNS_SUFFIXES, message })
+        denied(denial::DNS_SUFFIXES, "no entry of probePolicy.dnsSuffixes admits the name")
     }
 
     fn names_no_service(&self) -> String {
@@ -175,20 +169,17 @@ impl Authorizer<'_> {
             || self.policy.cross_namespace.iter().any(listed)
     }
 
-    fn route_ip(&self, ip: IpAddr, port: u16) -> Route {
+    fn route_ip(&self, ip: IpAddr, port: u16) -> Checked<Route> {
         let ip = ip.to_canonical();
         // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every
         // mode.
-        let go = || Route::dial(self.dial([ip], port, Detail::Coarse), Detail::Coarse);
+        let go = || Ok(Route::Dial(self.check_no_node_port([ip], port, Detail::Coarse)?, Detail::Coarse));
         if special(ip).is_some() { go() } else { self.if_admitted(|rule| rule.allows_address(ip), "", go) }
     }
 
-    fn route_name(&self, name: &str) -> Route {
-        self.if_admitted(
-            |rule| rule.allows_host(name),
-            &self.names_no_service(),
-            || Route::Resolve(name.to_owned()),
-        )
+    fn route_name(&self, name: &str) -> Checked<Route> {
+        let go = || Ok(Route::Resolve(name.to_owned()));
+        self.if_admitted(|rule| rule.allows_host(name), &self.names_no_service(), go)
     }
 
     /// Calls `go` if the mode admits everything, or if an entry of the allow list that `matches` admits the
@@ -197,8 +188,8 @@ impl Authorizer<'_> {
         &self,
         matches: impl Fn(&AllowRule) -> bool,
         what: &str,
-        go: impl FnOnce() -> Route,
-    ) -> Route {
+        go: impl FnOnce() -> Checked<Route>,
+    ) -> Checked<Route> {
         match self.policy.mode {
             ProbeMode::Any => return go(),
             ProbeMode::ServicesOnly => {
@@ -217,7 +208,7 @@ impl Authorizer<'_> {
         }
         match (by_name, for_all, self.restricted) {
             (true, ..) | (_, true, Some(false)) => go(),
-            (_, true, None) => Route::NeedsNamespace,
+            (_, true, None) => Ok(Route::NeedsNamespace),
             (_, true, Some(true)) => denied(
                 denial::POD_SECURITY,
                 format!(
@@ -234,19 +225,22 @@ impl Authorizer<'_> {
         }
     }
 
-    fn route_service(&self, host: &str, namespace: &str, name: &str, port: u16) -> Route {
-        let not_ready = |reason, message| Route::Known(ProbeResult::NotReady { reason, message });
+    fn route_service(&self, host: &str, namespace: &str, name: &str, port: u16) -> Checked<Route> {
+        let service = format!("Service {namespace}/{name}");
+        let not_ready = |reason, message| Err(ProbeResult::not_ready(reason, message));
         match self.services.find(namespace, name, port) {
             ServiceAnswer::Cluster(ips) => {
-                Route::dial(self.dial_checked(ips, port, Detail::Full), Detail::Full)
+                Ok(Route::Dial(self.check(ips, port, Detail::Full)?, Detail::Full))
             }
             ServiceAnswer::Headless(ips) if ips.is_empty() => {
-                not_ready(probe::NO_ENDPOINTS, format!("Service {namespace}/{name} has no ready endpoint"))
+                not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint"))
             }
-            ServiceAnswer::Headless(ips) => Route::dial(self.dial(ips, port, Detail::Full), Detail::Full),
+            ServiceAnswer::Headless(ips) => {
+                Ok(Route::Dial(self.check_no_node_port(ips, port, Detail::Full)?, Detail::Full))
+            }
             ServiceAnswer::External(outside) => self.route_name(&outside.to_ascii_lowercase()),
             ServiceAnswer::NoPort => {
-                not_ready(probe::PORT_NOT_FOUND, format!("Service {namespace}/{name} has no TCP port {port}"))
+                not_ready(probe::PORT_NOT_FOUND, format!("{service} has no TCP port {port}"))
             }
             // A name with dots may also be a host outside the cluster. A name without dots is not resolved:
             // DNS would complete it with the manager's namespace instead of the object's.
@@ -254,7 +248,7 @@ impl Authorizer<'_> {
                 self.route_name(host)
             }
             ServiceAnswer::NotFound => {
-                not_ready(probe::SERVICE_NOT_FOUND, format!("Service {namespace}/{name} does not exist"))
+                not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist"))
             }
             ServiceAnswer::Unknown(cause) => {
                 not_ready(probe::SERVICES_UNKNOWN, format!("Services cannot be read: {cause}"))
@@ -262,51 +256,53 @@ impl Authorizer<'_> {
         }
     }
 
-    fn dial(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
+    /// Checks addresses that are not the cluster addresses of a Service.
+    fn check_no_node_port(
+        &self,
+        ips: impl IntoIterator<Item = IpAddr>,
+        port: u16,
+        detail: Detail,
+    ) -> Checked<Vec<SocketAddr>> {
         if NODE_PORTS.contains(&port) {
             let message = format!(
                 "nodes use port {port} for Kubernetes itself, and no setting admits it; a Service with a \
                  cluster address may use it"
             );
-            return Err(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
+            return denied(denial::NODE_PORTS, message);
         }
-        self.dial_checked(ips, port, detail)
+        self.check(ips, port, detail)
     }
 
-    fn dial_checked(&self, ips: impl IntoIterator<Item = IpAddr>, port: u16, detail: Detail) -> Checked {
+    /// Checks addresses, in each of their forms and with the endpoints to which Services forward a connection
+    /// to them. Fails with the denial of an address that no mode admits.
+    fn check(
+        &self,
+        ips: impl IntoIterator<Item = IpAddr>,
+        port: u16,
+        detail: Detail,
+    ) -> Checked<Vec<SocketAddr>> {
         let checked = |ip: IpAddr| {
-            let address = SocketAddr::new(ip.to_canonical(), port);
-            self.deny(address, detail).map_or(Ok(address), Err)
+            let ip = ip.to_canonical();
+            self.check_range(ip)?;
+            meanings(ip).try_for_each(|form| self.check_form(SocketAddr::new(form, port), detail))?;
+            Ok(SocketAddr::new(ip, port))
         };
         ips.into_iter().map(checked).collect()
     }
 
-    /// Returns the denial of an address, in each of its forms and with the endpoints to which Services
-    /// forward a connection to it, if no mode admits it. `address` is canonical.
-    fn deny(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
-        self.deny_range(address.ip()).or_else(|| {
-            let mut forms = meanings(address.ip()).map(|ip| SocketAddr::new(ip, address.port()));
-            forms.find_map(|form| self.deny_form(form, detail))
-        })
-    }
-
-    /// Like [`Self::deny`], for one form of an address.
-    fn deny_form(&self, address: SocketAddr, detail: Detail) -> Option<ProbeResult> {
-        let backends = match self.services.backends(address) {
-            Ok(backends) => backends,
-            Err(cause) => {
-                let what = "Services and EndpointSlices cannot be read";
-                return Some(unknown(probe::SERVICES_UNKNOWN, what, &cause, detail));
-            }
+    /// Like [`Self::check`], for one form of an address.
+    fn check_form(&self, address: SocketAddr, detail: Detail) -> Checked<()> {
+        let unread = |cause: String| {
+            unknown(probe::SERVICES_UNKNOWN, "Services and EndpointSlices cannot be read", &cause, detail)
         };
-        let is_cluster_address =
-            backends.as_ref().is_some_and(|backends| backends.cluster_address_of.is_some());
+        let backends = self.services.backends(address).map_err(unread)?.unwrap_or_default();
+        let is_cluster_address = backends.cluster_address_of.is_some();
         match self.cluster.owner(address) {
             // With IPVS every node owns the cluster addresses of all Services, so their endpoints decide.
             // Only cluster addresses are exempt: a tenant may list the manager's address as an external
             // one, and it stays denied.
             Ok(Some(AddressOwner::Manager)) if is_cluster_address => {}
-            Ok(Some(owner)) => return Some(owner_denied(owner)),
+            Ok(Some(owner)) => return owner_denied(owner),
             Ok(None) => {}
             // The cluster writes the EndpointSlices; a raw address is chosen by a user, so it needs a
             // definite answer.
@@ -314,18 +310,19 @@ impl Authorizer<'_> {
             Err(cause) => {
                 let what = "the addresses of the API server and of the manager are unknown, so only Services \
                             can be probed";
-                return Some(unknown(probe::OWNERS_UNKNOWN, what, &cause, detail));
+                return Err(unknown(probe::OWNERS_UNKNOWN, what, &cause, detail));
             }
         }
         // The author of a Service may list an external address that belongs to another tenant.
         let detail = if is_cluster_address { detail } else { Detail::Coarse };
-        let mut endpoints = backends.into_iter().flat_map(|backends| backends.endpoints);
-        endpoints.find_map(|endpoint| self.deny_endpoint(&endpoint, address.port(), detail))
+        backends
+            .endpoints
+            .iter()
+            .try_for_each(|endpoint| self.check_endpoint(endpoint, address.port(), detail))
     }
 
-    /// Returns the denial of an endpoint to which a Service forwards a connection to `port`, if no mode
-    /// admits it.
-    fn deny_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Option<ProbeResult> {
+    /// Checks an endpoint to which a Service forwards a connection to `port`.
+    fn check_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Checked<()> {
         let port = endpoint.port.unwrap_or(port);
         let what = match detail {
             Detail::Full => format!("port {port} of its endpoints"),
@@ -333,43 +330,38 @@ impl Authorizer<'_> {
             Detail::Coarse => "the port of its endpoints".to_owned(),
         };
         if self.policy.denied_ports.contains(&port) {
-            let message = format!("{what} is listed in probePolicy.deniedPorts");
-            return Some(ProbeResult::Denied { rule: denial::DENIED_PORTS, message });
+            return denied(denial::DENIED_PORTS, format!("{what} is listed in probePolicy.deniedPorts"));
         }
         let is_etcd_of_a_pod = endpoint.is_pod && ETCD_PORTS.contains(&port);
         if NODE_PORTS.contains(&port) && !is_etcd_of_a_pod {
             let message = format!("nodes use {what} for Kubernetes itself, and no setting admits it");
-            return Some(ProbeResult::Denied { rule: denial::NODE_PORTS, message });
+            return denied(denial::NODE_PORTS, message);
         }
         let ip = endpoint.ip.to_canonical();
-        let owner = || {
-            let owner = |ip| self.cluster.owner(SocketAddr::new(ip, port)).ok().flatten();
-            meanings(ip).find_map(owner).map(owner_denied)
-        };
-        self.deny_range(ip).or_else(owner)
+        self.check_range(ip)?;
+        let owner = |ip| self.cluster.owner(SocketAddr::new(ip, port)).ok().flatten();
+        meanings(ip).find_map(owner).map_or(Ok(()), owner_denied)
     }
 
-    /// Returns the denial of an address in a range that no mode admits; `ip` is canonical.
-    fn deny_range(&self, ip: IpAddr) -> Option<ProbeResult> {
-        let (rule, message) = match special(ip) {
-            Some(Special::Loopback) if !ip.is_loopback() => {
-                let message =
-                    "it contains a loopback address in another form, and no setting admits this form";
-                (denial::LOOPBACK, message.to_owned())
-            }
-            Some(Special::Loopback) if !self.policy.allow_loopback => {
-                let message = "it is a loopback address of the manager; probePolicy.allowLoopback admits it";
-                (denial::LOOPBACK, message.to_owned())
-            }
+    /// Checks that an address is in no range that every mode denies; `ip` is canonical.
+    fn check_range(&self, ip: IpAddr) -> Checked<()> {
+        match special(ip) {
+            Some(Special::Loopback) if !ip.is_loopback() => denied(
+                denial::LOOPBACK,
+                "it contains a loopback address in another form, and no setting admits this form",
+            ),
+            Some(Special::Loopback) if !self.policy.allow_loopback => denied(
+                denial::LOOPBACK,
+                "it is a loopback address of the manager; probePolicy.allowLoopback admits it",
+            ),
             Some(Special::Never(what)) => {
-                (denial::SPECIAL, format!("it is {what}, and no setting admits it"))
+                denied(denial::SPECIAL, format!("it is {what}, and no setting admits it"))
             }
             _ if meanings(ip).any(|ip| self.policy.denied.iter().any(|network| network.contains(ip))) => {
-                (denial::DENIED, "it is in a network of probePolicy.denied".to_owned())
+                denied(denial::DENIED, "it is in a network of probePolicy.denied")
             }
-            _ => return None,
-        };
-        Some(ProbeResult::Denied { rule, message })
+            _ => Ok(()),
+        }
     }
 }
 
@@ -378,22 +370,22 @@ impl Authorizer<'_> {
 /// Returns the result while a fact is unknown. In coarse detail only the log has the cause.
 fn unknown(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
     if detail == Detail::Full {
-        return ProbeResult::NotReady { reason, message: format!("{what}: {cause}") };
+        return ProbeResult::not_ready(reason, format!("{what}: {cause}"));
     }
     tracing::debug!(cause, "{what}");
-    ProbeResult::NotReady { reason, message: what.to_owned() }
+    ProbeResult::not_ready(reason, what)
 }
 
-fn owner_denied(owner: AddressOwner) -> ProbeResult {
+fn owner_denied(owner: AddressOwner) -> Checked<()> {
     let (rule, what) = match owner {
         AddressOwner::ApiServer => (denial::API_SERVER, "the API server"),
         AddressOwner::Manager => (denial::MANAGER, "an address of the manager itself"),
     };
-    ProbeResult::Denied { rule, message: format!("it is {what}, and no setting admits it") }
+    denied(rule, format!("it is {what}, and no setting admits it"))
 }
 
-fn denied(rule: &'static str, message: String) -> Route {
-    Route::Known(ProbeResult::Denied { rule, message })
+fn denied<T>(rule: &'static str, message: impl Into<String>) -> Checked<T> {
+    Err(ProbeResult::Denied { rule, message: message.into() })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Creates, edits and deletes WaitDeployments and their Deployments, whatever the server answers.
+//! Creates, edits and deletes WaitDeployments and their Deployments, and ignores errors of the API server.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::schedule::{Change, Edit, OBJECTS, PREREQUISITES, Propagation};
 
-/// An API server that is starting accepts connections before it answers.
+/// Timeout of an edit: an API server that is starting accepts connections before it answers.
 const EDIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause between two tries of an edit that must succeed.
+/// Pause between two attempts of an edit that must succeed.
 const RETRY_PERIOD: Duration = Duration::from_millis(200);
 
 pub(super) struct Churn {
     objects: Api<WaitDeployment>,
     deployments: Api<Deployment>,
-    /// Each with whether it is up.
+    /// The addresses that the objects wait for, each with whether it is up.
     prerequisites: Vec<(Prerequisite, bool)>,
     /// Number of requests that succeeded.
     pub(super) granted: usize,
@@ -38,7 +38,8 @@ impl Churn {
         churn
     }
 
-    /// Makes these edits, each at its time or later if the server was slow, and takes every address up again.
+    /// Makes these edits, each at its time or later if the server was slow. Then brings every address up
+    /// again.
     pub(super) async fn run(&mut self, edits: &[Edit]) {
         let began = Instant::now();
         for edit in edits {
@@ -52,7 +53,7 @@ impl Churn {
         }
     }
 
-    /// Creates every object that is missing and gives all of them their first spec again.
+    /// Creates every missing object and resets the spec of all objects to the first one.
     pub(super) async fn restore(&mut self) {
         for number in 0..OBJECTS {
             let object = self.object(number);
@@ -124,7 +125,8 @@ impl Churn {
         self.granted += granted(self.objects.delete(name, &parameters)).await;
     }
 
-    /// One in eight has a Pod: this is a test of writes. Half of them hold updates back until the address is up.
+    /// Returns the first version of an object. Only one in eight has a Pod, because this is a test of writes.
+    /// Every second one also gates updates.
     fn object(&self, number: usize) -> WaitDeployment {
         let mut wait_for = self.wait_for(number % PREREQUISITES);
         if number.is_multiple_of(2) {

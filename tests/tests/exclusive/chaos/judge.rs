@@ -1,4 +1,4 @@
-//! What must hold after the faults.
+//! Checks after the faults: convergence, rest, resources, and writes outside of a term.
 
 use std::collections::{BTreeMap, HashMap};
 use std::slice::from_ref;
@@ -16,41 +16,41 @@ use mainstay_tests::{ManagerProcess, TestCluster};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// Limit for all objects to converge: the cluster's own controllers back off up to a minute.
+/// Longest time until all objects converge: the cluster's own controllers back off up to a minute.
 pub(super) const PATIENCE: Duration = Duration::from_mins(3);
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
+const PERIOD: Duration = Duration::from_millis(500);
 /// Time without a write that counts as rest.
 const REST: Duration = Duration::from_secs(10);
-/// Number of samples, of which the least counts: a probe in flight has a task and a descriptor for a moment.
-const LOOKS: usize = 10;
+/// Number of samples of a process. The minimum counts, because a probe in flight has a task and a descriptor.
+const SAMPLES: usize = 10;
 
 /// Resources of a manager at rest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Needs {
+pub(super) struct Resources {
     pub(super) megabytes: f64,
     pub(super) descriptors: f64,
-    /// By runtime.
+    /// Number of alive tasks by tokio runtime.
     pub(super) tasks: BTreeMap<String, f64>,
 }
 
-/// Waits until every object is ready with the Deployment that its spec asks for, and no Deployment is left of a deleted
-/// object.
+/// Waits until every object is ready with the Deployment of its spec, and every Deployment of a deleted
+/// object is deleted.
 pub(super) async fn until_converged(cluster: &TestCluster, figure: &str) {
     let began = Instant::now();
     loop {
-        let unfinished = match look(cluster).await {
+        let unfinished = match list(cluster).await {
             Ok((objects, deployments)) => unfinished(&objects, &deployments),
             Err(error) => vec![error.to_string()],
         };
         if unfinished.is_empty() {
             return figure_of_time(figure, began.elapsed());
         }
-        assert!(began.elapsed() < PATIENCE, "after {PATIENCE:?} there is still this: {unfinished:#?}");
-        sleep(LOOK_PERIOD).await;
+        assert!(began.elapsed() < PATIENCE, "not converged after {PATIENCE:?}: {unfinished:#?}");
+        sleep(PERIOD).await;
     }
 }
 
-async fn look(cluster: &TestCluster) -> kube::Result<(Vec<WaitDeployment>, Vec<Deployment>)> {
+async fn list(cluster: &TestCluster) -> kube::Result<(Vec<WaitDeployment>, Vec<Deployment>)> {
     let all = ListParams::default();
     let objects = cluster.api::<WaitDeployment>().list(&all).await?;
     Ok((objects.items, cluster.api::<Deployment>().list(&all).await?.items))
@@ -67,7 +67,7 @@ fn unfinished(objects: &[WaitDeployment], deployments: &[Deployment]) -> Vec<Str
     });
     let names: Vec<String> = objects.iter().map(WaitDeployment::name_any).collect();
     let left = deployments.iter().filter(|deployment| {
-        // Deletions with orphans leave Deployments without owners.
+        // A deletion with the policy Orphan leaves a Deployment without owners.
         !names.contains(&deployment.name_any()) && !deployment.owner_references().is_empty()
     });
     let left = left.map(|deployment| format!("Deployment {} has no WaitDeployment", deployment.name_any()));
@@ -103,7 +103,7 @@ fn wrong_with(object: &WaitDeployment, deployment: Option<&Deployment>) -> Optio
     (!ready).then_some("it is not ready")
 }
 
-/// Waits until no manager writes anything but the Lease.
+/// Waits until the managers write only their Lease.
 pub(super) async fn until_at_rest(cluster: &TestCluster) {
     let began = Instant::now();
     let mut tail = cluster.tail();
@@ -114,16 +114,16 @@ pub(super) async fn until_at_rest(cluster: &TestCluster) {
         if written.is_empty() {
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "after {PATIENCE:?} this is still written: {written:#?}");
+        assert!(began.elapsed() < PATIENCE, "still written after {PATIENCE:?}: {written:#?}");
     }
 }
 
-/// Measures a process, and returns whether it leads.
-pub(super) async fn needs(process: &ManagerProcess) -> (Needs, bool) {
+/// Returns the resources of a process, and whether it leads.
+pub(super) async fn resources(process: &ManagerProcess) -> (Resources, bool) {
     let metrics = process.address("metrics").await;
-    let mut least = Needs { megabytes: f64::MAX, descriptors: f64::MAX, tasks: BTreeMap::new() };
+    let mut least = Resources { megabytes: f64::MAX, descriptors: f64::MAX, tasks: BTreeMap::new() };
     let mut leads = false;
-    for _ in 0..LOOKS {
+    for _ in 0..SAMPLES {
         let (_, text) = get(metrics, "/metrics").await;
         let megabytes = memory(process.id(), "VmRSS").expect("a running process");
         let tasks = text.lines().filter(|line| line.starts_with("mainstay_tokio_alive_tasks{"));
@@ -136,18 +136,19 @@ pub(super) async fn needs(process: &ManagerProcess) -> (Needs, bool) {
             *known = known.min(count);
         }
         leads = sample(&text, r#"leader_election_master_status{name="mainstay"}"#) == Some(1.0);
-        sleep(LOOK_PERIOD).await;
+        sleep(PERIOD).await;
     }
     (least, leads)
 }
 
-/// Asserts that a log reports no panic.
+/// Asserts that a log contains no panic.
 pub(super) fn no_panic(log: &[Value]) {
     let panics: Vec<_> = log.iter().filter(|line| line.to_string().contains("panic")).collect();
     assert!(panics.is_empty(), "{panics:#?}");
 }
 
-/// Asserts by the audit log that every write of work arrived in a term of its writer.
+/// Asserts by the audit log that every write arrived within a term of its writer. Writes of the Lease and of
+/// Events do not count.
 pub(super) fn no_late_write(cluster: &TestCluster) {
     let writes = cluster.writes();
     let (late, terms) = (outside_of_terms(&writes), terms(&writes));
@@ -161,7 +162,7 @@ pub(super) fn no_late_write(cluster: &TestCluster) {
 // === tests ===
 
 #[test]
-fn an_object_that_lags_behind_in_any_way_is_found() {
+fn every_kind_of_unfinished_object_is_reported() {
     let conditions = ["Ready", "DependenciesReady", "Available"].map(|type_| {
         json!({
             "type": type_, "status": "True", "observedGeneration": 2, "reason": "", "message": "",
@@ -176,9 +177,11 @@ fn an_object_that_lags_behind_in_any_way_is_found() {
             "status": {"deployment": {"name": "web", "uid": "b"}, "conditions": conditions},
         }),
     );
+    let owner = json!({
+        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "a",
+    });
     let made = json!({
-        "metadata": {"name": "web", "uid": "b", "ownerReferences":
-            [{"apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "web", "uid": "a"}]},
+        "metadata": {"name": "web", "uid": "b", "ownerReferences": [owner]},
         "spec": {"replicas": 1, "selector": {}, "template": object.spec.template},
     });
     let deployment = |pointer: &str, value: Value| {

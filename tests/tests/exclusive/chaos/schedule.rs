@@ -1,4 +1,4 @@
-//! Faults and edits of one run with their times: a pure function of the seed.
+//! The faults and edits of one run with their times, a pure function of the seed.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Number of managers. The last one is never killed or terminated: its process shows whether anything grows over time.
+/// Number of managers. The last one is never killed or terminated, so that growth over time shows in its
+/// process.
 pub(super) const MANAGERS: usize = 3;
 /// Number of WaitDeployments.
 pub(super) const OBJECTS: usize = 100;
 /// Number of addresses that the WaitDeployments wait for.
 pub(super) const PREREQUISITES: usize = 4;
-/// Collections whose watches are cut.
+/// Collections that may lose their watch.
 const WATCHED: [&str; 3] = ["waitdeployments", "deployments", "leases"];
 
 const EDIT_PERIOD_MILLIS: Range<u64> = 50..150;
@@ -20,11 +21,11 @@ const EDIT_PERIOD_MILLIS: Range<u64> = 50..150;
 const CALM_MILLIS: Range<u64> = 1_000..7_000;
 const CALM_OF_SERVERS_MILLIS: Range<u64> = 6_000..18_000;
 
-/// All of one run.
+/// All faults and edits of one run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     pub(super) duration: Duration,
-    /// Ordered by begin. Faults of one target never overlap.
+    /// Ordered by their begin. Faults of one target never overlap.
     pub(super) faults: Vec<Fault>,
     /// Ordered by time.
     pub(super) edits: Vec<Edit>,
@@ -35,7 +36,7 @@ pub(super) struct Fault {
     pub(super) at: Duration,
     pub(super) lasts: Duration,
     pub(super) target: Target,
-    pub(super) trouble: Trouble,
+    pub(super) kind: FaultKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(super) enum Target {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FaultKind {
     /// SIGKILL, and a new process at the end.
     Kill,
     /// SIGTERM, and a new process at the end.
@@ -77,13 +78,13 @@ pub(super) enum Change {
     /// Replaces the dependency by another address.
     WaitFor(usize),
     Delete(Propagation),
-    /// Deletes, and creates the same name at once.
+    /// Deletes the object and immediately creates one of the same name.
     Again(Propagation),
     /// Deletes the child of the object.
     DeleteDeployment,
     /// Edits the child of the object.
     ScaleDeployment(usize),
-    /// Takes an address down, or up again.
+    /// Stops or starts the listener on an address.
     Toggle(usize),
 }
 
@@ -112,16 +113,11 @@ impl Schedule {
     }
 }
 
-/// The faults line by line; of the edits only their number.
+/// Prints one line per fault, and the number of edits.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Fault { at, lasts, target, trouble } in &self.faults {
-            writeln!(
-                f,
-                "{:7.3} s for {:.3} s: {target:?} {trouble:?}",
-                at.as_secs_f64(),
-                lasts.as_secs_f64()
-            )?;
+        for Fault { at, lasts, target, kind } in &self.faults {
+            writeln!(f, "{:7.3} s for {:.3} s: {target:?} {kind:?}", at.as_secs_f64(), lasts.as_secs_f64())?;
         }
         write!(f, "{} edits in {:?}", self.edits.len(), self.duration)
     }
@@ -136,35 +132,35 @@ fn faults_of(target: Target, duration: Duration, random: &mut Rng) -> Vec<Fault>
     let mut free = Duration::ZERO;
     loop {
         let at = free + millis(calm.clone(), random);
-        let (trouble, lasts) = trouble_of(target, random);
+        let (kind, lasts) = draw_fault(target, random);
         free = at + lasts;
         if free > duration {
             return faults;
         }
-        faults.push(Fault { at, lasts, target, trouble });
+        faults.push(Fault { at, lasts, target, kind });
     }
 }
 
-fn trouble_of(target: Target, random: &mut Rng) -> (Trouble, Duration) {
+fn draw_fault(target: Target, random: &mut Rng) -> (FaultKind, Duration) {
     let first = match target {
         Target::Servers => {
             return (
-                if random.bool() { Trouble::KillApiServer } else { Trouble::KillEtcd },
+                if random.bool() { FaultKind::KillApiServer } else { FaultKind::KillEtcd },
                 millis(0..4_000, random),
             );
         }
-        // Neither Kill nor Terminate.
+        // Leaves out Kill and Terminate.
         Target::Manager(manager) if manager + 1 == MANAGERS => 3,
         Target::Manager(_) => 0,
     };
     match random.u8(first..8) {
-        0 => (Trouble::Kill, millis(0..3_000, random)),
-        1..3 => (Trouble::Terminate, millis(0..3_000, random)),
-        // The longer half outlasts the Lease.
-        3..5 => (Trouble::Freeze, millis(1_000..12_000, random)),
-        5 => (Trouble::Cut(WATCHED[random.usize(..WATCHED.len())]), millis(0..3_000, random)),
-        6 => (Trouble::Refuse(429), millis(1_000..8_000, random)),
-        _ => (Trouble::Refuse(500), millis(1_000..8_000, random)),
+        0 => (FaultKind::Kill, millis(0..3_000, random)),
+        1..3 => (FaultKind::Terminate, millis(0..3_000, random)),
+        // The longer half lasts longer than the Lease.
+        3..5 => (FaultKind::Freeze, millis(1_000..12_000, random)),
+        5 => (FaultKind::Cut(WATCHED[random.usize(..WATCHED.len())]), millis(0..3_000, random)),
+        6 => (FaultKind::Refuse(429), millis(1_000..8_000, random)),
+        _ => (FaultKind::Refuse(500), millis(1_000..8_000, random)),
     }
 }
 
@@ -201,13 +197,13 @@ fn millis(range: Range<u64>, random: &mut Rng) -> Duration {
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[test]
-fn a_seed_repeats_its_schedule_and_another_one_does_not() {
+fn equal_seeds_draw_equal_schedules_and_other_seeds_do_not() {
     assert_eq!(Schedule::draw(7, MINUTE), Schedule::draw(7, MINUTE));
     assert_ne!(Schedule::draw(7, MINUTE), Schedule::draw(8, MINUTE));
 }
 
 #[test]
-fn faults_of_one_target_take_turns_and_end_in_time() {
+fn faults_of_one_target_never_overlap_and_end_in_time() {
     for seed in 0..100 {
         let schedule = Schedule::draw(seed, MINUTE);
         assert!(schedule.faults.is_sorted_by_key(|fault| fault.at), "{schedule}");
@@ -223,9 +219,9 @@ fn faults_of_one_target_take_turns_and_end_in_time() {
 }
 
 #[test]
-fn the_last_manager_is_never_ended() {
+fn the_last_manager_is_never_killed_or_terminated() {
     let schedule = Schedule::draw(1, MINUTE * 100);
-    let ended = |fault: &&Fault| matches!(fault.trouble, Trouble::Kill | Trouble::Terminate);
+    let ended = |fault: &&Fault| matches!(fault.kind, FaultKind::Kill | FaultKind::Terminate);
     assert_eq!(schedule.faults_of(Target::Manager(MANAGERS - 1)).find(ended), None);
     assert!(schedule.faults_of(Target::Manager(0)).any(|fault| ended(&fault)));
 }

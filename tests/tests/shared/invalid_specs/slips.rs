@@ -1,24 +1,24 @@
-//! Specs as people get them wrong, by hand.
+//! Specs with typical mistakes, written by hand.
 
-use Expected::{Refused, Said};
+use Expected::{Refused, Reported};
 use mainstay_tests::fixtures::wait_deployment;
 use serde_json::{Value, json};
 
-/// What becomes of a spec.
+/// The result of a spec.
 pub(super) enum Expected {
-    /// The API server refuses it, with this in its words.
+    /// The API server refuses it, with this text in the message.
     Refused(&'static str),
-    /// It is admitted, and its conditions say this.
-    Said(&'static str),
+    /// It is admitted, and its conditions contain this text.
+    Reported(&'static str),
 }
 
-/// An object whose Deployment nothing holds up. Its labels are of the first name, so that what is slipped into them means
-/// the same in all.
+/// Returns an object without dependencies. Its labels are always of the name `web`, so that a mistake in them
+/// means the same in all objects.
 pub(super) fn bare(name: &str) -> Value {
     wait_deployment("web", &json!({"metadata": {"name": name}, "spec": {"replicas": 0}}))
 }
 
-/// One that waits for one thing of each kind, none of which is there.
+/// Returns an object with one dependency of each kind, none of which is ready.
 pub(super) fn waiting(name: &str) -> Value {
     let mut object = bare(name);
     object["spec"]["waitFor"] = json!({
@@ -50,7 +50,7 @@ pub(super) fn waiting(name: &str) -> Value {
     object
 }
 
-/// What people write, by hand: where in [`waiting`], what, and what becomes of it. `null` takes away.
+/// Returns typical mistakes: the path in [`waiting`], the value (`null` removes the field), and the result.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
     let first = "/spec/waitFor/dependencies/0";
@@ -171,12 +171,12 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/1/tcpSocket",
             ipv6(":::"),
-            Said("spec.waitFor.dependencies[tcp].tcpSocket.host \":::\": expected"),
+            Reported("spec.waitFor.dependencies[tcp].tcpSocket.host \":::\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/1/tcpSocket",
             ipv6("[1::2::3]"),
-            Said("spec.waitFor.dependencies[tcp].tcpSocket.host \"[1::2::3]\": expected"),
+            Reported("spec.waitFor.dependencies[tcp].tcpSocket.host \"[1::2::3]\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/2/httpGet/path",
@@ -248,7 +248,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/2/httpGet/host",
             json!("::1::"),
-            Said("dependencies[http].httpGet.host \"::1::\": expected"),
+            Reported("dependencies[http].httpGet.host \"::1::\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/3/grpc/tlsMode",
@@ -267,7 +267,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/4/tls/host",
             json!("1:2:3"),
-            Said("dependencies[tls].tls.host \"1:2:3\": expected"),
+            Reported("dependencies[tls].tls.host \"1:2:3\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/5/dns/name",
@@ -324,7 +324,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/7/resource/jsonPath",
             json!("{.status..phase}"),
-            Said("character 9: selects several values"),
+            Reported("character 9: selects several values"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector",
@@ -334,22 +334,22 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchLabels",
             json!({"a b": "c"}),
-            Said("resource.selector.matchLabels \"a b\": expected the key of a label"),
+            Reported("resource.selector.matchLabels \"a b\": expected the key of a label"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchLabels",
             json!({"app": "-"}),
-            Said("resource.selector.matchLabels.app \"-\": expected"),
+            Reported("resource.selector.matchLabels.app \"-\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchExpressions/0/key",
             json!("a b"),
-            Said("matchExpressions[0].key \"a b\": expected the key"),
+            Reported("matchExpressions[0].key \"a b\": expected the key"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchExpressions/0/values",
             json!(["-"]),
-            Said("matchExpressions[0].values[0] \"-\": expected"),
+            Reported("matchExpressions[0].values[0] \"-\": expected"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchExpressions/0/values",
@@ -408,7 +408,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
     ]
 }
 
-/// What only the Deployment's own rules refuse, on an object that waits for nothing.
+/// Returns mistakes in objects without dependencies that only the validation of Deployments finds.
 pub(super) fn bad_templates() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("/spec/template/metadata/labels", json!({"app": "other"}), "spec.template.metadata.labels"),
@@ -424,7 +424,7 @@ pub(super) fn bad_templates() -> Vec<(&'static str, Value, &'static str)> {
     ]
 }
 
-/// The value laid into the object, what is missing on the way included.
+/// Returns the object with the value at this path.
 pub(super) fn edited(mut object: Value, pointer: &str, value: &Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
     match object.pointer_mut(parent) {

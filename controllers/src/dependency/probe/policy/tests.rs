@@ -120,14 +120,14 @@ fn check_for(policy: &ProbePolicy, restricted: Option<bool>, text: &str) -> Stri
     let services = services();
     let authorizer = Authorizer { restricted, ..in_shop(policy, &services) };
     match authorizer.route(&address) {
-        Route::Dial(addresses, detail) => {
+        Ok(Route::Dial(addresses, detail)) => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             format!("dial {} {detail:?}", addresses.join(","))
         }
-        Route::Resolve(name) => format!("resolve {name}"),
-        Route::NeedsNamespace => "needs namespace".to_owned(),
-        Route::Known(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
-        Route::Known(result) => result.reason().to_owned(),
+        Ok(Route::Resolve(name)) => format!("resolve {name}"),
+        Ok(Route::NeedsNamespace) => "needs namespace".to_owned(),
+        Err(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
+        Err(result) => result.reason().to_owned(),
     }
 }
 
@@ -381,7 +381,7 @@ fn an_entry_admits_a_restricted_namespace_only_by_name() {
 fn only_names_below_the_suffixes_are_looked_up() {
     let services = services();
     let is_admitted =
-        |policy: &ProbePolicy, name: &str| in_shop(policy, &services).deny_lookup(name).is_none();
+        |policy: &ProbePolicy, name: &str| in_shop(policy, &services).check_lookup(name).is_ok();
     let dns_suffixes = vec!["example.com".to_owned()];
     let narrow = ProbePolicy { dns_suffixes, ..policy(ProbeMode::ServicesOnly) };
     assert!(is_admitted(&narrow, "example.com") && is_admitted(&narrow, "_db._tcp.example.com"));
