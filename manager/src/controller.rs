@@ -131,7 +131,7 @@ pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError
 /// The parts of the manager that a controller uses.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
-    pub(crate) run_environment: RunEnvironment,
+    pub(crate) runs: RunEnvironment,
     /// Whether `term` is that of the Lease.
     pub(crate) needs_lease: bool,
     pub(crate) term: Term,

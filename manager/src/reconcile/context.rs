@@ -200,8 +200,17 @@ impl fmt::Debug for RunEnvironment {
 impl RunEnvironment {
     /// Makes an environment without a fence, whose writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
-        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
+        let (elsewhere, writes) = (Arc::default(), Arc::default());
+        Self {
+            writer: Writer::default(),
+            runtime: None,
+            fenced: false,
+            elsewhere,
+            writes,
+            client,
+            events,
+            stopping,
+        }
     }
 
     /// Marks the client as one that is stopped with the Lease.
@@ -212,8 +221,8 @@ impl RunEnvironment {
 
     /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of the runs.
     #[must_use]
-    pub(crate) fn signed(self, writer: Writer, writes: Arc<Writes>) -> Self {
-        Self { writer, writes, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
+    pub(crate) fn signed(self, writer: Writer, declared: Arc<Writes>) -> Self {
+        Self { writer, writes: declared, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
     /// Returns whether the client is stopped with the Lease.

@@ -80,9 +80,11 @@ pub async fn eventually<T, E: fmt::Display>(
 /// ```
 pub struct Condition<K> {
     description: String,
-    holds: Box<dyn Fn(Option<&K>) -> bool + Send + Sync>,
+    holds: Box<Holds<K>>,
     limit: Duration,
 }
+
+type Holds<K> = dyn Fn(Option<&K>) -> bool + Send + Sync;
 
 // === impl Condition ===
 

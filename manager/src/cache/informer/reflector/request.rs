@@ -59,13 +59,10 @@ pub(super) enum Failure {
 
 impl Endpoint {
     pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
-        let mut base = format!("{path}?");
-        if let Some(selector) = &scope.labels {
-            base += &format!("labelSelector={}&", escaped(&selector.to_string()));
-        }
-        if let Some(selector) = &scope.fields {
-            base += &format!("fieldSelector={}&", escaped(selector));
-        }
+        let labels =
+            scope.labels.as_ref().map(|labels| format!("labelSelector={}&", escaped(&labels.to_string())));
+        let fields = scope.fields.as_ref().map(|fields| format!("fieldSelector={}&", escaped(fields)));
+        let base = format!("{path}?{}{}", labels.unwrap_or_default(), fields.unwrap_or_default());
         Self { client, base, projection }
     }
 
