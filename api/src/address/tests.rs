@@ -90,7 +90,7 @@ fn other_invalid_addresses_are_refused_with_a_reason() {
 #[test]
 fn the_error_has_path_value_and_expected_form() {
     let error = Address::parse("waitProbe.address", "::1:80").unwrap_err().to_string();
-    let expected = "waitProbe.address \"::1:80\": an IPv6 address needs brackets, else its last group reads as \
-                    a port; expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
+    let expected = "waitProbe.address \"::1:80\": an IPv6 address needs brackets, else its last group reads \
+                    as a port; expected host:port, such as postgres:5432 or [2001:db8::1]:5432";
     assert_eq!(error, expected);
 }

@@ -22,7 +22,8 @@ fn fields_of_a_newer_cluster_are_kept() {
             "template": {
                 "metadata": {"labels": {"app": "web"}, "creationTimestamp": null},
                 "spec": {
-                    "containers": [{"name": "web", "image": "web", "quantumCores": 1.5}], "futureField": [null]
+                    "containers": [{"name": "web", "image": "web", "quantumCores": 1.5}],
+                    "futureField": [null]
                 }
             }
         }

@@ -60,7 +60,7 @@ pub enum Adoption {
     IfIdentical,
 }
 
-/// Scheme of an HTTP GET.
+/// Scheme of an HTTP GET; HTTP when absent. HTTPS verifies no certificate.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -73,7 +73,7 @@ pub enum HttpScheme {
     Https,
 }
 
-/// Whether a gRPC connection uses TLS.
+/// Whether gRPC uses TLS, without verification; Plaintext when absent.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -85,7 +85,7 @@ pub enum GrpcTlsMode {
     Tls,
 }
 
-/// Type of DNS records.
+/// Type of DNS records, Address for A and AAAA or Srv; Address when absent.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -281,8 +281,8 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p50), {:.1} ms (p99), \
-             the watcher {:.1} ms (p50), {:.1} ms (p99); {} failing runs, at most {:.0} ms late",
+            "{:.2} ms behind the watcher (p50), {:.2} ms (p99); from the patch {:.1} ms (p50), {:.1} ms \
+             (p99), the watcher {:.1} ms (p50), {:.1} ms (p99); {} failing runs, at most {:.0} ms late",
             self.over_watcher_p50,
             self.over_watcher_p99,
             self.healthy_p50,

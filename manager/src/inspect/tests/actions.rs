@@ -75,12 +75,12 @@ async fn an_invalid_action_is_refused_with_a_reason() {
     let inspect = inspect(&live.controllers).pages();
     for (path, body, status, expected) in [
         ("/debug/controllers/wob/reconcile", "{}", 404, "controller \"wob\" does not run here; running: web"),
-        ("/debug/controllers/web/reconcile", "{}", 400, "a reconcile is of one object; give its name"),
+        ("/debug/controllers/web/reconcile", "{}", 400, "the name is missing; a reconcile is of one object"),
         (
             "/debug/controllers/web/reconcile",
             r#"{"name":""}"#,
             400,
-            "a reconcile is of one object; give its name",
+            "the name is missing; a reconcile is of one object",
         ),
         (
             "/debug/controllers/web/reconcile",
