@@ -12,7 +12,7 @@
 //! 1. A cycle contains only gates that were recorded as closed in this term of leadership.
 //! 2. When a gate opens or its edges change, the callback gets every other gate whose cycle leads through
 //!    it, before or after the change.
-//! 3. A search visits at most [`MAX_VISITED`] gates and compares at most [`MAX_COMPARED`] pairs of gates.
+//! 3. A search visits at most `MAX_VISITED` gates and compares at most `MAX_COMPARED` pairs of gates.
 //!    In the same graph it finds the same cycle.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
