@@ -59,10 +59,10 @@ pub(super) enum Failure {
 
 impl Endpoint {
     pub(super) fn new(client: kube::Client, path: &str, scope: &Scope, projection: Projection) -> Self {
-        let labels =
-            scope.labels.as_ref().map(|labels| format!("labelSelector={}&", escaped(&labels.to_string())));
-        let fields = scope.fields.as_ref().map(|fields| format!("fieldSelector={}&", escaped(fields)));
-        let base = format!("{path}?{}{}", labels.unwrap_or_default(), fields.unwrap_or_default());
+        let labels = scope.labels.as_ref().map(ToString::to_string);
+        let labels = labels.map(|selector| format!("labelSelector={}&", escaped(&selector)));
+        let fields = scope.fields.as_ref().map(|selector| format!("fieldSelector={}&", escaped(selector)));
+        let base = [format!("{path}?"), labels.unwrap_or_default(), fields.unwrap_or_default()].concat();
         Self { client, base, projection }
     }
 
