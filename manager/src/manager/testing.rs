@@ -1,6 +1,5 @@
 //! A manager for tests on a cluster.
 
-use std::fmt;
 use std::ops::Deref;
 
 use tokio::task::JoinSet;
@@ -16,6 +15,8 @@ const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: Man
 
 /// A manager that runs in the background of a test. Made by [`Manager::for_test`]; lends itself as `&Manager`. Dropping it
 /// aborts it, [`RunningManager::stop`] stops it in order.
+#[derive(derive_more::Debug)]
+#[debug("RunningManager {{ .. }}")]
 pub struct RunningManager {
     manager: Manager,
     run: JoinSet<Result<(), ManagerError>>,
@@ -92,11 +93,5 @@ impl Deref for RunningManager {
 
     fn deref(&self) -> &Manager {
         &self.manager
-    }
-}
-
-impl fmt::Debug for RunningManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningManager").finish_non_exhaustive()
     }
 }
