@@ -34,7 +34,8 @@ use crate::{deployment, status_mirror, wait_deployment};
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
 
 /// The probes' access to the network; tests replace it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sockets {{ .. }}")]
 pub struct Sockets {
     /// Opens connections.
     pub dial: Arc<dyn Dial>,
@@ -145,12 +146,6 @@ fn namesake(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<NamespacedN
 impl Default for Sockets {
     fn default() -> Self {
         Self { dial: Arc::new(TokioDial), resolve: Arc::new(TokioResolve::default()) }
-    }
-}
-
-impl std::fmt::Debug for Sockets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sockets").finish_non_exhaustive()
     }
 }
 

@@ -81,6 +81,8 @@ struct FoundDeployment {
     live: Arc<LiveDeployment>,
 }
 
+type ObjectAndDeployment = (Arc<WaitDeployment>, Option<FoundDeployment>);
+
 /// One run of the reconciler for an object that can be decoded.
 #[derive(Clone, Copy)]
 struct Run<'a> {
@@ -148,11 +150,7 @@ impl WaitDeploymentReconciler {
     }
 
     /// Returns the object with the Deployment of its name; `None` if the object is gone or being deleted.
-    fn read(
-        &self,
-        request: &NamespacedName,
-        cx: &Context,
-    ) -> Result<Option<(Arc<WaitDeployment>, Option<FoundDeployment>)>, ReadError> {
+    fn read(&self, request: &NamespacedName, cx: &Context) -> Result<Option<ObjectAndDeployment>, ReadError> {
         let Some(object) = self.object(request, cx)? else { return Ok(None) };
         let deployment = match self.deployments.entry(request)? {
             Some(entry) => Some(FoundDeployment { live: entry.decode()?, entry }),

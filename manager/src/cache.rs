@@ -26,7 +26,6 @@ mod typed_store;
 mod writes;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -72,7 +71,8 @@ pub use store::untyped_store::UntypedStore;
 pub use typed_store::{Entry, Store};
 
 /// All stores of one cluster. Cheap to clone; all clones are one cache.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Cache {{ stores: {:?}, .. }}", self.0.stores.read().len())]
 pub struct Cache(Arc<Inner>);
 
 struct Inner {
@@ -396,11 +396,5 @@ async fn resync(store: Arc<ObjectStore>, period: Duration, mut random: fastrand:
     loop {
         tokio::time::sleep(period.mul_f64(1.0 - random.f64() / 10.0)).await;
         store.queue_resync();
-    }
-}
-
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("stores", &self.0.stores.read().len()).finish_non_exhaustive()
     }
 }

@@ -109,6 +109,8 @@ pub struct Controller<Q: Key = NamespacedName> {
 
 /// A wired controller, ready to be registered with a manager.
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
+#[derive(derive_more::Debug)]
+#[debug("Registration {{ name: {:?}, .. }}", self.name)]
 pub struct Registration<Q: Key = NamespacedName> {
     pub(crate) name: Arc<str>,
     pub(crate) needs_lease: bool,
@@ -131,7 +133,7 @@ pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError
 /// The parts of the manager that a controller uses.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
-    pub(crate) run_environment: RunEnvironment,
+    pub(crate) runs: RunEnvironment,
     /// Whether `term` is that of the Lease.
     pub(crate) needs_lease: bool,
     pub(crate) term: Term,
@@ -352,12 +354,6 @@ impl<Q: Key> Registration<Q> {
     /// Returns the mistake in the wiring, for which `Manager::register` refuses the controller.
     pub fn problem(&self) -> Option<&WiringError> {
         self.wired.as_ref().err()
-    }
-}
-
-impl<Q: Key> fmt::Debug for Registration<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,6 @@ mod settings;
 mod task;
 mod trouble;
 
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -103,6 +102,8 @@ pub struct Ended {
 pub struct InvalidSettings(pub Vec<Invalid>);
 
 /// Campaigns for the Lease and renews it until stopped.
+#[derive(derive_more::Debug)]
+#[debug("Elector {{ settings: {:?}, .. }}", self.settings)]
 pub struct Elector {
     settings: ElectionSettings,
     lock: LeaseLock,
@@ -200,12 +201,6 @@ impl Elector {
         // A leader renews every retry period, so a watch that is silent for two lease durations is broken.
         let watch = self.lock.clone().watch(self.settings.lease_duration * 2, pause);
         task::run(self, watch, end_work, stop).await
-    }
-}
-
-impl fmt::Debug for Elector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elector").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

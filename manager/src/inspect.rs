@@ -64,7 +64,6 @@ mod query;
 mod standby;
 mod watches;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +96,8 @@ pub use query::{sorts, states};
 pub(crate) use standby::STANDBY;
 
 /// The pages and actions under `/debug`, with the parts of the manager that they read and change.
+#[derive(derive_more::Debug)]
+#[debug("Inspect {{ controllers: {:?}, .. }}", self.controllers)]
 pub struct Inspect {
     controllers: Directory,
     cache: Cache,
@@ -228,12 +229,6 @@ impl Inspect {
     fn controller(&self, request: &Request<Bytes>) -> Result<Arc<dyn ControllerView>, Refusal> {
         let (controllers, name) = (&self.controllers, segments(request).nth(2).unwrap_or_default());
         controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
-    }
-}
-
-impl fmt::Debug for Inspect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inspect").field("controllers", &self.controllers).finish_non_exhaustive()
     }
 }
 

@@ -39,7 +39,8 @@ pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
 /// Namespace and name of one object: the ordinary key of a queue.
 ///
 /// Displays as `namespace/name`, or as `name` for a cluster-scoped object.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{self}")]
 pub struct NamespacedName {
     /// `None` for cluster-scoped objects; never the empty string.
     namespace: Option<Arc<str>>,
@@ -47,7 +48,8 @@ pub struct NamespacedName {
 }
 
 /// One kind in one API version, with the names needed to build its paths and to read its objects.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{self}")]
 pub struct KindId(Arc<KindNames>);
 
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,7 +62,8 @@ struct KindNames {
 }
 
 /// One object of one kind.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
+#[debug("{self}")]
 pub struct ObjectKey {
     /// The kind of the object.
     pub kind: KindId,
@@ -166,12 +169,6 @@ impl fmt::Display for NamespacedName {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
             None => f.write_str(&self.name),
         }
-    }
-}
-
-impl fmt::Debug for NamespacedName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -283,12 +280,6 @@ impl fmt::Display for KindId {
     }
 }
 
-impl fmt::Debug for KindId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// Scope of a kind, known at compile time.
 pub trait KindScope {
     /// Whether objects of this scope live in namespaces.
@@ -308,12 +299,6 @@ impl KindScope for k8s_openapi::ClusterResourceScope {
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
-    }
-}
-
-impl fmt::Debug for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -27,7 +27,6 @@ mod serving;
 #[cfg(feature = "testing")]
 mod testing;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -72,7 +71,8 @@ const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/servicea
 
 /// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while running; all
 /// clones are one manager.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Manager {{ options: {:?}, .. }}", self.shared.options)]
 pub struct Manager {
     shared: Arc<Shared>,
 }
@@ -351,12 +351,6 @@ impl Deref for Manager {
 
     fn deref(&self) -> &Cluster {
         self.shared.clusters.own()
-    }
-}
-
-impl fmt::Debug for Manager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Manager").field("options", &self.shared.options).finish_non_exhaustive()
     }
 }
 

@@ -46,7 +46,8 @@ pub struct Registry {
 }
 
 /// Registrations since the last scrape.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Pending {{ names: {:?}, .. }}", self.names)]
 struct Pending {
     /// Names of all registered families, including those of mainstay's own collectors.
     names: BTreeSet<String>,
@@ -191,12 +192,6 @@ impl Registry {
             }
         }
         Ok(text)
-    }
-}
-
-impl fmt::Debug for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("names", &self.names).finish_non_exhaustive()
     }
 }
 

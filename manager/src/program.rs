@@ -57,6 +57,8 @@ type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 /// }
 /// ```
 #[must_use = "a program does nothing until `main` is called"]
+#[derive(derive_more::Debug)]
+#[debug("Program {{ name: {:?}, .. }}", self.name)]
 pub struct Program {
     name: &'static str,
     version: &'static str,
@@ -319,12 +321,6 @@ impl Program {
 fn escaped(text: &str) -> String {
     let escape = |char: char| if char.is_control() { char.escape_default().to_string() } else { char.into() };
     text.chars().map(escape).collect()
-}
-
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 // === impl Exit ===

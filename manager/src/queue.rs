@@ -112,7 +112,6 @@ mod slots;
 mod index;
 mod pages;
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::task::coop::consume_budget;
@@ -151,6 +150,8 @@ pub use snapshot::{Counts, KeySnapshot, State};
 /// assert!(queue.get().await.is_none());
 /// # });
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("WorkQueue {{ name: {:?}, .. }}", self.shared.name)]
 pub struct WorkQueue<Q: Key> {
     shared: Arc<Shared<Q>>,
 }
@@ -282,12 +283,6 @@ impl<Q: Key> WorkQueue<Q> {
 impl<Q: Key> Clone for WorkQueue<Q> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<Q: Key> fmt::Debug for WorkQueue<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
 

@@ -47,7 +47,6 @@
 mod api;
 mod wait;
 
-use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
@@ -72,6 +71,8 @@ pub use wait::{Condition, NotYet, eventually};
 const CONTROLLER: &str = "test";
 
 /// A [`Context`] for a unit test, with its API server and its Events. Made by [`Context::for_test`]; derefs to `Context`.
+#[derive(derive_more::Debug)]
+#[debug("TestContext {{ context: {:?}, .. }}", self.context)]
 pub struct TestContext {
     context: Context,
     run_environment: RunEnvironment,
@@ -219,12 +220,6 @@ impl Deref for TestContext {
 
     fn deref(&self) -> &Context {
         &self.context
-    }
-}
-
-impl fmt::Debug for TestContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestContext").field("context", &self.context).finish_non_exhaustive()
     }
 }
 

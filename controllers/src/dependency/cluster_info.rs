@@ -5,7 +5,7 @@
 //! would need the right to read all of them, and memory for all, while few are needed.
 //!
 //! # Invariants
-//! 1. A namespace or key is read at most once in [`FRESH`], or in [`RETRY`] after a failure, unless more are
+//! 1. A namespace or key is read at most once in `FRESH`, or in `RETRY` after a failure, unless more are
 //!    in use than the cache holds.
 //! 2. The caches are bounded in number and size.
 

@@ -12,11 +12,10 @@
 //! 1. A cycle contains only gates that were recorded as closed in this term of leadership.
 //! 2. When a gate opens or its edges change, the callback gets every other gate whose cycle leads through
 //!    it, before or after the change.
-//! 3. A search visits at most [`MAX_VISITED`] gates and compares at most [`MAX_COMPARED`] pairs of gates.
+//! 3. A search visits at most `MAX_VISITED` gates and compares at most `MAX_COMPARED` pairs of gates.
 //!    In the same graph it finds the same cycle.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::fmt;
 
 use mainstay::key::{Key, NamespacedName};
 use parking_lot::Mutex;
@@ -50,6 +49,8 @@ pub enum Awaited {
 }
 
 /// Finds cycles of closed gates.
+#[derive(derive_more::Debug)]
+#[debug("Cycles {{ .. }}")]
 pub struct Cycles {
     graph: Mutex<Graph>,
     notify: Box<dyn Fn(NamespacedName) + Send + Sync>,
@@ -131,12 +132,6 @@ impl Cycles {
 
     fn notify_others(&self, request: &NamespacedName, concerned: BTreeSet<NamespacedName>) {
         concerned.into_iter().filter(|other| other != request).for_each(&self.notify);
-    }
-}
-
-impl fmt::Debug for Cycles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cycles").finish_non_exhaustive()
     }
 }
 

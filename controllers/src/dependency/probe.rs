@@ -41,7 +41,6 @@ mod targets;
 pub(crate) mod tests;
 mod want;
 
-use std::fmt;
 use std::sync::Arc;
 
 use mainstay::key::NamespacedName;
@@ -95,7 +94,8 @@ pub enum ProbeResult {
 }
 
 /// The connections of the engine to the outside, replaced in tests.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Seams {{ .. }}")]
 pub struct Seams {
     /// Opens connections.
     pub dial: Arc<dyn Dial>,
@@ -110,7 +110,8 @@ pub struct Seams {
 }
 
 /// The handle reconciles use. Cheap to clone; never blocks.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Engine {{ .. }}")]
 pub struct Engine {
     shared: Arc<Shared>,
     /// Whether this replica leads; `None` without leader election.
@@ -285,17 +286,5 @@ impl Shared {
         for request in requests {
             (self.changed)(request);
         }
-    }
-}
-
-impl fmt::Debug for Seams {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seams").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").finish_non_exhaustive()
     }
 }

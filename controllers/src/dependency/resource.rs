@@ -46,7 +46,8 @@ pub use reader::ResourceReader;
 const DEFAULT_ACCOUNT: &str = "default";
 
 /// Observes objects. Cheap to clone; never blocks.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Resources {{ .. }}")]
 pub struct Resources {
     shared: Arc<Shared>,
 }
@@ -210,12 +211,6 @@ impl Resources {
             spec?.get(field)?.as_str().filter(|name| !name.is_empty()).map(ToOwned::to_owned)
         });
         name.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned())
-    }
-}
-
-impl std::fmt::Debug for Resources {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resources").finish_non_exhaustive()
     }
 }
 

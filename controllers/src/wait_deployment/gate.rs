@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! 1. A Deployment that is controlled by the object's uid is never deleted, and is scaled to 0 only where
-//!    `onLoss` is ScaleToZero, after a dependency that was ready has failed in this process.
+//!    `onLoss` is `ScaleToZero`, after a dependency that was ready has failed in this process.
 //! 2. A Deployment of the object's name that another owner controls, or that may not be adopted, is never
 //!    written.
 //! 3. A result from before the start of this process stays in the status until the dependency has been

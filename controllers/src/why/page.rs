@@ -68,7 +68,7 @@ impl Why {
     ) -> Result<Option<Answer>, PageError> {
         let object = self.objects.get(request).map_err(|error| PageError::Unavailable(error.to_string()))?;
         let Some(object) = object else { return Ok(None) };
-        let mut answer = self.from_status(request, &object, now);
+        let mut answer = self.answer_from_status(request, &object, now);
         if expanded.len() >= MAX_EXPANDED || !expanded.insert(request.clone()) {
             answer.elsewhere = true;
             return Ok(Some(answer));
@@ -85,7 +85,12 @@ impl Why {
     }
 
     /// Returns the part of the answer that is in the object's status.
-    fn from_status(&self, request: &NamespacedName, object: &WaitDeployment, now: Timestamp) -> Answer {
+    fn answer_from_status(
+        &self,
+        request: &NamespacedName,
+        object: &WaitDeployment,
+        now: Timestamp,
+    ) -> Answer {
         let ready = object.condition(condition::READY);
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let status = object.status.clone().unwrap_or_default();

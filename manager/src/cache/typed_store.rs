@@ -1,7 +1,6 @@
 //! The typed face of a store: bytes become a `K` when somebody reads, and only then.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,6 +25,8 @@ use crate::key::NamespacedName;
 /// kept true until the last of them has dropped it.
 ///
 /// Reads are synchronous, include this process's own writes, and never open a watch.
+#[derive(derive_more::Debug)]
+#[debug("Store({:?})", self.kind.kind())]
 pub struct Store<K = DynamicObject> {
     kind: Arc<UntypedStore>,
     /// Shared with clones and views.
@@ -36,6 +37,8 @@ pub struct Store<K = DynamicObject> {
 }
 
 /// One object of a list: its metadata at hand, its body decoded when asked for.
+#[derive(derive_more::Debug)]
+#[debug("Entry({:?})", self.view)]
 pub struct Entry<K = DynamicObject> {
     view: View,
     /// Where a failure to decode is counted. Not a user: entries may be kept.
@@ -224,12 +227,6 @@ impl<K> Clone for Store<K> {
     }
 }
 
-impl<K> fmt::Debug for Store<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(self.kind.kind()).finish()
-    }
-}
-
 // === impl Entry ===
 
 impl<K> Entry<K> {
@@ -270,12 +267,6 @@ impl<K> Current for Entry<K> {
 
     fn extent(&self) -> Extent {
         self.view.extent()
-    }
-}
-
-impl<K> fmt::Debug for Entry<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Entry").field(&self.view).finish()
     }
 }
 

@@ -7,7 +7,6 @@
 
 mod memory;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -42,6 +41,8 @@ pub trait Authority: Sync {
 ///
 /// Clones share the memory of [`ensure`](Self::ensure). Make one applier per kind and field manager and clone
 /// it: two appliers made separately do not see each other's writes.
+#[derive(derive_more::Debug)]
+#[debug("Applier({} as {})", self.kind, self.field_manager)]
 pub struct Applier<K> {
     kind: KindId,
     field_manager: Arc<str>,
@@ -274,12 +275,6 @@ impl<K: DeserializeOwned> Applier<K> {
 impl<K> Clone for Applier<K> {
     fn clone(&self) -> Self {
         self.view()
-    }
-}
-
-impl<K> fmt::Debug for Applier<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Applier({} as {})", self.kind, self.field_manager)
     }
 }
 

@@ -15,7 +15,6 @@ mod recorded;
 mod series;
 mod writer;
 
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -54,7 +53,8 @@ pub enum EventType {
 }
 
 /// Records Events of one controller. Cheap to clone; never waits.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Recorder {{ controller: {:?}, .. }}", self.controller)]
 pub struct Recorder {
     shared: Arc<Shared>,
     controller: Arc<str>,
@@ -218,12 +218,6 @@ impl Recorder {
             }
             Err(cause) => counts.count_lost(cause, 1, &described),
         }
-    }
-}
-
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("controller", &self.controller).finish_non_exhaustive()
     }
 }
 

@@ -53,7 +53,8 @@ const MAX_NAME: usize = 63;
 /// );
 /// # Ok::<(), mainstay::client::InvalidFinalizer>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("Finalizer({})", self)]
 pub struct Finalizer(Arc<str>);
 
 /// The text is no valid name of a finalizer. A retry does not help.
@@ -224,12 +225,6 @@ impl Finalizer {
 impl fmt::Display for Finalizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl fmt::Debug for Finalizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Finalizer({self})")
     }
 }
 

@@ -15,7 +15,6 @@ mod carry;
 mod draft;
 mod merge;
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -39,6 +38,8 @@ use self::draft::{Draft, EditResult, EditTarget, InitialObject};
 /// Needs the verbs `create` and `patch`, and `get` for [`ensure_live`](Self::ensure_live).
 #[doc(alias = "CreateOrPatch")]
 #[doc(alias = "CreateOrUpdate")]
+#[derive(derive_more::Debug)]
+#[debug("Patcher({} as {})", self.kind, self.field_manager)]
 pub struct Patcher<K> {
     kind: KindId,
     field_manager: Arc<str>,
@@ -250,12 +251,6 @@ impl<K> Clone for Patcher<K> {
             field_manager: Arc::clone(&self.field_manager),
             initial: self.initial.clone(),
         }
-    }
-}
-
-impl<K> fmt::Debug for Patcher<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Patcher({} as {})", self.kind, self.field_manager)
     }
 }
 

@@ -5,7 +5,6 @@
 //! steps: deserialize, check, compare, apply.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -128,7 +127,8 @@ pub enum SectionError {
 }
 
 /// The declaration of a section of any type.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("DeclaredSection {{ name: {:?}, .. }}", self.name)]
 pub(super) struct DeclaredSection {
     pub(super) name: &'static str,
     pub(super) schema: Json,
@@ -201,12 +201,6 @@ impl DeclaredSection {
     pub(super) fn check(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
         check(&self.schema, tree, self.name, problems);
         problems.extend(own.into_iter().map(|problem| problem.below(self.name)));
-    }
-}
-
-impl fmt::Debug for DeclaredSection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeclaredSection").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -111,7 +111,7 @@ fn the_default_file_has_every_key_at_its_default() {
     }
     assert!(text.starts_with("# The configuration of a manager"), "{text}");
     assert!(text.contains("#   shop run --config manager.yaml "), "{text}");
-    let section = r#"
+    let section = r"
 # The shop.
 # A section of a program, with every kind of key.
 shop:
@@ -135,7 +135,7 @@ shop:
     # Whether it is open.
     # Default: false. Values: true, false. Applied live.
     open: false
-"#;
+";
     assert!(text.ends_with(section), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
 }

@@ -19,8 +19,10 @@ use crate::queue::{Counts, KeySnapshot, State};
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default)]
 pub struct Directory {
-    entries: Arc<Mutex<BTreeMap<Arc<str>, Arc<dyn ControllerView>>>>,
+    entries: Arc<Mutex<Entries>>,
 }
+
+type Entries = BTreeMap<Arc<str>, Arc<dyn ControllerView>>;
 
 /// One running controller, for any type of key.
 pub trait ControllerView: Send + Sync + 'static {

@@ -89,10 +89,10 @@ async fn live<Q: Key>(
     let (name, queue) = (Arc::clone(&port.name), &port.queue);
     let _listed = directory.enter(Arc::clone(&name), Arc::clone(&port) as _);
     let counted = metrics.of(&name);
-    let mut run_environment = environment.run_environment.signed(Writer::controller(&name), writes);
+    let mut run_environment = environment.runs.signed(Writer::controller(&name), writes);
     let stopping = run_environment.stopping.child_token();
     run_environment.stopping = stopping.clone();
-    let worker_context = WorkerContext {
+    let pool = WorkerPool::new(WorkerContext {
         name: Arc::clone(&name),
         primary,
         queue: queue.clone(),
@@ -102,15 +102,9 @@ async fn live<Q: Key>(
         term: term.clone(),
         metrics: counted.clone(),
         pause,
-    };
-    let pool = WorkerPool::new(worker_context);
-    let mut work = RunningParts {
-        name: Arc::clone(&name),
-        pool,
-        feeds: JoinSet::new(),
-        names: BTreeMap::new(),
-        failure: None,
-    };
+    });
+    let (names, feeds) = (BTreeMap::new(), JoinSet::new());
+    let mut work = RunningParts { name: Arc::clone(&name), pool, feeds, names, failure: None };
     let mut open = term.subscribe();
     // A controller that is disabled stays registered, and runs neither sources nor workers.
     let enabled = settings.borrow().enabled;

@@ -10,7 +10,6 @@
 //! 2. `ended` returns only while no work of the term is running.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -18,7 +17,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// The term of this replica. Cheap to clone; all clones are one term.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Term {{ open: {:?}, late: {:?} }}", *self.shared.open.borrow(), self.late())]
 pub struct Term {
     shared: Arc<Shared>,
 }
@@ -136,12 +136,6 @@ impl Term {
         self.shared.active.send_modify(|active| *active += 1);
         let (number, lost) = (inner.number, inner.lost.clone());
         Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
-    }
-}
-
-impl fmt::Debug for Term {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Term").field("open", &*self.shared.open.borrow()).field("late", &self.late()).finish()
     }
 }
 

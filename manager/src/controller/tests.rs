@@ -144,7 +144,7 @@ impl<Q: Key> Bench<Q> {
         let (settings, live_settings) = watch::channel(settings);
         let environment = Environment {
             settings: live_settings,
-            run_environment: RunEnvironment::new(client, events, CancellationToken::new()),
+            runs: RunEnvironment::new(client, events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: directory.clone(),

@@ -310,7 +310,7 @@ impl<Q: Key> WorkerContext<Q> {
         self.metrics.terminal_errors.inc();
         match running.terminal(message) {
             Retried::Parked => {
-                error!(error = message, "reconcile failed with a terminal error; waiting for a change")
+                error!(error = message, "reconcile failed with a terminal error; waiting for a change");
             }
             Retried::After(delay) => {
                 error!(error = message, retry_after = ?delay, "reconcile failed with a terminal error, but the object has changed meanwhile");

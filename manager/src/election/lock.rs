@@ -279,7 +279,9 @@ impl<P: Fn() -> Duration> Watching<P> {
                                 self.now = Phase::Beginning;
                             } else {
                                 self.now = Phase::Pausing;
-                                error.iter().for_each(|error| self.log_failure(error));
+                                if let Some(error) = &error {
+                                    self.log_failure(error);
+                                }
                             }
                             return (Event::WatchDown, self);
                         }

@@ -4,7 +4,6 @@
 //! of the election depends on it. Electors of other programs leave the annotation in place, so the text must
 //! name its holder.
 
-use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,7 +17,8 @@ type Own = dyn Fn() -> Option<String> + Send + Sync;
 
 /// The text that this replica publishes while it holds the Lease, and the text last read from the Lease.
 /// Clones share both.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Notice {{ seen: {:?}, .. }}", self.seen())]
 pub struct Notice {
     own: Arc<Own>,
     seen: Arc<Mutex<Option<String>>>,
@@ -67,11 +67,5 @@ impl Notice {
 impl Default for Notice {
     fn default() -> Self {
         Self::new(|| None)
-    }
-}
-
-impl fmt::Debug for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notice").field("seen", &self.seen()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! Pages that a program adds to those of the manager.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -26,7 +25,8 @@ pub enum PageError {
 }
 
 /// The pages of a program, by name. Cheap to clone; all clones share the same pages.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("OwnPages({:?})", self.names())]
 pub struct OwnPages(Arc<RwLock<BTreeMap<&'static str, Arc<OwnPage>>>>);
 
 // === impl OwnPages ===
@@ -59,12 +59,6 @@ impl OwnPages {
 
 /// The names of the manager's own pages.
 pub(super) const RESERVED: [&str; 6] = ["caches", "config", "controllers", "leader", "log", "watches"];
-
-impl fmt::Debug for OwnPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnPages").field(&self.names()).finish()
-    }
-}
 
 #[cfg(test)]
 mod tests;

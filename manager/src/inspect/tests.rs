@@ -129,7 +129,7 @@ impl<Q: Key> Live<Q> {
         let settings = ControllerSettings { queue, ..ControllerSettings::default() };
         let environment = Environment {
             settings: watch::Sender::new(settings).subscribe(),
-            run_environment: RunEnvironment::new(silent(), events, CancellationToken::new()),
+            runs: RunEnvironment::new(silent(), events, CancellationToken::new()),
             needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: controllers.clone(),

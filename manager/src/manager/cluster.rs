@@ -7,7 +7,6 @@
 #[cfg(feature = "testing")]
 mod testing;
 
-use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -55,7 +54,8 @@ use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 ///     Ok(())
 /// }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Cluster {{ name: {:?}, .. }}", self.shared.name)]
 pub struct Cluster {
     shared: Arc<Shared>,
 }
@@ -338,11 +338,5 @@ impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
 
     fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
         self.reconciler.check(primary)
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }

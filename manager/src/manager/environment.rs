@@ -33,7 +33,7 @@ impl Shared {
         };
         Environment {
             settings,
-            run_environment: self.run_environment(name, needs_lease),
+            runs: self.run_environment(name, needs_lease),
             needs_lease,
             term: term.clone(),
             directory: self.directory.clone(),

@@ -1,6 +1,5 @@
 //! The handle of a registered controller.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,7 +36,8 @@ use crate::watch::Source;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ControllerHandle {{ name: {:?}, .. }}", self.name)]
 pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) name: Arc<str>,
     /// Dropped with the controller.
@@ -165,12 +165,6 @@ impl<Q: Key> ControllerHandle<Q> {
 
     fn gone(&self) -> ControllerGone {
         ControllerGone { name: Arc::clone(&self.name) }
-    }
-}
-
-impl<Q: Key> fmt::Debug for ControllerHandle<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControllerHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Long-running parts of a manager that are no controllers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -99,7 +98,8 @@ pub enum RunnableGroup {
 }
 
 /// The context of a runnable.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("RunContext {{ stop: {:?}, .. }}", self.stop)]
 pub struct RunContext {
     /// Cancelled when the runnable has to end. Its future is dropped at the end of the grace period, or at once if the Lease
     /// is lost.
@@ -135,12 +135,6 @@ impl RunContext {
         if let Some(entry) = &self.entry {
             entry.ready();
         }
-    }
-}
-
-impl fmt::Debug for RunContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunContext").field("stop", &self.stop).finish_non_exhaustive()
     }
 }
 

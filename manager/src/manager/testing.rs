@@ -1,9 +1,8 @@
 //! A manager for tests on a cluster.
 
-use std::fmt;
 use std::ops::Deref;
 
-use tokio::task::{JoinHandle, spawn};
+use tokio::task::JoinSet;
 
 use super::{Manager, ManagerError, ManagerOptions};
 use crate::config::{ConfigSchema, Overrides};
@@ -16,9 +15,11 @@ const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: Man
 
 /// A manager that runs in the background of a test. Made by [`Manager::for_test`]; lends itself as `&Manager`. Dropping it
 /// aborts it, [`RunningManager::stop`] stops it in order.
+#[derive(derive_more::Debug)]
+#[debug("RunningManager {{ .. }}")]
 pub struct RunningManager {
     manager: Manager,
-    run: JoinHandle<Result<(), ManagerError>>,
+    run: JoinSet<Result<(), ManagerError>>,
 }
 
 impl Manager {
@@ -65,10 +66,8 @@ impl Manager {
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
         let manager = Self::new(options, loaded, connection)?;
         setup(&manager)?;
-        let run = spawn({
-            let manager = manager.clone();
-            async move { manager.run().await }
-        });
+        let running = manager.clone();
+        let run = JoinSet::from_iter([async move { running.run().await }]);
         Ok(RunningManager { manager, run })
     }
 }
@@ -82,7 +81,10 @@ impl RunningManager {
     /// The error that the manager ended with.
     pub async fn stop(mut self) -> Result<(), BoxError> {
         self.manager.stop();
-        Ok((&mut self.run).await??)
+        while let Some(ended) = self.run.join_next().await {
+            ended??;
+        }
+        Ok(())
     }
 }
 
@@ -91,17 +93,5 @@ impl Deref for RunningManager {
 
     fn deref(&self) -> &Manager {
         &self.manager
-    }
-}
-
-impl Drop for RunningManager {
-    fn drop(&mut self) {
-        self.run.abort();
-    }
-}
-
-impl fmt::Debug for RunningManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningManager").finish_non_exhaustive()
     }
 }

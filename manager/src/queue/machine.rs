@@ -200,7 +200,6 @@ impl<Q: Key> Inner<Q> {
         }
         let Add { strength, band, cause, after, new_generation } = add;
         let until = after.filter(|wait| !wait.is_zero()).map(|wait| self.now.after(wait));
-        tracing::trace!(%key, ?strength, ?band, "add to the state of the key");
         let hash = self.slots.hash(&key);
         let added = if let Some(slot) = self.slots.find_hashed(hash, &key) {
             self.apply(slot, MergedAdd { strength, band, new_generation }, until, cause)

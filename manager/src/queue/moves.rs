@@ -182,7 +182,6 @@ impl<Q: Key> Inner<Q> {
     /// Makes a key that has no state yet ready, or delays it.
     #[inline]
     pub(super) fn enqueue(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
-        tracing::trace!(slot, delayed = until.is_some(), "key enqueued");
         if let Some(until) = until {
             self.delay(slot, until, DelayReason::Added(Lane::of(band)));
             Added::Delayed

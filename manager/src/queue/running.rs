@@ -3,7 +3,6 @@
 //! Only [`WorkQueue::get`](super::WorkQueue::get) and [`try_get`](super::WorkQueue::try_get) create one, and
 //! each of its outcomes consumes it, so code cannot end a run that never began, or end a run twice.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,8 @@ use crate::key::{Cause, Key};
 /// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does
 /// not lead (any more): then the key goes back unchanged.
 #[must_use = "dropping it counts as a failed run"]
+#[derive(derive_more::Debug)]
+#[debug("Running {{ key: {:?}, attempt: {:?}, .. }}", format_args!("{}", self.job.key), self.job.attempt)]
 pub struct Running<Q: Key> {
     /// `None` once the run has ended.
     queue: Option<Arc<Shared<Q>>>,
@@ -111,14 +112,5 @@ impl<Q: Key> Running<Q> {
 impl<Q: Key> Drop for Running<Q> {
     fn drop(&mut self) {
         self.end(Outcome::Dropped);
-    }
-}
-
-impl<Q: Key> fmt::Debug for Running<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running")
-            .field("key", &format_args!("{}", self.job.key))
-            .field("attempt", &self.job.attempt)
-            .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,8 @@ use crate::key::{Cause, Key, Trigger};
 use super::writes::Writes;
 
 /// The context that all runs of one controller share.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("RunEnvironment {{ .. }}")]
 pub struct RunEnvironment {
     /// The writer that requests are attributed to, in every cluster.
     writer: Writer,
@@ -39,7 +40,8 @@ pub struct RunEnvironment {
 type Elsewhere = (Arc<str>, Arc<RunEnvironment>);
 
 /// The context of one run of a reconciler. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Context {{ attempt: {:?}, cause: {:?}, id: {:?}, .. }}", self.attempt, self.cause, self.id)]
 pub struct Context {
     run_environment: Arc<RunEnvironment>,
     attempt: u32,
@@ -55,7 +57,8 @@ pub struct Context {
 }
 
 /// Names one run in logs and traces: 128 random bits, displayed as a UUID.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{self}")]
 pub struct ReconcileId(u128);
 
 // === impl Context ===
@@ -181,27 +184,20 @@ impl Authority for Context {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("attempt", &self.attempt)
-            .field("cause", &self.cause)
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RunEnvironment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunEnvironment").finish_non_exhaustive()
-    }
-}
-
 impl RunEnvironment {
     /// Makes an environment without a fence, whose writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
-        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
+        let (elsewhere, writes) = (Arc::default(), Arc::default());
+        Self {
+            writer: Writer::default(),
+            runtime: None,
+            fenced: false,
+            elsewhere,
+            writes,
+            client,
+            events,
+            stopping,
+        }
     }
 
     /// Marks the client as one that is stopped with the Lease.
@@ -212,8 +208,8 @@ impl RunEnvironment {
 
     /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of the runs.
     #[must_use]
-    pub(crate) fn signed(self, writer: Writer, writes: Arc<Writes>) -> Self {
-        Self { writer, writes, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
+    pub(crate) fn signed(self, writer: Writer, declared: Arc<Writes>) -> Self {
+        Self { writer, writes: declared, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
     /// Returns whether the client is stopped with the Lease.
@@ -233,12 +229,6 @@ impl fmt::Display for ReconcileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = format!("{:032x}", self.0);
         write!(f, "{}-{}-{}-{}-{}", &id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..])
-    }
-}
-
-impl fmt::Debug for ReconcileId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

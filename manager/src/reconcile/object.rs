@@ -19,7 +19,6 @@
 //! 2. An object that cannot be decoded gets no finalizer, because `cleanup` could not run to remove it.
 //! 3. The finalizer is removed only after a `cleanup` that returned `Ok(Action::Done)`.
 
-use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -109,6 +108,8 @@ where
 
 /// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`]. Made by [`with_finalizer`] and
 /// [`without_finalizer`].
+#[derive(derive_more::Debug)]
+#[debug("ObjectAdapter {{ store: {:?}, .. }}", self.store)]
 pub struct ObjectAdapter<K, R> {
     store: Store<K>,
     /// `None`: objects are deleted without a cleanup. An invalid name is an error of the wiring.
@@ -205,12 +206,6 @@ where
             debug!(%finalizer, "finalizer removed");
         }
         Ok(outcome)
-    }
-}
-
-impl<K, R> fmt::Debug for ObjectAdapter<K, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectAdapter").field("store", &self.store).finish_non_exhaustive()
     }
 }
 

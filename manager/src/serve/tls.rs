@@ -100,7 +100,7 @@ impl Certificates {
                 Ok(true) => info!(directory = %directory.display(), "serving a new certificate"),
                 Ok(false) => {}
                 Err(error) => {
-                    error!(error = %Chain(&error), "cannot load a new certificate; serving the last one")
+                    error!(error = %Chain(&error), "cannot load a new certificate; serving the last one");
                 }
             }
         }

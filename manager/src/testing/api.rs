@@ -31,7 +31,8 @@ const SERVERS_OWN: [&str; 5] =
 const ONCE: &str = "2000-01-01T00:00:00Z";
 
 /// The API server of one test. Cheap to clone; all clones are one server.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("TestApi {{ writes: {:?}, .. }}", self.0.lock().writes)]
 pub struct TestApi(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
@@ -139,12 +140,6 @@ impl TestApi {
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
         response
-    }
-}
-
-impl fmt::Debug for TestApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestApi").field("writes", &self.0.lock().writes).finish_non_exhaustive()
     }
 }
 

@@ -78,11 +78,15 @@ pub async fn eventually<T, E: fmt::Display>(
 /// # Ok(())
 /// # }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Condition({:?})", self.description)]
 pub struct Condition<K> {
     description: String,
-    holds: Box<dyn Fn(Option<&K>) -> bool + Send + Sync>,
+    holds: Box<Holds<K>>,
     limit: Duration,
 }
+
+type Holds<K> = dyn Fn(Option<&K>) -> bool + Send + Sync;
 
 // === impl Condition ===
 
@@ -150,11 +154,5 @@ impl<K: Resource + Clone + fmt::Debug + DeserializeOwned + Serialize> Condition<
             Err(format!("{name}, of which is expected that it {}: {shown}", self.description))
         })
         .await
-    }
-}
-
-impl<K> fmt::Debug for Condition<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Condition").field(&self.description).finish()
     }
 }

@@ -1,7 +1,6 @@
 //! Sources made from a stream of keys or from a function.
 
 use std::convert::Infallible;
-use std::fmt;
 
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _, pin_mut};
@@ -13,6 +12,8 @@ use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
 /// A function as a source. Made by [`function`].
+#[derive(derive_more::Debug)]
+#[debug("FunctionSource {{ name: {:?}, .. }}", self.name)]
 pub struct FunctionSource<F> {
     name: String,
     run: F,
@@ -101,11 +102,5 @@ where
 
     fn name(&self) -> String {
         self.name.clone()
-    }
-}
-
-impl<F> fmt::Debug for FunctionSource<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FunctionSource").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -29,12 +29,16 @@ use crate::queue::{Add, Added, Band, Strength};
 ///
 /// `&store` becomes one without predicates, [`Store::when`] makes one with a predicate.
 #[must_use = "it does nothing until a controller watches it"]
+#[derive(derive_more::Debug)]
+#[debug("Watched {{ kind: {:?}, .. }}", self.store.kind())]
 pub struct Watched {
     store: Arc<UntypedStore>,
     predicates: Vec<Box<dyn Predicate>>,
 }
 
 /// Turns the deltas of one store into keys: predicates, then handler, then queue.
+#[derive(derive_more::Debug)]
+#[debug("StoreSource {{ kind: {:?}, .. }}", self.store.kind())]
 pub struct StoreSource<Q: Key> {
     store: Arc<UntypedStore>,
     feed: Feed<Q>,
@@ -114,12 +118,6 @@ impl From<Arc<UntypedStore>> for Watched {
     }
 }
 
-impl std::fmt::Debug for Watched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched").field("kind", self.store.kind()).finish_non_exhaustive()
-    }
-}
-
 // === impl StoreSource ===
 
 impl<Q: Key> StoreSource<Q> {
@@ -176,12 +174,6 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
 
     fn name(&self) -> String {
         format!("store {}", self.store.kind())
-    }
-}
-
-impl<Q: Key> std::fmt::Debug for StoreSource<Q> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreSource").field("kind", self.store.kind()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! A source that calls a function periodically, for state that no watch reports.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -16,6 +15,8 @@ use crate::queue::{Add, Added, Strength};
 const JITTER: f64 = 0.1;
 
 /// Enqueues the keys that a function returns, periodically. Made by [`interval`].
+#[derive(derive_more::Debug)]
+#[debug("Interval {{ name: {:?}, period: {:?}, .. }}", self.name, self.period)]
 pub struct Interval<F> {
     name: &'static str,
     period: Duration,
@@ -124,14 +125,5 @@ where
 
     fn name(&self) -> String {
         format!("interval {}", self.name)
-    }
-}
-
-impl<F> fmt::Debug for Interval<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("name", &self.name)
-            .field("period", &self.period)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! The seam through which the engine opens connections, and its real implementation.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,6 +26,8 @@ pub trait Dial: Send + Sync + 'static {
 const MAX_READ: usize = 256 * 1024;
 
 /// A connection with a bound on the bytes read from it. Dropping it closes the connection.
+#[derive(derive_more::Debug)]
+#[debug("Connection {{ .. }}")]
 pub struct Connection {
     stream: Box<dyn Stream>,
     /// The number of bytes that may still be read.
@@ -77,12 +78,6 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").finish_non_exhaustive()
     }
 }
 

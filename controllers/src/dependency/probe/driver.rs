@@ -31,6 +31,8 @@ use crate::reasons;
 const LATE: Duration = Duration::from_secs(1);
 
 /// The half of the engine that opens sockets; without a [run](Driver::run) nothing is probed.
+#[derive(derive_more::Debug)]
+#[debug("Driver {{ .. }}")]
 pub struct Driver {
     pub(super) shared: Arc<Shared>,
 }
@@ -185,11 +187,5 @@ async fn reached(due: &mut watch::Receiver<Option<Instant>>) -> Option<Instant> 
             None => changed.await,
         };
         changed.ok()?;
-    }
-}
-
-impl std::fmt::Debug for Driver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").finish_non_exhaustive()
     }
 }

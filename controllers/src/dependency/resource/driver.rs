@@ -3,7 +3,6 @@
 //! On the leader only, since only a reconcile registers checks. The end of a term closes all kinds and
 //! forgets all answers.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +37,8 @@ const MAX_REQUESTS: usize = 8;
 type Declare = Box<dyn Fn(KindId) -> Store<DynamicObject> + Send + Sync>;
 
 /// The half of [`Resources`] that sends requests. Without it all checks stay unknown.
+#[derive(derive_more::Debug)]
+#[debug("ResourceWatch {{ .. }}")]
 pub struct ResourceWatch {
     resources: Resources,
     declare: Declare,
@@ -100,12 +101,6 @@ impl Runnable for ResourceWatch {
             cx.stop.run_until_cancelled(async { tokio::join!(follow, work) }).await;
             Ok(())
         })
-    }
-}
-
-impl fmt::Debug for ResourceWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResourceWatch").finish_non_exhaustive()
     }
 }
 

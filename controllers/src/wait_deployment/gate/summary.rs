@@ -69,13 +69,13 @@ pub(super) fn summarise(
                 stalled(invalid_reason(&invalid), message)
             }
             (None, Some(loss)) if loss.stalled => {
-                let lost = loss_message(&decision.needs);
-                let message = format!("{lost}; recoveryDeadlineSeconds have passed");
+                let message =
+                    format!("{}; recoveryDeadlineSeconds have passed", loss_message(&decision.needs));
                 stalled(reasons::RECOVERY_DEADLINE_EXCEEDED, message)
             }
             (None, Some(loss)) if loss.scales => {
-                let lost = loss_message(&decision.needs);
-                let message = format!("{lost}; the Deployment has no replicas until it is ready again");
+                let lost_ones = loss_message(&decision.needs);
+                let message = format!("{lost_ones}; the Deployment has no replicas until it is ready again");
                 reconciling(reasons::SCALED_TO_ZERO, message)
             }
             (None, _) => rollout::judge(object, live),

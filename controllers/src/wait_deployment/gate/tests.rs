@@ -191,7 +191,7 @@ impl Scenario {
 }
 
 /// Returns the conditions in one line: the statuses of Stalled, Reconciling and Ready with their shared
-/// reason, then DependenciesReady and TemplateAccepted, then any other one with its type.
+/// reason, then `DependenciesReady` and `TemplateAccepted`, then any other one with its type.
 fn row(status: &GateStatus) -> String {
     let types: Vec<_> = status.conditions.iter().take(5).map(|condition| condition.type_.as_str()).collect();
     assert_eq!(types, reasons::condition::OF_GATE[..5], "{status:?}");

@@ -1,7 +1,6 @@
 //! One version of one object, shared by all readers.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +16,8 @@ use crate::key::{KindId, NamespacedName, ObjectKey};
 
 /// One version of one object. Its slim metadata is always available; its body is decoded on demand. Cheap to
 /// clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{} {}@{}", self.0.context.kind, self.0.meta.request, self.0.meta.resource_version)]
 pub struct View(Arc<Version>);
 
 /// The shared data of all handles of one version.
@@ -210,11 +210,5 @@ impl Current for View {
 
     fn extent(&self) -> Extent {
         self.0.meta.extent
-    }
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}@{}", self.0.context.kind, self.0.meta.request, self.0.meta.resource_version)
     }
 }

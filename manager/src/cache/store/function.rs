@@ -3,7 +3,6 @@
 //! Each is called once per version, before the version is stored, by the task that stores it. A failure
 //! affects only this object: the index does not contain it until its next version.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +25,8 @@ pub struct IndexError {
 type Evaluate = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 
 /// One named index function.
+#[derive(derive_more::Debug)]
+#[debug("IndexFunction {{ name: {:?}, .. }}", self.name)]
 pub(in crate::cache) struct IndexFunction {
     name: Box<str>,
     evaluate: Box<Evaluate>,
@@ -69,11 +70,5 @@ impl IndexFunction {
             Ok(Err(error)) => Err(Chain(&*error).to_string()),
             Err(payload) => Err(format!("panicked: {}", panic_text(&*payload))),
         }
-    }
-}
-
-impl fmt::Debug for IndexFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexFunction").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -266,7 +266,6 @@ impl ObjectStore {
     }
 
     fn step_in<T>(&self, mut table: RwLockWriteGuard<'_, Table>, change: impl FnOnce(&mut Table) -> T) -> T {
-        tracing::trace!(kind = %self.kind, "store locked for a change");
         let outcome = change(&mut table);
         let wake = table.pack_queue.take_wake();
         self.release(table);
@@ -290,6 +289,7 @@ impl ObjectStore {
         let queued = !table.jobs.is_empty();
         drop(table);
         if queued {
+            tracing::trace!(kind = %self.kind, "dispatcher woken");
             self.deliveries_queued.notify_one();
         }
     }

@@ -209,7 +209,6 @@ impl Table {
     }
 
     fn queue(&mut self, old: Option<View>, new: Option<View>, origin: Origin) {
-        tracing::trace!(created = old.is_none(), deleted = new.is_none(), "delta queued for the dispatcher");
         self.jobs.push_back(Job::Change(Change { old, new, origin }));
     }
 

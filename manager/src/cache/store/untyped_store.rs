@@ -9,7 +9,6 @@
 //!    are watched.
 //! 2. A store reads through a wider store either for its whole life or never.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::object::Projection;
@@ -25,6 +24,8 @@ use crate::cache::store::sub_scope::SubScope;
 use crate::key::{Key as _, KindId, NamespacedName};
 
 /// The cached objects of one kind and scope, undecoded. Kept up to date while at least one reference exists.
+#[derive(derive_more::Debug)]
+#[debug("UntypedStore {{ kind: {:?}, scope: {:?}, .. }}", self.kind(), self.scope())]
 pub struct UntypedStore {
     /// The store as declared. It lists and watches unless there is a wider store to read through.
     core: Arc<ObjectStore>,
@@ -242,15 +243,6 @@ impl UntypedStore {
     fn join_through(&self, subscriber: Subscriber) {
         let Some((wide, sub_scope)) = self.through.get() else { return };
         wide.core.join(subscriber.within(sub_scope.clone()));
-    }
-}
-
-impl fmt::Debug for UntypedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UntypedStore")
-            .field("kind", self.kind())
-            .field("scope", self.scope())
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Writes the Events of one manager to the API server.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +27,8 @@ const SWEEP_EVERY: Duration = Duration::from_mins(1);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes the Events of a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
+#[derive(derive_more::Debug)]
+#[debug("EventWriter {{ .. }}")]
 pub struct EventWriter {
     shared: Arc<Shared>,
     client: kube::Client,
@@ -105,12 +106,6 @@ impl Drop for EventWriter {
     /// Closes the table: occurrences that are recorded later count as lost.
     fn drop(&mut self) {
         self.shared.table.lock().close();
-    }
-}
-
-impl fmt::Debug for EventWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventWriter").finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Answers that take long: their requests wait, and other requests do not.
 
+use std::fmt;
+
 use super::*;
 
 /// A key whose text blocks or panics.

@@ -59,7 +59,7 @@ async fn the_leader_page_has_the_holder_and_the_state_of_the_fence() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_the_lease_are_listed_newest_first() {
-    fn change(ago: f64, event: &str, identity: Value, reason: Value) -> Value {
+    fn change(ago: f64, event: &str, identity: &Value, reason: &Value) -> Value {
         json!({"secondsAgo": ago, "event": event, "identity": identity, "reason": reason})
     }
 
@@ -80,11 +80,11 @@ async fn changes_of_the_lease_are_listed_newest_first() {
     let page = candidate.page();
     assert_eq!(page["holderSeconds"], Value::Null, "the holder is unknown");
     let expected = json!([
-        change(0.0, "stoppedLeading", "me".into(), "expired".into()),
-        change(5.0, "newHolder", "me".into(), Value::Null),
-        change(15.0, "becameLeader", "me".into(), Value::Null),
-        change(15.0, "newHolder", Value::Null, Value::Null),
-        change(75.0, "newHolder", "you".into(), Value::Null),
+        change(0.0, "stoppedLeading", &"me".into(), &"expired".into()),
+        change(5.0, "newHolder", &"me".into(), &Value::Null),
+        change(15.0, "becameLeader", &"me".into(), &Value::Null),
+        change(15.0, "newHolder", &Value::Null, &Value::Null),
+        change(75.0, "newHolder", &"you".into(), &Value::Null),
     ]);
     assert_eq!(page["history"], expected);
     for _ in 0..100 {

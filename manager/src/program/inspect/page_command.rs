@@ -1,7 +1,5 @@
 //! Commands, beside `inspect`, that print a program's own page of a running manager.
 
-use std::fmt;
-
 use clap::{ArgMatches, Command, FromArgMatches as _};
 
 use super::client::Answer;
@@ -20,6 +18,8 @@ type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 /// Beside its own arguments it has `--address`, `--config`, `--token-file` and `-o table|json`, as `inspect`
 /// does.
 #[must_use = "a page command does nothing until a program has it"]
+#[derive(derive_more::Debug)]
+#[debug("PageCommand {{ command: {:?}, .. }}", self.command.get_name())]
 pub struct PageCommand {
     command: Command,
     path: Box<Path>,
@@ -60,11 +60,5 @@ impl PageCommand {
             standby::print_note(standby.as_ref(), output);
             Ok(())
         })
-    }
-}
-
-impl fmt::Debug for PageCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PageCommand").field("command", &self.command.get_name()).finish_non_exhaustive()
     }
 }

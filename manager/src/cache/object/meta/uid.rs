@@ -11,7 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A uid as the API server sent it. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{self}")]
 pub struct Uid(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -105,12 +106,6 @@ impl fmt::Display for Uid {
             write!(f, "{byte:02x}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

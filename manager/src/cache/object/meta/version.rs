@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A resourceVersion as the API server sent it.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{self}")]
 pub struct ResourceVersion(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -58,12 +59,6 @@ impl fmt::Display for ResourceVersion {
             Form::Number(number) => write!(f, "{number}"),
             Form::Opaque(text) => f.write_str(text),
         }
-    }
-}
-
-impl fmt::Debug for ResourceVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

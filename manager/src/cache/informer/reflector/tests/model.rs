@@ -143,9 +143,9 @@ impl Case {
     fn new(setup: Setup, seed: u64) -> Self {
         let kind = setup.kind();
         let server = Arc::new(Mutex::new(Server::new(kind, seed)));
-        let served = Arc::clone(&server);
+        let shared = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
-            let server = Arc::clone(&served);
+            let server = Arc::clone(&shared);
             async move {
                 // Before and after the server responds; changes during the second delay are not in the
                 // response.
