@@ -277,7 +277,8 @@ async fn whatever_fails_all_objects_converge_and_nothing_is_written_out_of_turn(
     figure_of_time("chaos.lasted", began.elapsed());
 
     let calm = async {
-        // Its garbage collector can miss the deletion of an owner while it has no watch, and never deletes the child.
+        // The garbage collector can miss the deletion of an owner while it has no watch, and never deletes the child. kwok
+        // leaves a Pod as it is whose write has failed.
         cluster.control_plane().restart_controllers().await.expect("the controllers start again");
         judge::until_converged(&cluster, "chaos.converged_after").await;
         judge::until_at_rest(&cluster).await;
