@@ -190,7 +190,7 @@ async fn who_follows_a_queue_sees_what_a_person_does_to_it() {
 
     let output = subject.run(&["reconcile", CONTROLLER, "fails"]).await;
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = "error: ConfigMap lives in a namespace; give that too\n";
+    let expected = "error: ConfigMap is namespaced; give the namespace too\n";
     assert_eq!((output.status.code(), &*error), (Some(2), expected));
     drop(follower);
     subject.manager.stop().await.expect("stopped in order");
