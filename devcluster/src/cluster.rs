@@ -57,8 +57,8 @@ pub struct DevCluster {
     // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a
     // whole stop or start, so that two callers take turns.
     clients: Vec<Process>,
-    /// `None` in a bare cluster, and after a restart that failed.
-    controllers: Mutex<Option<Process>>,
+    /// kube-controller-manager and kwok; empty in a bare cluster, and after a restart that failed.
+    controllers: Mutex<Vec<Process>>,
     /// `None` while stopped by hand.
     apiserver: Mutex<Option<Process>>,
     /// `None` while stopped by hand.
@@ -90,15 +90,14 @@ impl DevCluster {
         }
 
         if shell.options.bare {
-            return Ok(Self::of(Vec::new(), None, apiserver, etcd, shell));
+            return Ok(Self::of(Vec::new(), Vec::new(), apiserver, etcd, shell));
         }
 
         let mut controllers = spawn_controllers(&shell)?;
         let port = shell.scheduler_port.number();
         let flags = command_line::scheduler(port, &shell.certificates, &shell.kubeconfig);
         let mut scheduler = shell.spawn("kube-scheduler", &flags)?;
-        let flags = command_line::kwok(&shell.kubeconfig, &shell.folder.path().join("stages.yaml"));
-        let mut kwok = shell.spawn("kwok", &flags)?;
+        let mut kwok = spawn_kwok(&shell)?;
         {
             let watched = &mut [&mut etcd, &mut apiserver, &mut controllers, &mut scheduler, &mut kwok];
             shell.until(CONTROLLERS, watched, || shell.controllers_ready()).await?;
@@ -106,12 +105,12 @@ impl DevCluster {
             shell.until("kube-scheduler", watched, || shell.ready(port, "/readyz")).await?;
             shell.until("the Node", watched, || shell.node_ready()).await?;
         }
-        Ok(Self::of(vec![kwok, scheduler], Some(controllers), apiserver, etcd, shell))
+        Ok(Self::of(vec![scheduler], vec![kwok, controllers], apiserver, etcd, shell))
     }
 
     fn of(
         clients: Vec<Process>,
-        controllers: Option<Process>,
+        controllers: Vec<Process>,
         apiserver: Process,
         etcd: Process,
         shell: Shell,
@@ -159,8 +158,8 @@ impl DevCluster {
     pub async fn process_ids(&self) -> Vec<u32> {
         let (controllers, etcd) = (self.controllers.lock().await, self.etcd.lock().await);
         let apiserver = self.apiserver.lock().await;
-        let others = [&controllers, &etcd, &apiserver].into_iter().filter_map(|process| process.as_ref());
-        self.clients.iter().chain(others).filter_map(Process::id).collect()
+        let servers = [&etcd, &apiserver].into_iter().filter_map(|process| process.as_ref());
+        self.clients.iter().chain(controllers.iter()).chain(servers).filter_map(Process::id).collect()
     }
 
     /// Sends SIGTERM to the API server, kills it after two seconds, and returns when it is gone. Its data
@@ -209,28 +208,33 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Kills kube-controller-manager, starts it anew and returns when it is ready. Does nothing in a bare
+    /// Kills kube-controller-manager and kwok, starts them anew and returns when the former is ready. A new
+    /// kwok reconciles every Pod; the old one does not repeat a write that failed. Does nothing in a bare
     /// cluster.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If one of them cannot be started.
     pub async fn restart_controllers(&self) -> Result<(), StartError> {
         if self.shell.options.bare {
             return Ok(());
         }
-        let mut controllers = self.controllers.lock().await;
-        end(&mut controllers, Duration::ZERO).await;
-        let mut process = spawn_controllers(&self.shell)?;
-        self.shell.until(CONTROLLERS, &mut [&mut process], || self.shell.controllers_ready()).await?;
-        *controllers = Some(process);
+        let mut running = self.controllers.lock().await;
+        for process in running.drain(..) {
+            process.stop(Duration::ZERO).await;
+        }
+        let mut controllers = spawn_controllers(&self.shell)?;
+        let mut kwok = spawn_kwok(&self.shell)?;
+        let watched = &mut [&mut controllers, &mut kwok];
+        self.shell.until(CONTROLLERS, watched, || self.shell.controllers_ready()).await?;
+        running.extend([kwok, controllers]);
         Ok(())
     }
 
     /// Ends every program and removes the folder, and returns when that is done.
     pub async fn stop(self) {
         // A graceful end would save no data: the folder is removed next.
-        let others = [self.controllers, self.apiserver, self.etcd].into_iter().filter_map(Mutex::into_inner);
-        for process in self.clients.into_iter().chain(others) {
+        let servers = [self.apiserver, self.etcd].into_iter().filter_map(Mutex::into_inner);
+        for process in self.clients.into_iter().chain(self.controllers.into_inner()).chain(servers) {
             process.stop(Duration::ZERO).await;
         }
         self.shell.folder.remove().await;
@@ -253,6 +257,11 @@ async fn start_etcd(shell: &Shell) -> Result<Process, StartError> {
 fn spawn_controllers(shell: &Shell) -> Result<Process, StartError> {
     let port = shell.controller_manager_port.number();
     shell.spawn(CONTROLLERS, &command_line::controller_manager(port, &shell.certificates, &shell.kubeconfig))
+}
+
+fn spawn_kwok(shell: &Shell) -> Result<Process, StartError> {
+    let stages = shell.folder.path().join("stages.yaml");
+    shell.spawn("kwok", &command_line::kwok(&shell.kubeconfig, &stages))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ async fn controllers_that_could_not_be_restarted_are_started_by_the_next_call() 
         Process::start(name, Path::new("/bin/sleep"), &["60".into()], empty.path(), &log).unwrap()
     };
     let (apiserver, etcd) = (sleep("kube-apiserver"), sleep("etcd"));
-    let controllers = Some(sleep(CONTROLLERS));
+    let controllers = vec![sleep(CONTROLLERS)];
     let cluster = DevCluster::of(Vec::new(), controllers, apiserver, etcd, shell);
     for _ in 0..2 {
         let error = cluster.restart_controllers().await.unwrap_err();

@@ -452,7 +452,7 @@ async fn a_source_that_ends_without_having_synced_does_not_leave_its_controller_
     let mut bench = Bench::start(Controller::new("test").source(Silent), reconciler);
     let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
     let named = "source mainstay::controller::tests::Silent ended before it had synced";
-    assert_eq!(error.to_string(), format!("controller test would wait for ever: {named}"));
+    assert_eq!(error.to_string(), format!("a source of controller test never synced: {named}"));
 }
 
 /// An error whose text cannot be had.

@@ -144,7 +144,7 @@ async fn nonsense_in_code_is_refused_with_all_of_its_fields_values_and_remedies(
         })
     };
     let expected = [
-        r#"controller "web": workers 0 does no work; give a number from 1 to 1000"#,
+        r#"controller "web": workers 0 would reconcile nothing; give a number from 1 to 1000"#,
         r#"controller "web": queue.retry.baseDelay 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay"#,
         r#"controller "web": queue.maxWait 0ns makes every key the most urgent one; give a duration above 0"#,
     ];
@@ -152,7 +152,7 @@ async fn nonsense_in_code_is_refused_with_all_of_its_fields_values_and_remedies(
     assert_eq!(
         refusal("{}", |web| web.workers(usize::MAX)),
         [format!(
-            r#"controller "web": workers {} only has more of them wait for the API server; give a number from 1 to 1000"#,
+            r#"controller "web": workers {} would only wait for the API server; give a number from 1 to 1000"#,
             usize::MAX
         )]
     );

@@ -191,7 +191,7 @@ async fn a_followed_queue_shows_manual_reconciles() {
 
     let output = subject.run(&["reconcile", CONTROLLER, "fails"]).await;
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = "error: ConfigMap lives in a namespace; give that too\n";
+    let expected = "error: ConfigMap is namespaced; give the namespace too\n";
     assert_eq!((output.status.code(), &*error), (Some(2), expected));
     drop(follower);
     subject.manager.stop().await.expect("stopped in order");

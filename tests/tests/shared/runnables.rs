@@ -254,7 +254,7 @@ async fn a_lost_lease_drops_its_work_at_once_and_is_reported_with_other_failures
     let error = manager.stopped().await.expect_err("a lost Lease");
     let ManagerError::LeaseLost { others } = &error else { panic!("{error:?}") };
     assert_eq!(others.len(), 1, "{others:?}");
-    let text = "the Lease was lost; a replica that lost it must not go on \
+    let text = "the Lease was lost, so this replica has to end \
                 (while stopping: feed failed: no time to tidy up)";
     assert_eq!(error.to_string(), text);
     assert_eq!(diary.lines(), ["feed starts", "sweep starts", "sweep is dropped", "feed is stopped"]);

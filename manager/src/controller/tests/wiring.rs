@@ -15,7 +15,7 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
         let wired = wire(Controller::new("test"), &store).reconciler(reconciler).wired;
         wired.err().map(|problem| problem.to_string())
     };
-    let owned_first = "owns(ConfigMap) needs to know the owner's kind: call reconciles(...) before it";
+    let owned_first = "owns(ConfigMap) needs the kind of the owner: call reconciles(...) before it";
     assert_eq!(wired(|controller, maps| controller.owns(maps)).as_deref(), Some(owned_first));
     assert_eq!(wired(|controller, maps| controller.co_owns(maps)).as_deref(), Some(owned_first));
     assert_eq!(

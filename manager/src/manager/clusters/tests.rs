@@ -71,7 +71,7 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
     for name in ["", "Edge", "edge.eu", "-edge", "edge-", &"e".repeat(64)] {
         let error = refused(name, at(NOWHERE));
         let expected = format!(
-            "{name:?} is no name of a cluster; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
+            "cluster name {name:?} is invalid; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
              either end, such as edge-1: it stands in metrics and in the paths of checks"
         );
         assert_eq!(error.to_string(), expected);
@@ -83,14 +83,14 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
     let edge = manager.cluster("edge", at(NOWHERE)).expect("nothing is left of what was refused");
     assert_eq!(edge.name(), "edge");
     let error = refused("edge", at(NOWHERE));
-    let taken = "cluster \"edge\" is there already; names must differ, they stand in metrics and in the paths of checks";
+    let taken = "cluster \"edge\" exists already; the names of clusters differ, because metrics and checks use them";
     assert_eq!(error.to_string(), taken);
     manager.cluster(&*"e".repeat(63), at(NOWHERE)).expect("as long as may be");
 
     manager.stop();
     run(&manager).join_next().await.unwrap().unwrap().unwrap();
     let error = refused("late", at(NOWHERE));
-    assert_eq!(error.to_string(), "cluster \"late\" came too late: the manager has begun to stop");
+    assert_eq!(error.to_string(), "cluster \"late\" was not added: the manager has begun to stop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +171,7 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
     let told: Vec<_> = lines.iter().filter(|line| line.contains("no answer for")).collect();
     let expected = ["ConfigMap", "Secret"].map(|kind| {
         format!(
-            r#"WARN no answer for 30s; only what watches them waits any longer cluster="edge" kinds="{kind}""#
+            r#"WARN no answer for 30s; starting without these kinds, and their controllers wait cluster="edge" kinds="{kind}""#
         )
     });
     assert_eq!(told, expected.iter().collect::<Vec<_>>());

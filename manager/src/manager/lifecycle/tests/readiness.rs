@@ -52,13 +52,13 @@ async fn each_runnable_that_declares_readiness_has_a_check_of_its_name() {
 
     let failure =
         |reason: &str| (StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
-    let unready = |name: &str| failure(&format!("{name} runs and has not said that it is ready"));
+    let unready = |name: &str| failure(&format!("{name} runs and is not ready yet"));
     let held =
-        |name: &str| failure(&format!("{name} has not been started: what it starts after is not ready"));
+        |name: &str| failure(&format!("{name} has not started: an earlier start group is not ready"));
     let ok = (StatusCode::OK, "ok".to_owned());
     assert_eq!(answer(&manager, "webhooks"), unready("webhooks"));
     assert_eq!(answer(&manager, "feed"), held("feed"));
-    let standby = "sweep has not been started: it runs on the leader only, once the caches are listed";
+    let standby = "sweep has not started: it runs on the leader only, after the first lists of the caches";
     assert_eq!(answer(&manager, "sweep"), failure(standby));
     assert_eq!(answer(&manager, "plain").0, StatusCode::NOT_FOUND, "ready as it starts");
     assert_eq!(failing(&manager), ["feed", "webhooks"], "a standby is as ready as the leader");
@@ -154,7 +154,7 @@ async fn who_waits_long_for_a_store_is_logged_once_with_its_check() {
     });
     let line = |name: &str| {
         format!(
-            "WARN not started yet: stores that were declared before have not been listed runnables=\"{name}\" \
+            "WARN not started yet: stores declared before have not been listed runnables=\"{name}\" \
              checks=\"cache-ConfigMap\" after=10s"
         )
     };
@@ -197,7 +197,7 @@ async fn who_is_waited_for_is_logged_once_per_group_after_a_while() {
         running.join_all().await.pop().unwrap().unwrap();
     });
     let expected = [
-        r#"WARN not ready yet: the caches and all that starts after them wait runnables="admission" after=10s"#,
+        r#"WARN not ready yet: the caches and later groups wait runnables="admission" after=10s"#,
         r#"WARN not ready yet: the election waits runnables="feed" after=10s"#,
     ];
     assert_eq!(log.await, expected);
@@ -209,6 +209,6 @@ async fn what_came_too_late_leaves_no_check() {
     manager.stop();
     manager.run().await.unwrap();
     let error = manager.add(Part::new("feed", Others, Way::NeverReady, &diary)).unwrap_err();
-    assert_eq!(error.to_string(), r#""feed" came too late: the manager has begun to stop"#);
+    assert_eq!(error.to_string(), r#""feed" was not registered: the manager has begun to stop"#);
     assert_eq!(answer(&manager, "feed").0, StatusCode::NOT_FOUND);
 }
