@@ -319,7 +319,7 @@ impl Inner {
         self.stores.read().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns what is listed and watched, or will be.
+    /// Returns the object stores that have a list and watch of their own; narrower stores read through these.
     fn cores(&self) -> Vec<Arc<ObjectStore>> {
         let stores = self.stores();
         stores.iter().filter(|store| !store.reads_through()).map(|store| store.core().clone()).collect()

@@ -35,7 +35,7 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
         true
     }
 
-    /// Removes `request`. Returns whether it waited for a subject.
+    /// Removes the object `request` from the waiters of every subject. Returns whether it was one of them.
     pub(crate) fn forget(&mut self, request: &NamespacedName) -> bool {
         let Some(subjects) = self.by_request.remove(request) else { return false };
         for subject in subjects {

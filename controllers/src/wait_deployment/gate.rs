@@ -129,9 +129,9 @@ pub struct PlannedWrite {
 pub enum Replicas {
     /// As many as the object sets; left to other writers if it sets none.
     AsSpecified,
-    /// Still 0, although the object sets more.
+    /// The Deployment still has 0 replicas, although the spec of the WaitDeployment sets more.
     Held,
-    /// 0, because a dependency is lost.
+    /// The gate sets 0 replicas, because a dependency that was ready has failed.
     ScaledToZero,
 }
 

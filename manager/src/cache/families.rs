@@ -13,8 +13,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::clusters::Peers;
 use crate::cache::store::status::{HandlerTrouble, KindStatus};
 
-/// The labels of one series: `kind` and `group`, then [`OF_CLUSTER`] unless it is the manager's own, then
-/// `handler` or `index` in families that have one series for each.
+/// The labels of one series: `kind` and `group` of the store, then [`OF_CLUSTER`] if the store belongs to another
+/// cluster than the manager's own, then `handler` or `index` in families with a series per handler or index.
 type Labels = Vec<(&'static str, String)>;
 /// Name, help text and value of a family with one number per store.
 type PerStore = (&'static str, &'static str, fn(&KindStatus) -> u64);

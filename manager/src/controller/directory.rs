@@ -61,7 +61,7 @@ pub enum ReconcileRefused {
     Disabled,
 }
 
-/// The state of a running controller.
+/// A snapshot of a running controller: its settings, whether it leads, and its keys by state.
 #[derive(Clone, Debug)]
 pub struct ControllerStatus {
     /// Its name.

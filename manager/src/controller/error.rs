@@ -54,7 +54,7 @@ pub enum WiringError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// One of its sources ended.
+    /// A source of the controller ended.
     #[error("controller {controller} lost a source")]
     Source {
         /// The controller.
@@ -63,7 +63,7 @@ pub enum ControllerError {
         #[source]
         source: SourceError,
     },
-    /// One of its sources ended before it had synced.
+    /// A source of the controller ended before it had synced.
     #[error("a source of controller {controller} never synced")]
     NeverSynced {
         /// The controller.
@@ -72,7 +72,7 @@ pub enum ControllerError {
         #[source]
         source: NeverSynced,
     },
-    /// One of its workers panicked outside of a reconcile, which is a bug of this crate.
+    /// A worker of the controller panicked outside of a reconcile, which is a bug of this crate.
     #[error("controller {controller}: a worker panicked")]
     WorkerPanicked {
         /// The controller.
@@ -81,7 +81,7 @@ pub enum ControllerError {
         #[source]
         source: tokio::task::JoinError,
     },
-    /// One of its sources panicked.
+    /// A source of the controller panicked.
     #[error("controller {controller}: source {name} panicked: {message}")]
     SourcePanicked {
         /// The controller.

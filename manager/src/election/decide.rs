@@ -60,7 +60,7 @@ pub enum Event {
     WorkEnded(bool),
 }
 
-/// Outcome of a request.
+/// The API server's answer to a request about the Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The stored Lease, after a successful get, create or update.

@@ -81,7 +81,8 @@ pub(super) struct PendingController {
 pub(super) struct NameGuard {
     members: WeakMembers,
     pub(super) name: Arc<str>,
-    /// Dropped last: the close of this channel is the end of the controller.
+    /// The last field, so that it is dropped last: receivers take the close of this channel for the end of
+    /// the controller.
     stage: watch::Sender<Stage>,
 }
 

@@ -6,7 +6,7 @@ use super::index::NONE;
 use super::slots::{SlotState, Slots};
 use crate::key::Key;
 
-/// The neighbours of a key in a list.
+/// The slots before and after a slot in one list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     prev: u32,
@@ -22,7 +22,7 @@ pub(super) struct List {
     kind: ListKind,
 }
 
-/// Which of the two links of a slot a list uses.
+/// The kind of a list. A slot is in up to two lists, one of each kind, and has a [`Links`] for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
     Lane,

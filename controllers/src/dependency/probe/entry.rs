@@ -90,7 +90,7 @@ pub(super) struct DueProbe {
     pub(super) due: Instant,
 }
 
-/// A probe that has ended.
+/// The outcome of one probe, as the driver reports it to the engine.
 #[derive(Debug)]
 pub(super) struct FinishedProbe {
     pub(super) result: ProbeResult,

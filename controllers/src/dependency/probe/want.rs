@@ -48,7 +48,7 @@ pub struct Want {
 /// The verdict on one [`Want`]. Equal for equal states: it holds no times and no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The state with the thresholds of the want.
+    /// Ready or not ready, by the last probes and the failure and success thresholds of the want.
     pub state: VerdictState,
     /// The result of the last probe, which may contradict the state while a threshold is not reached;
     /// `None` before the first probe.

@@ -40,7 +40,7 @@ const ABSENT_RETRY: Duration = Duration::from_secs(3);
 /// CRDs.
 const DENIALS: u32 = 5;
 /// Consecutive 404 or 403 responses after which a kind that was never listed counts as absent. With
-/// [`FIRST_RETRY`] between them they take two to three seconds, by which such a kind delays the start.
+/// [`FIRST_RETRY`] between the requests, an absent kind delays the start by two to three seconds.
 const FIRST_DENIALS: u32 = 3;
 /// Delay between the first requests for a kind that was never listed. Jitter adds up to half of it.
 const FIRST_RETRY: Duration = Duration::from_secs(1);

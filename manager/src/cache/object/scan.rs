@@ -176,7 +176,8 @@ impl<'a> Scan<'a> {
         Ok((meta, body))
     }
 
-    /// Returns all labels and the whole body, if the object is too large to be kept.
+    /// Returns the labels and the whole body of an object that is too large to be kept, for the index functions;
+    /// `None` for any other object.
     pub(in crate::cache) fn too_large(
         &self,
         context: &StoreContext,

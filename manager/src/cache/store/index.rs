@@ -62,7 +62,7 @@ struct LabelIndex {
 pub(in crate::cache) struct FunctionIndex {
     /// Identified by its address: several store handles may use the same name.
     function: Arc<IndexFunction>,
-    /// See [`LabelIndex::complete`].
+    /// Whether the index covers every stored object; before that it is updated and not used for reads.
     complete: bool,
     buckets: Buckets<Arc<str>>,
     /// The values of each slot, so that a slot can be removed without another call of the function.

@@ -37,7 +37,7 @@ use super::{ResponseBody, Stack};
 #[error("this replica no longer holds the Lease, so the request was stopped")]
 pub struct Fenced;
 
-/// A TCP connection of one term.
+/// A TCP connection that fails every read and write once the fence of its leadership term is closed.
 pub(super) struct FencedIo {
     stream: TokioIo<TcpStream>,
     pass: FencePass,

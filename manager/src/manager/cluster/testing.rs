@@ -10,14 +10,15 @@ use crate::client::connect::Connections;
 use crate::metrics::Registry;
 use crate::testing::TestContext;
 
-/// Nobody listens there, and nobody asks.
+/// An address without a server; no request is sent to it.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl Cluster {
-    /// A cluster for a unit test: in its [`context`](Cluster::context), what is written goes to the API server of `there` and
-    /// Events are recorded there. Only with feature `testing`.
+    /// Makes a further cluster for a unit test. Its [`context`](Cluster::context) sends writes to the API server
+    /// of the test context `there`, and records Events there. Only with feature `testing`.
     ///
-    /// Stores of it are made by the test, like all others. One that is declared on it never syncs.
+    /// The test makes the stores of this cluster with [`Store::from_objects`](crate::cache::Store::from_objects),
+    /// because a store declared with [`Cluster::store`] never syncs here.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,7 +29,7 @@ impl Cluster {
     /// use mainstay::testing::reconcile_once;
     /// use kube::api::{Api, DeleteParams};
     ///
-    /// /// Deletes at the edge what it is asked about.
+    /// /// Deletes a `ConfigMap` of the edge.
     /// struct Sweeper(Cluster);
     ///
     /// impl Reconciler for Sweeper {
