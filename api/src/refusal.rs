@@ -60,7 +60,7 @@ impl At {
         InvalidSpec { path: self.0.clone(), value, expected: problem }
     }
 
-    /// Returns an error about the value of this field unless it is valid.
+    /// Returns an error about the value of this field, unless `is_valid`.
     pub(crate) fn needs(
         &self,
         is_valid: bool,

@@ -105,7 +105,7 @@ pub enum ProbeMode {
     Any,
 }
 
-/// How a Deployment is made from a WaitDeployment.
+/// Which labels and annotations of a WaitDeployment are not copied to its Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct WaitDeploymentSettings {

@@ -120,7 +120,7 @@ pub(crate) struct Configuration {
 
 type AllSettings = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
-/// Makes the answer to one request; may take long if a queue is large.
+/// Makes the answer to a request without a query. Runs on a blocking thread, because it may take long.
 type Handler = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;
 
 /// An error response: its status, and a text for the sender of the request.

@@ -26,7 +26,7 @@ pub(crate) use panic::panic_text;
 pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
     /// Returns the namespace of the key's object; `None` if it has none.
     fn namespace(&self) -> Option<&str>;
-    /// Returns the name within the namespace.
+    /// Returns the name of the key's object, without the namespace. The debug pages find keys by it.
     fn name(&self) -> &str;
 
     /// Returns the key of this namespace and name; `None` for key types that need more than these two. With

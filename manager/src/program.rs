@@ -104,7 +104,7 @@ struct Output<'a> {
 #[derive(Debug)]
 struct Failure {
     exit: Exit,
-    /// For standard error, with a line feed at the end.
+    /// The message for standard error, with a line feed at the end.
     text: String,
 }
 

@@ -24,7 +24,7 @@ macro_rules! ipv6 {
     };
 }
 
-/// A DNS-1123 subdomain, without its length.
+/// A DNS-1123 subdomain. The pattern does not check the length, which is at most 253.
 macro_rules! subdomain {
     () => {
         "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -39,9 +39,9 @@ pub(crate) const NUMERIC: &str = "(^|[.])([0-9]+|0[xX][0-9A-Fa-f]*)[.]?$";
 pub(crate) const IPV4: &str = concat!("^", octet!(), "([.]", octet!(), "){3}[.]?$");
 /// A string that can only be an IPv6 address; the plan checks whether it is a valid one.
 pub(crate) const IPV6: &str = concat!(r"^(\[", ipv6!(), r"\]|", ipv6!(), ")$");
-/// A DNS-1123 label, without its length.
+/// A DNS-1123 label. The pattern does not check the length, which is at most 63.
 pub(crate) const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// A DNS-1123 subdomain, without its length.
+/// A DNS-1123 subdomain. The pattern does not check the length, which is at most 253.
 pub(crate) const SUBDOMAIN: &str = concat!("^", subdomain!(), "$");
 /// An absolute path with query, percent-encoded (RFC 3986).
 pub(crate) const PATH: &str = "^/([-0-9A-Za-z._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*$";

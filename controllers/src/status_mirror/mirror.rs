@@ -32,7 +32,8 @@ pub const FIELD_MANAGER: &str = "waitdeployment-status";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MirrorStatus(WaitDeploymentStatus);
 
-/// Returns the mirror's part of the status of `object`; `live` is the Deployment of its name.
+/// Returns the mirror's part of the status of `object`. `live` is the Deployment of its name, which counts as
+/// missing unless `object` controls it.
 pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> MirrorStatus {
     let live = live.filter(|live| live.is_controlled_by(object));
     let none = Map::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The effect of an `ensure` on its object, or of its dry run.
+/// The change that a write made to its object, or would make: a dry run creates and stores nothing.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<K> {

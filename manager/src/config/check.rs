@@ -110,7 +110,8 @@ pub(super) fn range_comment(schema: &Json) -> Option<String> {
     range.or_else(|| choices(schema).map(|choices| format!("Values: {}.", choices.join(", "))))
 }
 
-/// Returns the noun and the ends of a range, such as `a duration`, `1s` and `1h`.
+/// Returns the noun, the least and the greatest value of a key, such as `a duration`, `1s` and `1h`; `None`
+/// without a range.
 fn range(schema: &Json) -> Option<(&'static str, String, String)> {
     let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(range) = schema[RANGE].as_array() {

@@ -61,7 +61,8 @@ pub enum ReconcileRefused {
     Disabled,
 }
 
-/// A snapshot of a running controller: its settings, whether it leads, and its keys by state.
+/// A snapshot of a running controller: its settings, whether its term is open, and the number of its keys in
+/// each state.
 #[derive(Clone, Debug)]
 pub struct ControllerStatus {
     /// Its name.

@@ -74,8 +74,8 @@ impl Term {
         self.begin_granted();
     }
 
-    /// Allows [`Term::begin_granted`] to begin a term, unless it is ended or lost before. The elector calls it; the manager
-    /// decides when work starts.
+    /// Allows one [`Term::begin_granted`] to begin a term, until the next `end` or `lose`. The elector calls it;
+    /// the manager decides when work starts.
     pub(crate) fn grant(&self) {
         self.shared.inner.lock().granted = true;
     }

@@ -29,7 +29,7 @@ const WATCH_SECONDS: u32 = 290;
 /// Hint in errors about a response that no API server sends to the request.
 const SUSPECT: &str = "a proxy between here and the API server may have sent it";
 
-/// A Lease by namespace and name. Cheap to clone.
+/// Sends requests about one Lease, each with a deadline. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseLock {
     api: Api<Lease>,

@@ -46,7 +46,7 @@ pub enum BuildError {
         "inspect.peers needs the address of this Pod; set the variable POD_IP by fieldRef status.podIP, or bind inspect to one address"
     )]
     NoPeerAddress,
-    /// The token of the debug pages cannot be used.
+    /// The file `inspect.tokenFile` cannot be read, or holds no token.
     #[error("inspect.tokenFile cannot be used")]
     TokenFile(#[source] TokenFileError),
     /// The connection to the API server cannot be set up.

@@ -286,14 +286,15 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Starts a controller. Its sources wait for the caches, and its workers for the term.
+    /// Starts a controller. Its sources run at once. Its workers start when all sources have synced and its term
+    /// has begun: after the caches are listed, and with `needs_lease` only while this replica leads.
     fn start_controller(&mut self, pending: PendingController) {
         let PendingController { needs_lease, future, name_guard, .. } = pending;
         debug!(name = &*name_guard.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
         group.spawn(name_guard.name.clone(), async move {
             // Dropped last, after everything of the controller, also if this task is aborted.
-            let _seat = name_guard;
+            let _name_guard = name_guard;
             Ok(future.await?)
         });
     }

@@ -67,7 +67,7 @@ pub(super) struct Reloads {
     events: Recorder,
     /// `None` outside a cluster.
     pod: Option<ObjectReference>,
-    /// Follows the file; `None` without a file.
+    /// The file to follow; `None` without a file, or if it can be read only once.
     source: Option<ConfigSource>,
     /// The runtime of the reconciles.
     work: Option<Handle>,
@@ -325,7 +325,8 @@ impl Reloads {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the follower of the configuration file, if there is a file.
+    /// Returns the job that follows the configuration file and applies its changes; `None` without a file, or if
+    /// the file can be read only once, such as a pipe.
     pub(super) fn follower(&self, stop: &CancellationToken) -> Option<Job> {
         let (source, reloads, stop) = (self.reloads.source.clone()?, self.reloads.clone(), stop.clone());
         let follow = move || async move {
@@ -336,7 +337,7 @@ impl Shared {
     }
 }
 
-/// Returns the first of the problems, on one line.
+/// Returns the first ten problems on one line.
 fn summary(problems: &[String]) -> String {
     match problems.split_at_checked(LOGGED) {
         Some((first, rest)) if !rest.is_empty() => {

@@ -24,7 +24,8 @@ const FEW: usize = 16;
 ///
 /// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
-    /// Adds the keys to `out`. A key that is added twice is enqueued once.
+    /// Adds the keys to reconcile because of `delta` to `out`. [`Enqueue::add`] ignores a key that it has added
+    /// before; of other repeated adds the queue merges those of a key that still waits.
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>);
 
     /// Returns the name of this handler in logs and metrics, where it follows the name of the controller.

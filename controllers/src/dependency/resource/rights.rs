@@ -55,7 +55,8 @@ pub(super) enum Answer {
     Failed,
 }
 
-/// Questions and answers.
+/// The objects that the ServiceAccounts of WaitDeployments may read: the answers of the API server, and when
+/// each question is sent again.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     answers: HashMap<Question, Known>,

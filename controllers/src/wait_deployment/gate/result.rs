@@ -20,9 +20,9 @@ pub enum Applied {
 pub enum DryRun {
     /// There was no dry run, or it had no result.
     Unknown,
-    /// The API server would accept the Deployment.
+    /// The API server would accept the whole Deployment, with the parts that are held back now.
     Accepted,
-    /// The API server would refuse the Deployment.
+    /// The API server would refuse the whole Deployment.
     Refused(Refusal),
 }
 

@@ -41,7 +41,7 @@ pub struct Meta {
     pub deleting: bool,
     /// The finalizers, which delay the deletion of the object.
     pub finalizers: Arc<[Arc<str>]>,
-    /// A hash of the annotations; 0 without annotations.
+    /// A hash of the annotations, as the transform of the store left them; 0 without annotations.
     pub annotations_hash: u64,
     /// Whether [`PAUSED_ANNOTATION`] is `true`.
     pub paused: bool,
@@ -49,7 +49,7 @@ pub struct Meta {
     pub reconcile_at_hash: u64,
     /// A hash of all fields outside `metadata` and `status`; 0 in a metadata-only store.
     pub content_hash: u64,
-    /// A hash of `status`; 0 without one.
+    /// A hash of `status`, as the transform of the store left it; 0 without one and in a metadata-only store.
     pub status_hash: u64,
 }
 

@@ -76,9 +76,9 @@ enum Test {
     In(Vec<String>),
     /// Also true without the label, as on the server.
     NotIn(Vec<String>),
-    /// False without the label, and for a value that is not an integer.
+    /// The value of the label is an integer above this one. False without the label, and for any other value.
     Above(i64),
-    /// See [`Test::Above`].
+    /// The value of the label is an integer below this one. False without the label, and for any other value.
     Below(i64),
 }
 

@@ -40,8 +40,8 @@ pub(in crate::config) struct ControllerKeys {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(clippy::option_option, reason = "null is a value, and differs from an absent key")]
 struct QueueKeys {
-    /// The backoff of an object whose reconcile failed. It has one of three forms: growing (baseDelay,
-    /// factor, maxDelay), fixed, or fastSlow.
+    /// The backoff of an object whose reconcile failed. It grows (baseDelay, factor, maxDelay) or has another
+    /// form, fixed or fastSlow; at most one of the three. jitter and maxAttempts apply to every form.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<RetryKeys>,
     /// The share of workers, in percent and rounded up, that retries may occupy while fresh work is ready.

@@ -71,8 +71,9 @@ pub(in crate::manager) struct Reviews {
     client: Client,
     /// The audience that tokens need; `None` for that of the API server.
     audience: Option<&'static str>,
-    /// For tokens that were not admitted before, of unknown and of preferred peers.
+    /// Slots of reviews for a new token from an address from which no admitted token came.
     unknown_slots: Semaphore,
+    /// Slots of reviews for a new token from an address from which an admitted token came.
     preferred_slots: Semaphore,
     memory: Mutex<Memory>,
 }

@@ -30,7 +30,7 @@ const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 // === impl Uid ===
 
 impl Uid {
-    /// Parses the text of the API server. Every text is valid.
+    /// Makes a uid from the text of `metadata.uid`. Every text is valid, and `Display` writes it unchanged.
     pub fn new(text: &str) -> Self {
         Self(parse(text).map_or_else(|| Form::Text(text.into()), Form::Uuid))
     }
