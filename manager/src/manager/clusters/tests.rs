@@ -83,7 +83,8 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
     let edge = manager.cluster("edge", at(NOWHERE)).expect("nothing is left of what was refused");
     assert_eq!(edge.name(), "edge");
     let error = refused("edge", at(NOWHERE));
-    let taken = "cluster \"edge\" exists already; the names of clusters differ, because metrics and checks use them";
+    let taken =
+        "cluster \"edge\" exists already; the names of clusters differ, because metrics and checks use them";
     assert_eq!(error.to_string(), taken);
     manager.cluster(&*"e".repeat(63), at(NOWHERE)).expect("as long as may be");
 

@@ -278,7 +278,8 @@ async fn code_that_panics_over_a_file_has_it_refused_and_nothing_else() {
         |it: Controller| it.queue(|queue| assert!(queue.max_depth < 100, "too deep:\n{}", queue.max_depth));
     let (picky, plain) = (subject.register("picky", picky), subject.register("plain", |it| it));
     assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 100}}}"#), Outcome::Refused);
-    let problem = r#"controller "picky": its code panicked while it changed the settings of this file: too deep: 100"#;
+    let problem =
+        r#"controller "picky": its code panicked while it changed the settings of this file: too deep: 100"#;
     assert_eq!(subject.problems(), [problem]);
     assert_eq!(settings(&plain).workers, 2);
     assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 99}}}"#), Outcome::Applied);

@@ -53,8 +53,7 @@ async fn each_runnable_that_declares_readiness_has_a_check_of_its_name() {
     let failure =
         |reason: &str| (StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
     let unready = |name: &str| failure(&format!("{name} runs and is not ready yet"));
-    let held =
-        |name: &str| failure(&format!("{name} has not started: an earlier start group is not ready"));
+    let held = |name: &str| failure(&format!("{name} has not started: an earlier start group is not ready"));
     let ok = (StatusCode::OK, "ok".to_owned());
     assert_eq!(answer(&manager, "webhooks"), unready("webhooks"));
     assert_eq!(answer(&manager, "feed"), held("feed"));
