@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt as _};
 
@@ -68,7 +68,11 @@ fn documented() -> Vec<(String, bool)> {
 async fn an_event_goes_through_the_modules_that_the_docs_list_in_their_order() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let modules = Modules::default();
-    let _traced = tracing::subscriber::set_default(tracing_subscriber::registry().with(modules.clone()));
+    // With a single dispatcher, tracing asks the default of whichever thread first reaches a line of code whether
+    // that is enabled, and caches the answer. With two of them it asks these two.
+    let [traced, _second] =
+        [(); 2].map(|()| Dispatch::new(tracing_subscriber::registry().with(modules.clone())));
+    let _traced = tracing::dispatcher::set_default(&traced);
     let (sender, mut runs) = mpsc::unbounded_channel();
     let maps: Api<ConfigMap> = cluster.api();
     let web: ConfigMap =

@@ -234,7 +234,7 @@ impl<'a> Scene<'a> {
     async fn waits(&self, was_there: bool, code: &str) {
         let check = async || get(self.manager.probes(), &format!("/readyz/cache-{}", self.kind)).await;
         let prefix = if was_there {
-            format!("{} is no longer there to be watched", self.kind)
+            format!("{} cannot be watched any more", self.kind)
         } else {
             format!("{} has not been listed", self.kind)
         };

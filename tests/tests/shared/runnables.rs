@@ -188,7 +188,7 @@ async fn groups_start_and_stop_in_order_around_the_lease_and_on_a_standby_withou
     let ready = async || get(standby.probes(), "/readyz").await.0 == 200;
     until_so("the standby to be ready", ready).await;
     let (status, why) = get(standby.probes(), "/readyz/sweep").await;
-    assert!(status == 500 && why.contains("sweep has not been started: it runs on the leader only"), "{why}");
+    assert!(status == 500 && why.contains("sweep has not started: it runs on the leader only"), "{why}");
     standby.stop().await.expect("stopped in order");
     let expected = [
         "webhooks starts: lease held, caches unlisted",

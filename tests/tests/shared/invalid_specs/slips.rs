@@ -329,7 +329,7 @@ pub(super) fn slips() -> Vec<(&'static str, Value, Expected)> {
         (
             "/spec/waitFor/dependencies/7/resource/selector",
             json!({}),
-            Refused("selector is empty, which would be every object"),
+            Refused("selector is empty, which selects every object"),
         ),
         (
             "/spec/waitFor/dependencies/7/resource/selector/matchLabels",
