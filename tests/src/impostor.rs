@@ -298,6 +298,7 @@ fn kubeconfig_of(address: SocketAddr, namespace: &str) -> Value {
         "apiVersion": "v1", "kind": "Config", "current-context": "impostor",
         "clusters": [{"name": "impostor", "cluster": {"server": format!("http://{address}")}}],
         "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "impostor", "context": {"cluster": "impostor", "user": "nobody", "namespace": namespace}}],
+        "contexts": [{"name": "impostor",
+            "context": {"cluster": "impostor", "user": "nobody", "namespace": namespace}}],
     })
 }

@@ -35,7 +35,8 @@ async fn old_deployment(cluster: &TestCluster) -> Deployment {
     let old = json!({
         "metadata": {"name": "web", "labels": {"by": "hand"}},
         "spec": {
-            "replicas": 2, "minReadySeconds": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
+            "replicas": 2, "minReadySeconds": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": template(),
         },
     });
     let old = serde_json::from_value(old).expect("a Deployment");

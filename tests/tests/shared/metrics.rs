@@ -27,10 +27,12 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The `Accept` header of Prometheus 2.
-const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+const PROMETHEUS: &str = "application/openmetrics-text;version=1.0.0,\
+                          application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
 /// The lines before and after the list in `docs/metrics.md`.
-const BEGIN: &str = "<!-- The list begins; `MAINSTAY_UPDATE=1 cargo test -p mainstay-tests --test shared metrics` writes it. -->\n";
+const BEGIN: &str = "<!-- The list begins; \
+    `MAINSTAY_UPDATE=1 cargo test -p mainstay-tests --test shared metrics` writes it. -->\n";
 const END: &str = "<!-- The list ends. -->\n";
 
 /// Families that appear only with their first series, in that order.

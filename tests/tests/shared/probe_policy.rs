@@ -54,7 +54,10 @@ async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     let kubernetes = Api::<Service>::namespaced(cluster.client(), "default").get("kubernetes").await;
     let service = kubernetes.ok().and_then(|service| service.spec?.cluster_ip).expect("an address");
     let other = Prerequisite::open();
-    let host = |name: &str, host: &str, port: u16| json!({"name": name, "tcpSocket": {"host": host, "port": port}, "periodSeconds": 1});
+    let host = |name: &str, host: &str, port: u16| {
+        let socket = json!({"host": host, "port": port});
+        json!({"name": name, "tcpSocket": socket, "periodSeconds": 1})
+    };
     let dependencies = [
         host("name", "localhost", port),
         tcp("address", cluster.address()),
@@ -103,7 +106,10 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
     let save = |changes: &Value| {
         std::fs::write(&file, configuration_of(&cluster, changes).to_string()).expect("saved");
     };
-    let policy = |allow: &[&str], resources: &[&str]| json!({"probePolicy": {"mode": "AllowList", "allow": allow, "resources": resources}});
+    let policy = |allow: &[&str], resources: &[&str]| {
+        let policy = json!({"mode": "AllowList", "allow": allow, "resources": resources});
+        json!({"probePolicy": policy})
+    };
     let strict = policy(&["elsewhere.example"], &[]);
     save(&strict);
     let source = Some(ConfigSource::new(&file, Overrides::default(), config_schema()));
@@ -119,7 +125,8 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
     waits_for(&cluster, "web", &dependencies).await;
     let is_told = |dependency: &'static str, reason: &'static str| {
         let objects = cluster.api::<WaitDeployment>();
-        async move { wait::until(&objects, "web", reason, wait::tells(dependency, reason)).await }
+        let has_reason = wait::dependency_has_reason(dependency, reason);
+        async move { wait::until(&objects, "web", reason, has_reason).await }
     };
     is_told("database", "PolicyDenied").await;
     is_told("schema", "PolicyDenied").await;

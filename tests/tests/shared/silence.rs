@@ -250,7 +250,7 @@ async fn all_told(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Ta
     let objects = cluster.api::<WaitDeployment>();
     for talker in talkers {
         let reason = reason(talker);
-        wait::until(&objects, talker.name, reason, wait::tells("talker", reason)).await;
+        wait::until(&objects, talker.name, reason, wait::dependency_has_reason("talker", reason)).await;
         wait::until_so(talker.name, async || talker.said.load(Ordering::Relaxed) > 0).await;
     }
 }

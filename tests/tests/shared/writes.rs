@@ -49,7 +49,8 @@ async fn an_ensured_object_is_written_only_when_it_would_change() {
     let writer = Writer(cluster.client());
     let maps = cluster.api::<ConfigMap>();
     let applier = Applier::<ConfigMap>::new(kind(), "mainstay-test");
-    let wanted = |data: Value| json!({"metadata": {"name": "settings", "namespace": cluster.namespace()}, "data": data});
+    let metadata = json!({"name": "settings", "namespace": cluster.namespace()});
+    let wanted = |data: Value| json!({"metadata": metadata, "data": data});
     let both = wanted(json!({"a": "1", "b": "2"}));
 
     let effect = applier.dry_run(&writer, None::<&Live>, &both).await.expect("a dry run");
@@ -213,7 +214,8 @@ async fn fields_unknown_to_the_writers_type_survive_also_in_lists() {
     ]);
     let template = json!({
         "metadata": {"name": "web"},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"hostname": "web", "containers": containers}},
+        "template": {"metadata": {"labels": {"app": "web"}},
+            "spec": {"hostname": "web", "containers": containers}},
     });
     let template: PodTemplate = serde_json::from_value(template).expect("a PodTemplate");
     let before = templates.create(&PostParams::default(), &template).await.expect("created");
