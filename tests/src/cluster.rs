@@ -218,7 +218,7 @@ impl TestCluster {
         self.cluster().folder().join("logs").join(name)
     }
 
-    /// Runs kubectl in this test's namespace and returns what it printed.
+    /// Runs kubectl in this test's namespace, asserts success and returns its standard output.
     pub async fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments).await;
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -53,7 +53,7 @@ async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 
-/// Returns a controller whose reconcile does nothing, and its runs.
+/// Returns a controller with a reconcile that does no work, and its runs.
 fn idle(name: &'static str, maps: &Store<ConfigMap>) -> (Registration, Runs) {
     let (reconciler, runs) = witness(done);
     (Controller::new(name).reconciles(maps).reconciler(reconciler), runs)

@@ -30,7 +30,7 @@ async fn waits_for(cluster: &TestCluster, name: &str, dependencies: &[Value]) {
 }
 
 /// Waits until the status entry of a dependency has these words in its message.
-async fn told(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
+async fn until_message(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
     wait::until(&cluster.api::<WaitDeployment>(), name, words, |object| {
         let mut entries = object.status.iter().flat_map(|status| &status.dependencies);
         entries.any(|entry| {
@@ -67,7 +67,7 @@ async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     ];
     waits_for(&cluster, "web", &dependencies).await;
     for dependency in ["name", "address", "service", "service-six"] {
-        told(&cluster, "web", dependency, "it is the API server").await;
+        until_message(&cluster, "web", dependency, "it is the API server").await;
     }
     timeout(wait::PATIENCE, other.connected(1)).await.expect("another port of the same address is dialled");
     manager.stop().await.expect("stopped in order");
@@ -90,7 +90,7 @@ async fn a_namespace_with_a_pod_security_level_needs_an_entry_of_its_own() {
     let port = prerequisite.address().port();
     let by_name = json!({"name": "database", "tcpSocket": {"host": NAME, "port": port}, "periodSeconds": 1});
     waits_for(&cluster, "web", &[by_name]).await;
-    told(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
+    until_message(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
     assert_eq!(prerequisite.connections(), 0);
     // The labels of a namespace are cached for half a minute.
     label("privileged".into()).await;
@@ -158,9 +158,9 @@ async fn authorities_are_read_from_a_config_map_once_a_component_grants_it() {
         "periodSeconds": 1,
     });
     waits_for(&cluster, "web", &[dependency]).await;
-    told(&cluster, "web", "database", "deploy/components/tls-authorities allows it").await;
+    until_message(&cluster, "web", "database", "deploy/components/tls-authorities allows it").await;
     cluster.install_component(&identity, "tls-authorities").await;
-    told(&cluster, "web", "database", "there is no key ca.crt").await;
+    until_message(&cluster, "web", "database", "there is no key ca.crt").await;
     let map = json!({"metadata": {"name": "authorities"}, "data": {"ca.crt": authority}});
     let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
     cluster.api().create(&PostParams::default(), &map).await.expect("created");

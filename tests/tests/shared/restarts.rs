@@ -63,7 +63,7 @@ async fn a_succeeded_job_still_counts_after_its_deletion() {
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
     wait::until(&objects, "late", "the Job to be not found", dependency_has_reason("schema", "NotFound"))
         .await;
-    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    assert!(deployments.get_opt("late").await.expect("read").is_none());
     manager.stop().await.expect("stopped in order");
 }
 
@@ -98,6 +98,6 @@ async fn a_right_revoked_between_restarts_is_no_loss_and_scales_nothing() {
         dependency_has_reason("schema", "AccessDenied"),
     )
     .await;
-    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    assert!(deployments.get_opt("late").await.expect("read").is_none());
     manager.stop().await.expect("stopped in order");
 }
