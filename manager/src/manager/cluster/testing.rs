@@ -14,8 +14,8 @@ use crate::testing::TestContext;
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl Cluster {
-    /// A cluster for a unit test: in its [`context`](Cluster::context), what is written goes to the API server of `there` and
-    /// Events are recorded there. Only with feature `testing`.
+    /// A cluster for a unit test: in its [`context`](Cluster::context), what is written goes to the API
+    /// server of `there` and Events are recorded there. Only with feature `testing`.
     ///
     /// Stores of it are made by the test, like all others. One that is declared on it never syncs.
     ///

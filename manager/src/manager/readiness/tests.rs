@@ -81,7 +81,7 @@ async fn what_is_taken_away_says_so_at_once_and_takes_no_replica_out_of_service(
     let mut taken = status(true, true, Some(Instant::now()));
     taken.absent = true;
     taken.parts[0].absent = true;
-    let reason = "Deployment.apps is no longer there to be watched, what was last known of it stays: connection refused";
+    let reason = "Deployment.apps cannot be watched any more, its cached objects stay: connection refused";
     for _ in 0..2 {
         let found = finding(&taken);
         assert_eq!((found.counts, found.outcome), (false, failing(reason)));

@@ -114,7 +114,10 @@ async fn a_store_that_cannot_be_listed_holds_up_nobody_who_came_before_it() {
 
 #[tokio::test]
 async fn who_comes_with_a_store_starts_once_it_has_been_listed_whoever_leads_meanwhile() {
-    let mark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    let mark = concat!(
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","#,
+        r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+    );
     let answered = Arc::new(Notify::new());
     let listed = Answer::Hold(answered.clone(), 200, format!("{mark}\n"));
     let watch = Answer::Hold(Arc::new(Notify::new()), 200, String::new());
@@ -154,7 +157,7 @@ async fn who_waits_long_for_a_store_is_logged_once_with_its_check() {
     });
     let line = |name: &str| {
         format!(
-            "WARN not started yet: stores that were declared before have not been listed runnables=\"{name}\" \
+            "WARN not started yet: stores declared before have not been listed runnables=\"{name}\" \
              checks=\"cache-ConfigMap\" after=10s"
         )
     };
@@ -197,7 +200,7 @@ async fn who_is_waited_for_is_logged_once_per_group_after_a_while() {
         running.join_all().await.pop().unwrap().unwrap();
     });
     let expected = [
-        r#"WARN not ready yet: the caches and all that starts after them wait runnables="admission" after=10s"#,
+        r#"WARN not ready yet: the caches and later groups wait runnables="admission" after=10s"#,
         r#"WARN not ready yet: the election waits runnables="feed" after=10s"#,
     ];
     assert_eq!(log.await, expected);
@@ -209,6 +212,6 @@ async fn what_came_too_late_leaves_no_check() {
     manager.stop();
     manager.run().await.unwrap();
     let error = manager.add(Part::new("feed", Others, Way::NeverReady, &diary)).unwrap_err();
-    assert_eq!(error.to_string(), r#""feed" came too late: the manager has begun to stop"#);
+    assert_eq!(error.to_string(), r#""feed" was not added: the manager has begun to stop"#);
     assert_eq!(answer(&manager, "feed").0, StatusCode::NOT_FOUND);
 }
