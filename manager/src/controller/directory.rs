@@ -50,7 +50,7 @@ pub enum ReconcileRefused {
     /// The kind is namespaced and no namespace was given, or the other way round.
     #[error(
         "{kind} is {}",
-        if kind.is_namespaced() { "namespaced; give a namespace" } else { "cluster-scoped; give no namespace" }
+        if kind.is_namespaced() { "namespaced; give its namespace" } else { "cluster-scoped; give none" }
     )]
     Namespace {
         /// The kind.

@@ -20,10 +20,13 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ScrapeCache {
     registry: Registry,
-    /// The last text in each format and its time. A text lives only while a response holds it, so a scrape
-    /// without others in progress returns the present values.
-    last: Mutex<Vec<(Format, Instant, Weak<[u8]>)>>,
+    /// The last text in each format.
+    last: Mutex<Vec<LastText>>,
 }
+
+/// The format and time of a text. The text lives only while a response holds it, so a scrape without others
+/// in progress returns the present values.
+type LastText = (Format, Instant, Weak<[u8]>);
 
 // === impl ScrapeCache ===
 

@@ -313,13 +313,13 @@ impl Requirement {
             return requirement(text, Test::Exists);
         };
         let (key, value) = text.split_once(operator)?;
-        let test = match operator {
+        let condition = match operator {
             ">" => Test::Above(value.trim().parse().ok()?),
             "<" => Test::Below(value.trim().parse().ok()?),
             "!=" => Test::NotIn(vec![value_of(value)?]),
             _ => Test::In(vec![value_of(value)?]),
         };
-        requirement(key, test)
+        requirement(key, condition)
     }
 
     fn matches(&self, labels: &Labels) -> bool {

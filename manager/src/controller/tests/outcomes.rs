@@ -121,7 +121,7 @@ async fn a_terminal_error_waits_for_no_change_that_has_come_already() {
     })
     .await;
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("something has changed meanwhile"), "{lines:?}");
+    assert!(lines[0].contains("the object has changed meanwhile"), "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,6 @@ async fn a_source_that_ends_without_having_synced_does_not_leave_its_controller_
     let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
     let mut bench = Bench::start(Controller::new("test").source(Silent), reconciler);
     let error = ReconcileError::from(bench.ended().await.expect_err("fails"));
-    let lost = "controller test lost source mainstay::controller::tests::Silent";
+    let lost = "controller test lost source mainstay::controller::tests::sources::Silent";
     assert_eq!(error.to_string(), format!("{lost}: it ended before it had synced"));
 }

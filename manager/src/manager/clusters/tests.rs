@@ -173,7 +173,8 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
     let told: Vec<_> = lines.iter().filter(|line| line.contains("no answer for")).collect();
     let expected = ["ConfigMap", "Secret"].map(|kind| {
         format!(
-            r#"WARN no answer for 30s; only what watches them waits any longer cluster="edge" kinds="{kind}""#
+            "WARN no answer for 30s; starting without these kinds, and their controllers wait cluster=\"edge\" \
+             kinds=\"{kind}\""
         )
     });
     assert_eq!(told, expected.iter().collect::<Vec<_>>());

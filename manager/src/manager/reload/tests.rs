@@ -288,7 +288,8 @@ async fn code_that_panics_over_a_file_has_it_refused_and_nothing_else() {
         |it: Controller| it.queue(|queue| assert!(queue.max_depth < 100, "too deep:\n{}", queue.max_depth));
     let (picky, plain) = (subject.register("picky", picky), subject.register("plain", |it| it));
     assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 100}}}"#), Outcome::Refused);
-    let problem = r#"controller "picky": what its code sets panicked under this file: too deep: 100"#;
+    let problem = "controller \"picky\": its code panicked while it changed the settings of this file: \
+                   too deep: 100";
     assert_eq!(subject.problems(), [problem]);
     assert_eq!(settings(&plain).workers, 2);
     assert_eq!(subject.save(r#"controllers: {"*": {workers: 9, queue: {maxDepth: 99}}}"#), Outcome::Applied);
@@ -313,7 +314,7 @@ async fn of_the_log_level_the_later_word_holds() {
     assert_eq!(subject.save("logging: {level: warn}"), Outcome::Applied);
     assert_eq!((level().as_str(), subject.reload_status().log_level), ("warn", None));
     let without = Subject::new("").manager.set_log_level("off".parse().unwrap());
-    assert_eq!(without.unwrap_err().to_string(), "the program has set up its logs by itself");
+    assert_eq!(without.unwrap_err().to_string(), "the program has set up its own log");
 }
 
 #[test]

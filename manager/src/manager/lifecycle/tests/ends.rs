@@ -129,11 +129,11 @@ fn a_lost_lease_is_told_with_who_failed_or_was_late_besides() {
         problems
     };
     let error = problems().conclude(End::LeaseLost, GRACE).unwrap_err();
-    let text = "the Lease was lost; a replica that lost it must not go on \
+    let text = "the Lease was lost, so this replica has to end \
                 (while stopping: feed failed: no time to tidy up; sweep was late; deaf was late)";
     assert_eq!(error.to_string(), text);
     let error = Problems::default().conclude(End::LeaseLost, GRACE).unwrap_err();
-    assert_eq!(error.to_string(), "the Lease was lost; a replica that lost it must not go on");
+    assert_eq!(error.to_string(), "the Lease was lost, so this replica has to end");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn a_manager_runs_once() {
     manager.run().await.unwrap();
     let error = manager.run().await.unwrap_err();
     assert!(matches!(error, ManagerError::AlreadyRun), "{error:?}");
-    assert_eq!(error.to_string(), "this manager has been run already; build a new one");
+    assert_eq!(error.to_string(), "this manager has run already; make a new one");
 }
 
 #[test]

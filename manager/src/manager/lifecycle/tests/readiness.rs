@@ -52,13 +52,12 @@ async fn each_runnable_that_declares_readiness_has_a_check_of_its_name() {
 
     let failure =
         |reason: &str| (StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"));
-    let unready = |name: &str| failure(&format!("{name} runs and has not said that it is ready"));
-    let held =
-        |name: &str| failure(&format!("{name} has not been started: what it starts after is not ready"));
+    let unready = |name: &str| failure(&format!("{name} runs and is not ready yet"));
+    let held = |name: &str| failure(&format!("{name} has not started: an earlier start group is not ready"));
     let ok = (StatusCode::OK, "ok".to_owned());
     assert_eq!(answer(&manager, "webhooks"), unready("webhooks"));
     assert_eq!(answer(&manager, "feed"), held("feed"));
-    let standby = "sweep has not been started: it runs on the leader only, once the caches are listed";
+    let standby = "sweep has not started: it runs on the leader only, after the first lists of the caches";
     assert_eq!(answer(&manager, "sweep"), failure(standby));
     assert_eq!(answer(&manager, "plain").0, StatusCode::NOT_FOUND, "ready as it starts");
     assert_eq!(failing(&manager), ["feed", "webhooks"], "a standby is as ready as the leader");
