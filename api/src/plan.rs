@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::address::Address;
 use crate::json_path::JsonPath;
 use crate::wait_for::{
-    Adoption, ConfigMapKey, DnsRecord, GrpcTlsMode, HttpHeader, HttpScheme, MatchPolicy, OnDeadline, OnLoss,
+    ConfigMapKey, DnsRecord, GrpcTlsMode, HttpHeader, HttpScheme, MatchPolicy, OnDeadline, OnLoss,
 };
 
 mod checks;
@@ -26,15 +26,15 @@ mod tests;
 
 pub use crate::refusal::InvalidSpec;
 
-/// Dependencies of an object, and policies for missing and lost ones.
+/// Dependencies of an object, and policies for missing and lost ones. The fields `gates` and `adoption` must
+/// be known even if others are invalid: [`WaitDeploymentSpec`](crate::WaitDeploymentSpec) has methods for
+/// both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Dependencies to wait for; empty if the Deployment may start at once.
     pub dependencies: Vec<PlannedDependency>,
     /// Whether all dependencies must hold, or one.
     pub match_policy: MatchPolicy,
-    /// Changes held back until the dependencies hold.
-    pub gates: Gates,
     /// Time from the closing of the gate until `on_deadline` applies; `None` if there is no deadline.
     pub deadline: Option<Duration>,
     /// Policy for dependencies that do not hold at the deadline.
@@ -45,8 +45,6 @@ pub struct Plan {
     pub loss_grace: Duration,
     /// Time after a loss until the object is reported as stalled; `None` for never.
     pub recovery_deadline: Option<Duration>,
-    /// Policy for an existing Deployment of this name.
-    pub adoption: Adoption,
 }
 
 /// Changes held back until the dependencies hold.

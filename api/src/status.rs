@@ -132,6 +132,15 @@ pub struct Condition {
     pub message: Option<String>,
 }
 
+// === impl WaitDeploymentStatus ===
+
+impl WaitDeploymentStatus {
+    /// Returns the condition of this type.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
 /// Decodes a list; `null`, which Go writes for a nil slice, is an empty one.
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where

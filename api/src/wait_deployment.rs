@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::status::WaitDeploymentStatus;
+use crate::status::{Condition, WaitDeploymentStatus};
 use crate::wait_for::WaitFor;
 use crate::wait_probe::WaitProbe;
 
@@ -115,8 +115,8 @@ impl WaitDeployment {
     }
 
     /// Returns the condition of this type in the status.
-    pub fn condition(&self, type_: &str) -> Option<&crate::status::Condition> {
-        self.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == type_)
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.as_ref()?.condition(type_)
     }
 }
 

@@ -4,7 +4,6 @@
 //! refusal becomes a condition. The article's `timeout` is a Go duration: an integer counts **nanoseconds**,
 //! and Go writes 0 for "not set". Strings follow GEP-2257 (<https://gateway-api.sigs.k8s.io/geps/gep-2257/>).
 
-use std::fmt;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -114,16 +113,6 @@ impl Timeout {
                     _ => Err(invalid("too short")),
                 }
             }
-        }
-    }
-}
-
-/// Displays as in the manifest.
-impl fmt::Display for Timeout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nanoseconds(value) => write!(f, "{value}"),
-            Self::Text(text) => f.write_str(text),
         }
     }
 }

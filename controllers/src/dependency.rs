@@ -34,9 +34,9 @@ use mainstay_api::plan::ServiceCheck;
 use mainstay_api::wait_for::MatchPolicy;
 use mainstay_api::{Check, Plan, PlannedDependency, ProbeCheck};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use self::cycles::{Awaited, Cycles, Gate};
-use self::endpoints::Evaluation;
 use self::observation::{Observation, State};
 use self::probe::{Description, Engine, Target, Want};
 use self::resource::{ResourceReader, Resources};
@@ -60,17 +60,12 @@ pub enum Described {
 /// Observes dependencies. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dependencies {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
     engine: Engine,
     services: Arc<CachedServices>,
     resources: Resources,
-    cycles: Cycles,
+    cycles: Arc<Cycles>,
     /// The WaitDeployments that wait for each Service.
-    service_waiters: Mutex<Waiters<NamespacedName>>,
+    service_waiters: Arc<Mutex<Waiters<NamespacedName>>>,
 }
 
 // === impl Dependencies ===
@@ -79,8 +74,7 @@ impl Dependencies {
     /// Observes dependencies through `services` and `resources`, and with `engine` those that need probes.
     /// `cycles` finds closed gates that wait for each other.
     pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources, cycles: Cycles) -> Self {
-        let shared = Shared { engine, services, resources, cycles, service_waiters: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+        Self { engine, services, resources, cycles: Arc::new(cycles), service_waiters: Arc::default() }
     }
 
     /// Registers the dependencies of `plan` for `request`, and returns their observations in the order of
@@ -101,28 +95,22 @@ impl Dependencies {
             Check::Service(check) => Some(NamespacedName::namespaced(namespace, check.name.as_str())),
             Check::Probe(_) | Check::Resource(_) => None,
         });
-        self.shared.service_waiters.lock().set(request, services.collect());
-        let mut resources = self.shared.resources.watch(request, plan);
+        self.service_waiters.lock().set(request, services.collect());
+        let mut resources = self.resources.watch(request, plan);
 
-        let mut wants = Vec::new();
-        let mut evaluate = |dependency| {
-            let evaluation = self.evaluate(namespace, dependency, &mut resources);
-            if let Evaluation::NeedsProbe(check) = &evaluation {
-                let target = Target::new(namespace, check.clone());
-                wants.push(Want::new(target, dependency, was_ready, closed_for));
-            }
-            evaluation
+        let evaluate = |dependency| self.evaluate(namespace, dependency, &mut resources);
+        let evaluations: Vec<_> = plan.dependencies.iter().map(evaluate).collect();
+        let want = |(evaluation, dependency): (&Result<_, ProbeCheck>, _)| {
+            let target = Target::new(namespace, evaluation.as_ref().err()?.clone());
+            Some(Want::new(target, dependency, was_ready, closed_for))
         };
-        let evaluations: Vec<Evaluation> = plan.dependencies.iter().map(&mut evaluate).collect();
-        self.shared.engine.watch(request, wants);
-        let mut verdicts = self.shared.engine.verdicts(request).into_iter();
-        let observation = |evaluation| match evaluation {
-            Evaluation::Observed(observation) => observation,
-            Evaluation::NeedsProbe(check) => verdicts
-                .next()
-                .map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict)),
+        self.engine.watch(request, evaluations.iter().zip(&plan.dependencies).filter_map(want).collect());
+        let mut verdicts = self.engine.verdicts(request).into_iter();
+        let mut probed = |check| {
+            let verdict = verdicts.next();
+            verdict.map_or_else(Observation::unknown, |verdict| Observation::probed(&check, verdict))
         };
-        evaluations.into_iter().map(observation).collect()
+        evaluations.into_iter().map(|evaluation| evaluation.unwrap_or_else(&mut probed)).collect()
     }
 
     /// Records in a term of leadership that the gate of `request` is closed, with its last observations.
@@ -137,25 +125,25 @@ impl Dependencies {
         term: u64,
     ) -> Option<String> {
         let awaits = self.awaited(request, plan, observations);
-        let cycle = self.shared.cycles.closed(request, Gate { awaits, holds }, term);
+        let cycle = self.cycles.closed(request, Gate { awaits, holds }, term);
         cycle.map(|cycle| cycles::text_of(&cycle))
     }
 
     /// Records that the gate of `request` is not closed any more.
     pub fn opened(&self, request: &NamespacedName) {
-        self.shared.cycles.opened(request);
+        self.cycles.opened(request);
     }
 
     /// Returns whether so many probes failed at once that a fault of the manager's own network is likely.
     pub fn suspects_outage(&self) -> bool {
-        self.shared.engine.suspects_outage()
+        self.engine.suspects_outage()
     }
 
     /// Stops observing all dependencies of `request`.
     pub fn forget(&self, request: &NamespacedName) {
-        self.shared.engine.forget(request);
-        self.shared.service_waiters.lock().forget(request);
-        self.shared.resources.forget(request);
+        self.engine.forget(request);
+        self.service_waiters.lock().forget(request);
+        self.resources.forget(request);
         self.opened(request);
     }
 
@@ -175,14 +163,14 @@ impl Dependencies {
         let namespace = request.namespace().unwrap_or_default();
         let pods = |service: NamespacedName| {
             let namespace = service.namespace().unwrap_or_default().to_owned();
-            Awaited::Pods(namespace, self.shared.services.selector(&service))
+            Awaited::Pods(namespace, self.services.selector(&service))
         };
         match check {
             Check::Service(check) => vec![pods(NamespacedName::namespaced(namespace, check.name.as_str()))],
             Check::Probe(check) => {
                 Target::new(namespace, check.clone()).service().map(pods).into_iter().collect()
             }
-            Check::Resource(check) => self.shared.resources.awaited(namespace, check),
+            Check::Resource(check) => self.resources.awaited(namespace, check),
         }
     }
 
@@ -190,7 +178,7 @@ impl Dependencies {
     /// nothing.
     pub fn describe(&self, request: &NamespacedName, plan: &Plan) -> Vec<Described> {
         let namespace = request.namespace().unwrap_or_default();
-        let mut probed = self.shared.engine.describe(request);
+        let mut probed = self.engine.describe(request);
         let mut probed = |check: &ProbeCheck| {
             // Matched by target and not by position: a Service may have become an ExternalName since the last
             // reconcile registered the targets.
@@ -204,13 +192,13 @@ impl Dependencies {
         };
         let one = |dependency: &PlannedDependency| match &dependency.check {
             Check::Service(check) => match self.evaluate_service(namespace, check) {
-                Evaluation::Observed(_) => {
+                Ok(_) => {
                     let service = NamespacedName::namespaced(namespace, check.name.as_str());
-                    cached(self.shared.service_waiters.lock().of(&service))
+                    cached(self.service_waiters.lock().of(&service))
                 }
-                Evaluation::NeedsProbe(check) => probed(&check),
+                Err(check) => probed(&check),
             },
-            Check::Resource(check) => cached(self.shared.resources.waiting(namespace, check)),
+            Check::Resource(check) => cached(self.resources.waiting(namespace, check)),
             Check::Probe(check) => probed(check),
         };
         plan.dependencies.iter().map(one).collect()
@@ -229,7 +217,7 @@ impl Dependencies {
     }
 
     fn changed(&self, service: &NamespacedName) -> Vec<NamespacedName> {
-        let Shared { engine, services, service_waiters, .. } = &*self.shared;
+        let Self { engine, services, service_waiters, .. } = self;
         let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
         // Few Services have a probe that connects to them, so the cheap question goes first. Without a ready
         // endpoint no probe can succeed.
@@ -241,21 +229,30 @@ impl Dependencies {
         service_waiters.lock().of(service)
     }
 
-    fn evaluate_service(&self, namespace: &str, check: &ServiceCheck) -> Evaluation {
-        let found = self.shared.services.endpoints(namespace, &check.name, check.port.as_ref());
+    fn evaluate_service(&self, namespace: &str, check: &ServiceCheck) -> Result<Observation, ProbeCheck> {
+        let found = self.services.endpoints(namespace, &check.name, check.port.as_ref());
         endpoints::evaluate(namespace, check, found)
     }
 
+    /// Evaluates a dependency by the cache alone. Fails with the probe that decides if the cache is not enough.
     fn evaluate(
         &self,
         namespace: &str,
         dependency: &PlannedDependency,
         resources: &mut ResourceReader<'_>,
-    ) -> Evaluation {
+    ) -> Result<Observation, ProbeCheck> {
         match &dependency.check {
             Check::Service(check) => self.evaluate_service(namespace, check),
-            Check::Probe(check) => Evaluation::NeedsProbe(check.clone()),
-            Check::Resource(check) => Evaluation::Observed(resources.observe(dependency, check)),
+            Check::Probe(check) => Err(check.clone()),
+            Check::Resource(check) => Ok(resources.observe(dependency, check)),
         }
+    }
+}
+
+/// Sleeps until a time; without one, for ever.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

@@ -15,7 +15,7 @@ pub mod managed_fields;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroUsize;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
@@ -362,7 +362,5 @@ fn compared_fields(desired: &Value, live: &LiveDeployment) -> Value {
 
 /// Returns a hash that is stable only within this process, like all fingerprints.
 fn hash_of(value: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.to_string().hash(&mut hasher);
-    hasher.finish()
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

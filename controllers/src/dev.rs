@@ -57,7 +57,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
     let (loaded, source) = match configuration(matches, schema) {
         Ok(found) => found,
-        Err(problem) => return program::print_problems(&problem, &mut std::io::stderr()).into(),
+        Err(problem) => return program::print_problems(problem, &mut std::io::stderr()).into(),
     };
     match start(loaded, source, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::dependency::Dependencies;
 use crate::dependency::cluster_info::LiveClusterInfo;
 use crate::dependency::cycles::Cycles;
-use crate::dependency::probe::{ClusterInfo, Dial, Driver, Engine, Resolve, Seams, TokioDial, TokioResolve};
+use crate::dependency::probe::{
+    ClusterInfo, Dial, Driver, Engine, MAX_IN_FLIGHT, Resolve, Seams, TokioDial, TokioResolve,
+};
 use crate::dependency::resource::{ResourceWatch, Resources};
 use crate::dependency::service::CachedServices;
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
@@ -85,7 +87,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let resources =
         Resources::new(&objects, policy.resources.clone(), move |request| of_resources.notify(request));
     let notify = move |request| notifier.notify(request);
-    let (engine, driver) = Engine::new(policy, seams, notify, manager.registry());
+    let (engine, driver) = Engine::new(MAX_IN_FLIGHT, policy, seams, notify, manager.registry());
     let engine = engine.while_leading(manager.leading());
 
     let cycles = Cycles::new(move |request| of_cycles.notify(request));

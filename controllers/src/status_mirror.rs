@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::deployment::LiveDeployment;
 use crate::status::{StatusWriter, uid_of};
 use metrics::{MirrorMetrics, WriteResult};
-use mirror::mirror;
+use mirror::{is_shown, mirror};
 
 /// Name in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
@@ -115,7 +115,7 @@ impl Reconciler for StatusMirror {
             return Ok(Action::Done);
         };
         let status = mirror(&object, live.as_deref(), &Time(Timestamp::now()));
-        if status.is_shown_by(&object) {
+        if is_shown(&status, &object) {
             self.pace.lock().stale.remove(request);
             self.metrics.count(WriteResult::Skipped);
             return Ok(Action::Done);

@@ -35,7 +35,7 @@ use mainstay::cache::{Entry, ReadError, Store};
 use mainstay::client::{Applier, EventType};
 use mainstay::key::{Key, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
-use mainstay_api::{Plan, WaitDeployment};
+use mainstay_api::{Plan, WaitDeployment, WaitDeploymentStatus};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ use crate::dependency::observation::{Observation, State};
 use crate::deployment::{LiveDeployment, desired};
 use crate::reasons::event;
 use crate::status::{StatusWriter, uid_of};
-use gate::{Course, Facts, GateStatus, StatusChange};
+use gate::{Course, Facts, StatusChange};
 use memory::Memory;
 use too_large::TooLargeReports;
 use write::WriteResult;
@@ -275,11 +275,11 @@ impl Run<'_> {
         &self,
         decision: &gate::Decision,
         result: &WriteResult,
-        status: &GateStatus,
+        status: &WaitDeploymentStatus,
     ) -> Result<(), ReconcileError> {
         let Self { reconciler, request, object, cx } = *self;
         self.send_events(gate::write_transition(object, decision, result.write), result);
-        let is_shown = status.is_shown_by(object);
+        let is_shown = gate::is_shown(status, object);
         if !is_shown && !reconciler.status.write(cx, request, uid_of(object), status).await? {
             return Ok(());
         }

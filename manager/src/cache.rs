@@ -1,12 +1,14 @@
-//! The shared cache: one list and one watch per kind and scope, whoever asks.
+//! The shared cache: one list and one watch per kind and scope, for any number of readers.
 //!
-//! The way of an object: `informer` lists and watches, and cuts what the server sends into objects; `object` reads the
-//! metadata of each and leaves the body as bytes; `store` finds out what changed and tells handlers, in order; [`Store`]
-//! decodes for readers. Writes of this process enter the same store at once, so its reads are never older than its
-//! writes. Imports point that way only: this face, `informer`, `store`, `object`.
+//! `informer` lists and watches, and cuts the responses into objects; `object` reads the metadata of each
+//! object and keeps its body as bytes; `store` determines the changes and delivers them to handlers, in
+//! order; [`Store`] decodes for readers. Writes of this process enter the same store at once, so its reads
+//! are never older than its writes. Imports go in this direction only: `cache`, `informer`, `store`,
+//! `object`.
 //!
-//! Declaring a store opens nothing by itself: [`Cache::run`] owns every task. A store ends with its last user. The store
-//! of a kind that is not served or not readable waits and says so in [`KindStatus`]; the others run.
+//! To declare a store starts no task: [`Cache::run`] owns every task. A store ends with its last user. The
+//! store of a kind that is not served or not readable retries and reports it in [`KindStatus`]; the others
+//! run.
 
 mod clusters;
 mod declared;
@@ -18,6 +20,7 @@ mod fixture;
 pub mod fuzz;
 mod informer;
 mod object;
+mod run;
 mod settings;
 mod store;
 #[cfg(test)]
@@ -26,31 +29,20 @@ mod typed_store;
 mod writes;
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use self::clusters::Peers;
 use self::families::Families;
-use self::informer::reflector::Reflector;
 use self::object::transform::Transform;
-use self::store::dispatcher::Dispatcher;
-use self::store::object_store::{DeliveryGuard, ObjectStore};
-use self::store::packer::{Packer, Rules, SharedCompressor};
+use self::store::object_store::ObjectStore;
+use self::store::packer::SharedCompressor;
 use self::store::required::RequiredKinds;
-use self::store::sub_scope::SubScope;
-use crate::key::{KindId, panic_text};
+use crate::key::KindId;
 use crate::metrics::Registry;
-use crate::util::resume_panic;
 
 pub use object::changes::{Aspect, Changes};
 pub use object::delta::Delta;
@@ -76,36 +68,36 @@ pub use typed_store::{Entry, Store};
 pub struct Cache(Arc<Inner>);
 
 struct Inner {
-    /// `None` for the manager's own.
+    /// The name of the cluster; `None` for the manager's own.
     cluster: Option<Arc<str>>,
-    /// Itself among them.
+    /// The caches of all clusters, including this one.
     peers: Peers,
     settings: CacheSettings,
     client: kube::Client,
     /// Seeds each reflector's jitter.
     random: Mutex<fastrand::Rng>,
-    /// In the order of declaration. Users hold them; the cache does not.
+    /// In the order of declaration. Only users keep them alive.
     stores: RwLock<Vec<Weak<UntypedStore>>>,
     /// By kind. Locked before `stores`.
     transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
     required: RequiredKinds,
-    /// Tells `run` of a new store.
+    /// Wakes `run` when a store is declared.
     declared: Notify,
-    /// Own writes that no read shows before their event.
+    /// The number of own writes that reads show only after their watch event.
     uncovered: AtomicU64,
-    /// Where the bodies of all stores are packed.
+    /// Packs the bodies of all stores.
     compressor: SharedCompressor,
 }
 
 // === impl Cache ===
 
 impl Cache {
-    /// Makes a cache without stores. `client` is for lists and watches.
+    /// Makes a cache without stores. It lists and watches with `client`.
     pub fn new(settings: CacheSettings, client: kube::Client, registry: &Registry) -> Self {
         Self::with_random(settings, client, registry, fastrand::Rng::new())
     }
 
-    /// As [`Cache::new`], with jitter from a source the caller seeds.
+    /// As [`Cache::new`], with `random` as the source of jitter.
     pub fn with_random(
         settings: CacheSettings,
         client: kube::Client,
@@ -118,8 +110,8 @@ impl Cache {
         Self::among(peers, None, settings, client, random)
     }
 
-    /// Says whether a replica is ready without a kind, for its stores of every scope. May be said at any time, before or
-    /// after a store is declared; the last word holds.
+    /// Sets how the readiness of a replica depends on a kind, for its stores of every scope. May be called at
+    /// any time, before or after a store is declared; the last call applies.
     ///
     /// # Examples
     /// ```
@@ -127,7 +119,7 @@ impl Cache {
     /// # use mainstay::cache::{Cache, Required};
     /// # use mainstay::key::KindId;
     /// # fn wire(cache: &Cache) {
-    /// // Nothing can be done without them.
+    /// // No controller can work without them.
     /// cache.required(KindId::of::<ConfigMap>(), Required::Always);
     /// # }
     /// ```
@@ -159,12 +151,13 @@ impl Cache {
         Self(inner)
     }
 
-    /// Declares a store, before or after the start; the same declaration gives the same store. It is listed and
-    /// watched until the last holder drops it.
+    /// Declares a store, before or after the start; equal declarations return the same store. It is listed
+    /// and watched until its last reference is dropped.
     ///
-    /// Whoever needs metadata only is served by a store of whole objects if there is one, and until its reflector
-    /// starts a metadata-only store becomes one when whole objects are asked for. A narrower namespace or label
-    /// selector is served as a part of a wider store that was declared before the start, or that runs already.
+    /// A metadata-only declaration returns the store of whole objects if there is one. Until its reflector
+    /// starts, a metadata-only store becomes a store of whole objects when one is declared. A store of a
+    /// narrower namespace or label selector reads through a wider store that was declared before the start,
+    /// or that runs already.
     pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<UntypedStore> {
         let mut stores = self.0.stores.write();
         let scope = if kind.is_namespaced() { scope } else { Scope { namespace: None, ..scope } };
@@ -175,7 +168,7 @@ impl Cache {
                 && core.scope == scope
                 && (store.projection() == projection || projection == Projection::Metadata || core.widen())
         };
-        // Whole objects first: a metadata-only store beside one is for those who came before it.
+        // Whole objects first: a metadata-only store beside such a one is older, and only for its users.
         let full = known.iter().filter(|store| store.projection() == Projection::Full).find(fits);
         let found = full.or_else(|| known.iter().find(fits)).cloned();
         let store = found.clone().unwrap_or_else(|| {
@@ -189,7 +182,7 @@ impl Cache {
             store
         });
         drop(stores);
-        // After the lock: what users gave to a store they have dropped meanwhile goes with it.
+        // Outside the lock: a store whose users have dropped it meanwhile drops their handlers here.
         drop(known);
         if found.is_none() {
             self.0.declared.notify_one();
@@ -203,23 +196,25 @@ impl Cache {
         Store::new(self.kind(kind, scope, Projection::Full))
     }
 
-    /// Declares a metadata-only store: `list` and `entry` give [`Meta`], nothing is decoded.
+    /// Declares a metadata-only store: `list` and `entry` return [`Meta`] without decoding.
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
         let ScopedKind { kind, scope, .. } = objects.into();
         Store::new(self.kind(kind, scope, Projection::Metadata))
     }
 
-    /// Changes every object of a kind on its way into the cache, in stores of every scope: what the function leaves out
-    /// is kept nowhere, apart from what is known without decoding: labels, owners and finalizers of [`Meta`] are those
-    /// the server has, so that selections, owners and [finalizers](crate::client::finalizer) work as without it.
+    /// Changes every object of a kind before it is stored, in stores of every scope. A field that the
+    /// function removes is not kept. Labels, owners and finalizers of [`Meta`] stay as the server has them,
+    /// so that selections, owners and [finalizers](crate::client::finalizer) work as without a transform.
     ///
-    /// It sees the object as the cache keeps it, without managedFields (of a metadata-only store, `metadata`), once per
-    /// version, before index functions, handlers and readers. That costs a decoding and a writing of the whole object, so
-    /// it pays for what is big and not needed. Own writes pass it too. If it fails, or panics, or changes who the
-    /// object is, that version is left out, counted in `mainstay_cache_decode_errors_total` and logged by name.
+    /// The function receives the object as the cache would keep it, without managedFields (in a
+    /// metadata-only store, only `metadata`), once per version, before index functions, handlers and readers.
+    /// Each call costs decoding and encoding the whole object, so it pays for large fields that are not
+    /// needed. Own writes are transformed too. If the function fails, panics, or changes the object's
+    /// identity, this version is left out, counted in `mainstay_cache_decode_errors_total` and logged by
+    /// name.
     ///
-    /// What it has changed is no object to edit: a [`Patcher`](crate::client::Patcher) takes for absent what it left
-    /// out, and refuses. Use [`ensure_live`](crate::client::Patcher::ensure_live) there, or an
+    /// A changed object cannot be edited: a [`Patcher`](crate::client::Patcher) would treat removed fields as
+    /// absent, so it refuses. Use [`ensure_live`](crate::client::Patcher::ensure_live) there, or an
     /// [`Applier`](crate::client::Applier).
     ///
     /// # Errors
@@ -255,59 +250,19 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns how every store is doing, in the order of declaration.
+    /// Returns the status of every store, in the order of declaration.
     pub fn kinds(&self) -> Vec<KindStatus> {
         self.0.statuses()
     }
 
-    /// Waits until every store declared so far has been listed once, or was found not to be served or not readable.
-    /// Never ends before [`Cache::run`] has begun, nor while the API server cannot be reached.
+    /// Waits until every store declared so far has been listed once, or was found not to be served or not
+    /// readable. Does not end before [`Cache::run`] has begun, or while the API server cannot be reached.
     ///
     /// # Cancel safety
-    /// Holds no state; dropping it loses nothing.
+    /// Holds no state: dropping it has no effect.
     pub async fn settled(&self) {
         for core in self.0.cores() {
             core.settled().await;
-        }
-    }
-
-    /// Runs every declared store until told to stop, those declared meanwhile included. Returns when all tasks
-    /// have ended. A store runs once: after the stop its contents stay readable and are no longer kept true.
-    ///
-    /// # Panics
-    /// Resumes the panic of a store's task: otherwise the store would be read as current although it is never updated again.
-    /// Panics of handlers, index functions and transforms are caught earlier and do not reach it.
-    ///
-    /// # Cancel safety
-    /// Dropping it stops the tasks at their next await.
-    pub async fn run(&self, stop: CancellationToken) {
-        let mut tasks = JoinSet::new();
-        let mut begun = self.0.begin();
-        loop {
-            for core in begun {
-                let cluster = self.0.cluster.as_deref();
-                let span = tracing::info_span!("cache", kind = %core.kind, cluster);
-                let kind = core.kind.clone();
-                let task = AssertUnwindSafe(self.0.clone().run_store(core, stop.clone())).catch_unwind();
-                let logged = async move {
-                    if let Err(panic) = task.await {
-                        tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
-                        resume_unwind(panic);
-                    }
-                };
-                tasks.spawn(logged.instrument(span));
-            }
-            // The stop first: a declaration or an end can wait for ever then.
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                () = self.0.declared.notified() => {}
-                Some(ended) = tasks.join_next() => resume_panic(ended),
-            }
-            begun = self.0.begin();
-        }
-        while let Some(ended) = tasks.join_next().await {
-            resume_panic(ended);
         }
     }
 }
@@ -329,72 +284,7 @@ impl Inner {
         self.cores().iter().map(|core| core.status()).collect()
     }
 
-    /// Settles for what was declared since the last time where it reads, and returns what is to be started for it.
-    fn begin(&self) -> Vec<Arc<ObjectStore>> {
-        let transforms = self.transforms.read();
-        let stores = self.stores();
-        for store in stores.iter().filter(|store| !store.reads_through() && !store.core().is_started()) {
-            if let Some((wide, sub_scope)) = widest(&stores, store) {
-                store.read_through(wide, sub_scope);
-            }
-        }
-        let own = stores.iter().filter(|store| !store.reads_through());
-        let started = own.map(|store| store.core()).filter(|core| {
-            if let Some(transform) = transforms.get(&core.kind) {
-                core.set_transform(transform.clone());
-            }
-            core.start()
-        });
-        started.cloned().collect()
-    }
-
     fn uncovered(&self) -> u64 {
         self.uncovered.load(Ordering::Relaxed)
-    }
-
-    /// Everything of one store is one task, so an event goes from the socket to the handlers without a hand-over.
-    async fn run_store(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
-        let _guard = DeliveryGuard(store.clone());
-        let reflectors = (0..store.parts.len()).map(|part| {
-            let random = self.random.lock().fork();
-            Reflector::new(self.client.clone(), store.clone(), part, random).run()
-        });
-        let reflectors = join_all(reflectors.collect::<Vec<_>>());
-        let dispatcher = Dispatcher::new(store.clone()).run();
-        let random = self.random.lock().fork();
-        let resync = resync(store.clone(), self.settings.resync, random);
-        let pack = self.settings.pack;
-        let packer = Packer::new(store.clone(), pack, Rules::default(), self.compressor.clone()).run();
-        let work = async { tokio::join!(reflectors, dispatcher, resync, packer) };
-        // The stop first: nothing that comes later is delivered.
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = store.retired.cancelled() => store.clear(),
-            _ = work => {}
-        }
-    }
-}
-
-/// Finds the store of which another is a part and that is itself part of none, or runs already.
-fn widest<'s>(
-    stores: &'s [Arc<UntypedStore>],
-    narrow: &UntypedStore,
-) -> Option<(&'s Arc<UntypedStore>, SubScope)> {
-    let part_of_another = |store: &UntypedStore| stores.iter().any(|wide| store.sub_scope_of(wide).is_some());
-    stores.iter().find_map(|wide| {
-        let sub_scope = narrow.sub_scope_of(wide).filter(|_| !wide.reads_through())?;
-        (wide.core().is_started() || !part_of_another(wide)).then_some((wide, sub_scope))
-    })
-}
-
-/// Queues a look at everything once per period.
-async fn resync(store: Arc<ObjectStore>, period: Duration, mut random: fastrand::Rng) {
-    if period.is_zero() {
-        return;
-    }
-    loop {
-        tokio::time::sleep(period.mul_f64(1.0 - random.f64() / 10.0)).await;
-        store.queue_resync();
     }
 }

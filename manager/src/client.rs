@@ -109,7 +109,7 @@ pub use error::{WriteError, is_conflict, is_fenced, refusal};
 pub use events::{EventType, EventWriter, Recorder};
 pub use finalizer::{Finalizer, InvalidFinalizer};
 pub use infer::infer;
-pub use observe::{ResourcePath, Uncovered, WriteObserver};
+pub use observe::{ResourcePath, WriteObserver};
 pub use owner::{
     OwnerError, controller_of, controller_reference, has_owner_reference, remove_owner_reference,
     set_controller_reference, set_owner_reference,

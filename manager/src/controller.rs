@@ -1,8 +1,8 @@
 //! One reconciler, one queue, N workers.
 //!
-//! A [`Controller`] is wired once and becomes a [`Registration`], which the manager starts. Its sources fill the queue, also
-//! on a standby replica. Its workers take keys from the queue once every source has synced and this replica leads, or at
-//! once if it [`runs_without_lease`](Controller::runs_without_lease).
+//! A [`Controller`] is wired once and becomes a [`Registration`], which the manager starts. Its sources fill
+//! the queue, also on a standby replica. Its workers take keys from the queue once every source has synced
+//! and this replica leads, or at once if it [`runs_without_lease`](Controller::runs_without_lease).
 //!
 //! # Invariants
 //! 1. No reconcile runs before every source of its controller has handled its whole initial list.
@@ -15,6 +15,7 @@ pub(crate) mod metrics;
 mod port;
 mod run;
 mod settings;
+mod tasks;
 pub(crate) mod term;
 mod worker;
 
@@ -40,6 +41,7 @@ pub use metrics::ControllerMetrics;
 pub(crate) use port::ControllerPort;
 pub(crate) use settings::InCode;
 pub use settings::{ControllerSettings, DEFAULT_RECONCILE_TIMEOUT, DEFAULT_WORKERS, MAX_WORKERS};
+pub(crate) use tasks::{Failure, NamedTasks};
 pub use term::Term;
 pub(crate) use term::Work;
 
@@ -47,15 +49,17 @@ pub(crate) use term::Work;
 ///
 /// # Settings
 ///
-/// The number of workers, the longest run and the queue are set in four places. Each overrides those above it:
+/// The number of workers, the longest run and the queue are set in four places. Each overrides those above
+/// it:
 ///
 /// 1. the defaults: [`DEFAULT_WORKERS`], [`DEFAULT_RECONCILE_TIMEOUT`], [`QueueSettings::default`];
 /// 2. `controllers: {"*": ...}` in the configuration file, for every controller;
-/// 3. [`Controller::workers`], [`Controller::reconcile_timeout`] and [`Controller::queue`], in the order of the calls;
+/// 3. [`Controller::workers`], [`Controller::reconcile_timeout`] and [`Controller::queue`], in the order of
+///    the calls;
 /// 4. `controllers: {NAME: ...}` in the configuration file, for this controller.
 ///
-/// Each place overrides only the values that it sets. `Manager::register` checks the result, and its error lists every value
-/// that is out of bounds.
+/// Each place overrides only the values that it sets. `Manager::register` checks the result, and its error
+/// lists every value that is out of bounds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +70,10 @@ pub(crate) use term::Work;
 /// let controller: Controller<NamespacedName> = Controller::new("invoices")
 ///     .workers(8)
 ///     .reconcile_timeout(Duration::from_secs(30))
-///     .queue(|queue| queue.retry = RetryPolicy::fast_slow(Duration::from_secs(1), Duration::from_secs(60), 5))
+///     .queue(|queue| {
+///         let (fast, slow) = (Duration::from_secs(1), Duration::from_secs(60));
+///         queue.retry = RetryPolicy::fast_slow(fast, slow, 5);
+///     })
 ///     .queue(|queue| queue.max_wait = Duration::from_secs(10));
 /// # let _ = controller;
 /// ```
@@ -93,9 +100,9 @@ pub(crate) use term::Work;
 /// ```
 #[must_use = "a controller does nothing until it has a reconciler and is registered"]
 pub struct Controller<Q: Key = NamespacedName> {
-    name: Arc<str>,
-    needs_lease: bool,
-    settings: InCode,
+    pub(crate) name: Arc<str>,
+    pub(crate) needs_lease: bool,
+    pub(crate) settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
     pause: Option<Pause<Q>>,
     /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
@@ -104,26 +111,15 @@ pub struct Controller<Q: Key = NamespacedName> {
     cluster: Option<Box<str>>,
     writes: Writes,
     field_manager: Arc<str>,
-    problem: Option<WiringError>,
+    pub(crate) problem: Option<WiringError>,
 }
 
 /// A wired controller, ready to be registered with a manager.
-#[must_use = "a registration does nothing until it is given to `Manager::register`"]
 #[derive(derive_more::Debug)]
-#[debug("Registration {{ name: {:?}, .. }}", self.name)]
+#[must_use = "a registration does nothing until it is given to `Manager::register`"]
 pub struct Registration<Q: Key = NamespacedName> {
-    pub(crate) name: Arc<str>,
-    pub(crate) needs_lease: bool,
-    pub(crate) settings: InCode,
-    pub(crate) wired: Result<Wired<Q>, WiringError>,
-}
-
-/// The parts of a wired controller.
-pub(crate) struct Wired<Q: Key> {
-    sources: Vec<Box<dyn Source<Q>>>,
-    primary: Option<KindId>,
-    pause: Option<Pause<Q>>,
-    writes: Arc<Writes>,
+    pub(crate) controller: Controller<Q>,
+    #[debug(skip)]
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
@@ -134,8 +130,7 @@ pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
     pub(crate) runs: RunEnvironment,
-    /// Whether `term` is that of the Lease.
-    pub(crate) needs_lease: bool,
+    /// That of the Lease, if the controller needs it.
     pub(crate) term: Term,
     /// Lists the controller while it runs.
     pub(crate) directory: Directory,
@@ -172,14 +167,16 @@ pub(crate) struct Stage {
 impl Controller<NamespacedName> {
     /// Starts wiring a controller whose queue is keyed by namespace and name.
     ///
-    /// The name appears in metrics, logs, Events and the configuration file. It is a DNS label: 1 to 63 lower-case letters,
-    /// digits and hyphens. It is unique in its manager while the controller is registered.
+    /// The name appears in metrics, logs, Events and the configuration file. It is a DNS label: 1 to 63
+    /// lower-case letters, digits and hyphens. It is unique in its manager while the controller is
+    /// registered.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::keyed(name)
     }
 
     /// Reconciles the objects of this store: each change of one enqueues it. An object whose annotation
-    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true` is left alone, unless it is being deleted.
+    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true` is left alone, unless it is being
+    /// deleted.
     ///
     /// [`Store::when`](crate::cache::Store::when) leaves out changes. The reconciler may write the
     /// status of these objects with [`Context::apply_status`](crate::reconcile::Context::apply_status).
@@ -201,15 +198,16 @@ impl Controller<NamespacedName> {
         self.source(StoreSource::new(watched, EnqueueForObject).primary())
     }
 
-    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its owner. Declares
-    /// that the reconciler writes them, with [`Context::apply`](crate::reconcile::Context::apply).
+    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its
+    /// owner. Declares that the reconciler writes them, with
+    /// [`Context::apply`](crate::reconcile::Context::apply).
     #[track_caller]
     pub fn owns(self, children: impl Into<Watched>) -> Self {
         self.children(children.into(), EnqueueForOwner::controller)
     }
 
-    /// As [`Controller::owns`], but each change of a child enqueues all of its owners of the reconciled kind, also those
-    /// that are not its controller.
+    /// As [`Controller::owns`], but each change of a child enqueues all of its owners of the reconciled kind,
+    /// also those that are not its controller.
     #[track_caller]
     pub fn co_owns(self, children: impl Into<Watched>) -> Self {
         self.children(children.into(), EnqueueForOwner::any)
@@ -257,9 +255,10 @@ impl<Q: Key> Controller<Q> {
         self.source(StoreSource::new(watched, handler))
     }
 
-    /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or [`Context::apply_status`].
-    /// Not needed for a kind that the controller [owns](Controller::owns). Before a write the object is read from a store
-    /// that the controller watches, or from the API server if none of them can hold it.
+    /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or
+    /// [`Context::apply_status`]. Not needed for a kind that the controller [owns](Controller::owns). Before
+    /// a write the object is read from a store that the controller watches, or from the API server if none of
+    /// them can hold it.
     ///
     /// [`Context::apply`]: crate::reconcile::Context::apply
     /// [`Context::apply_status`]: crate::reconcile::Context::apply_status
@@ -273,8 +272,9 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
-    /// Sets the field manager of [`Context::apply`](crate::reconcile::Context::apply), instead of the name of the controller.
-    /// Keep it when the controller is renamed, or fields that it no longer applies stay on the objects.
+    /// Sets the field manager of [`Context::apply`](crate::reconcile::Context::apply), instead of the name of
+    /// the controller. Keep it when the controller is renamed, or fields that it no longer applies stay on
+    /// the objects.
     pub fn field_manager(mut self, name: impl Into<Arc<str>>) -> Self {
         self.field_manager = name.into();
         self
@@ -298,8 +298,9 @@ impl<Q: Key> Controller<Q> {
         self.set(move |settings| settings.reconcile_timeout = limit)
     }
 
-    /// Changes the retries, lanes and limits of the queue. The closure gets the settings for every controller with all
-    /// earlier changes, and may be called more than once. See the [order of settings](Controller#settings).
+    /// Changes the retries, lanes and limits of the queue. The closure gets the settings for every controller
+    /// with all earlier changes, and may be called more than once. See the [order of
+    /// settings](Controller#settings).
     pub fn queue(self, change: impl Fn(&mut QueueSettings) + Send + Sync + 'static) -> Self {
         self.set(move |settings| change(&mut settings.queue))
     }
@@ -323,11 +324,8 @@ impl<Q: Key> Controller<Q> {
         if let Err(source) = reconciler.check(self.primary.as_ref()) {
             self.problem.get_or_insert(WiringError::Reconciler { source });
         }
-        let Self { name, sources, primary, pause, writes, .. } = self;
-        let writes = Arc::new(writes.of(&name, &self.field_manager));
-        let wired = Wired { sources, primary, pause, writes, reconciler: Arc::new(reconciler) };
-        let wired = self.problem.map_or(Ok(wired), Err);
-        Registration { name, needs_lease: self.needs_lease, settings: self.settings, wired }
+        self.writes = self.writes.of(&self.name, &self.field_manager);
+        Registration { controller: self, reconciler: Arc::new(reconciler) }
     }
 }
 
@@ -353,7 +351,7 @@ impl<Q: Key> fmt::Debug for Controller<Q> {
 impl<Q: Key> Registration<Q> {
     /// Returns the mistake in the wiring, for which `Manager::register` refuses the controller.
     pub fn problem(&self) -> Option<&WiringError> {
-        self.wired.as_ref().err()
+        self.controller.problem.as_ref()
     }
 }
 

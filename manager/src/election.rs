@@ -117,23 +117,16 @@ pub struct Elector {
 // === impl LeaseEvent ===
 
 impl LeaseEvent {
-    /// Returns the message of the Event to record on the Lease; `None` for events that client-go does not
-    /// record.
-    pub fn note(&self) -> Option<String> {
+    /// Returns `action` and message of the Event to record on the Lease; `None` for events that client-go
+    /// does not record. Events with equal reason and action are counted as one series, so the start and the
+    /// end of a term have different actions.
+    pub fn action_and_note(&self) -> Option<(&'static str, String)> {
         match self {
-            Self::BecameLeader { identity } => Some(format!("{identity} became leader")),
-            Self::StoppedLeading { identity, .. } => Some(format!("{identity} stopped leading")),
+            Self::BecameLeader { identity } => Some(("Lead", format!("{identity} became leader"))),
+            Self::StoppedLeading { identity, .. } => {
+                Some(("StopLeading", format!("{identity} stopped leading")))
+            }
             Self::NewLeader { .. } => None,
-        }
-    }
-
-    /// Returns the `action` of the Event. Events with equal reason and action are counted as one series, so
-    /// the start and the end of a term have different actions.
-    pub fn action(&self) -> &'static str {
-        match self {
-            Self::BecameLeader { .. } => "Lead",
-            Self::StoppedLeading { .. } => "StopLeading",
-            Self::NewLeader { .. } => "Follow",
         }
     }
 }

@@ -126,11 +126,6 @@ type Handler = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>
 /// An error response: its status, and a text for the sender of the request.
 struct Refusal(StatusCode, String);
 
-#[derive(Serialize)]
-struct Error<'a> {
-    error: &'a str,
-}
-
 // === impl Inspect ===
 
 impl Inspect {
@@ -272,7 +267,7 @@ impl From<String> for Refusal {
 impl From<Refusal> for Response<Bytes> {
     fn from(Refusal(status, text): Refusal) -> Self {
         // A text can always be serialized; if it could not, the status alone would be the answer.
-        let mut response = json(&Error { error: &text }).unwrap_or_default();
+        let mut response = json(&pages::Error { error: text }).unwrap_or_default();
         *response.status_mut() = status;
         response
     }

@@ -1,7 +1,7 @@
 //! Owns everything that controllers share, and starts and stops them.
 //!
-//! Uses every room below. It passes connections, cache, metrics and settings down, and starts and stops everything in
-//! order (see [`Manager::run`]).
+//! Uses every room below. It passes connections, cache, metrics and settings down, and starts and stops
+//! everything in order (see [`Manager::run`]).
 //!
 //! Two managers in one process share nothing.
 
@@ -44,20 +44,20 @@ use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Remov
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
-use crate::key::{Fence, Key, KindId, KindScope, is_dns_label};
+use crate::key::{Fence, Key, KindId, KindScope};
 use crate::metrics::{Process, Registry, Runtimes, build_info};
 use crate::queue::QueueMetrics;
 use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
-use guard::Guards;
+use guard::{TokenFile, inspect_token};
 use members::{Member, Members, PendingController};
 use readiness_list::ReadinessList;
 use reload::Reloads;
 use runnable::PendingRunnable;
 use serving::{count_reads, notice, secured};
 
-pub use cluster::{Cluster, ClusterError};
+pub use cluster::Cluster;
 pub use error::{BuildError, ManagerError, RegisterError, StopError};
 pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
@@ -69,8 +69,8 @@ pub use testing::RunningManager;
 /// The file in which the kubelet writes the namespace of a Pod.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while running; all
-/// clones are one manager.
+/// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while
+/// running; all clones are one manager.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Manager {{ options: {:?}, .. }}", self.shared.options)]
 pub struct Manager {
@@ -89,7 +89,8 @@ struct Shared {
     fence: Fence,
     /// The term of leader-only work.
     term: Term,
-    /// The term of controllers that need no Lease: from the first lists of the caches to the end of the manager.
+    /// The term of controllers that need no Lease: from the first lists of the caches to the end of the
+    /// manager.
     always: Term,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
@@ -98,7 +99,8 @@ struct Shared {
     /// Cancelled to stop the manager.
     stop: CancellationToken,
     stops: Stops,
-    guards: Guards,
+    /// The token of the debug pages, if a file has one.
+    inspect_token: Option<TokenFile>,
     /// The addresses that replicas publish on the Lease.
     notice: Notice,
     members: Members,
@@ -132,8 +134,8 @@ struct Unstarted {
 // === impl Manager ===
 
 impl Manager {
-    /// Makes a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the runtime that
-    /// will run the reconciles.
+    /// Makes a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the
+    /// runtime that will run the reconciles.
     pub fn new(
         options: ManagerOptions,
         configuration: impl Into<Loaded>,
@@ -161,7 +163,7 @@ impl Manager {
             secured(inspect, "inspect.tlsDir", configuration.inspect.tls_dir.as_deref())?;
         let served = inspect.as_ref().zip(certificates).filter(|_| configuration.inspect.peers);
         let notice = served.map(|(bound, certificates)| notice(&options, bound, certificates)).transpose()?;
-        let guards = Guards::new(configuration)?;
+        let inspect_token = inspect_token(configuration)?;
         let fence = if configuration.leader_election.enabled { Fence::closed() } else { Fence::open() };
         let clusters = Clusters::new(Cluster::own(&options, configuration, connection, &fence, &registry)?);
         let members = Members::new(configuration.clone());
@@ -178,7 +180,7 @@ impl Manager {
             always: Term::new(),
             stop: CancellationToken::new(),
             stops: Stops::default(),
-            guards,
+            inspect_token,
             members,
             pages: OwnPages::default(),
             readiness_list: ReadinessList::default(),
@@ -243,9 +245,9 @@ impl Manager {
         self.shared.inspect_addr
     }
 
-    /// Returns a channel that publishes whether leader-only work may run here: true from the election of this replica, or
-    /// from the start if there is no election, until its term ends or is lost. The channel closes with the last handle of
-    /// the manager.
+    /// Returns a channel that publishes whether leader-only work may run here: true from the election of this
+    /// replica, or from the start if there is no election, until its term ends or is lost. The channel closes
+    /// with the last handle of the manager.
     ///
     /// It is no fence: do in leader-only work whatever must not happen on two replicas.
     ///
@@ -269,24 +271,28 @@ impl Manager {
     /// Registers a controller; it starts with the manager, or now if the manager runs.
     ///
     /// # Errors
-    /// The controller is wired wrongly, its name is invalid or taken, its [settings](crate::controller::Controller#settings)
-    /// are out of bounds, or the manager has begun to stop. Nothing is left of a refused controller.
+    /// The controller is wired wrongly, its name is invalid or taken, its
+    /// [settings](crate::controller::Controller#settings) are out of bounds, or the manager has begun to
+    /// stop. Nothing is left of a refused controller.
     pub fn register<Q: Key>(
         &self,
-        registration: Registration<Q>,
+        mut registration: Registration<Q>,
     ) -> Result<ControllerHandle<Q>, RegisterError> {
-        let Registration { name, needs_lease, settings, wired } = registration;
-        if !is_dns_label(&name) {
-            return Err(RegisterError::Name { name });
+        let controller = &mut registration.controller;
+        let (name, needs_lease) = (Arc::clone(&controller.name), controller.needs_lease);
+        RegisterError::check_name("controller", &name)?;
+        if let Some(source) = controller.problem.take() {
+            return Err(RegisterError::Wiring { name, source });
         }
-        let wired = wired.map_err(|source| RegisterError::Wiring { name: Arc::clone(&name), source })?;
+        let settings = controller.settings.clone();
         let (name_guard, settings) = self.shared.members.name_guard(Arc::clone(&name), settings)?;
-        let (leave, stage) = (CancellationToken::new(), name_guard.stage().subscribe());
+        let (leave, stage) = (CancellationToken::new(), name_guard.stage.subscribe());
         let configurations = self.configurations();
         let grace: Grace = Arc::new(move || *configurations.borrow().shutdown.grace_period);
-        let removal = Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: name_guard.stage() };
+        let removal =
+            Removal { leave: leave.clone(), grace: Arc::clone(&grace), stage: name_guard.stage.clone() };
         let environment = self.shared.environment(&name, needs_lease, settings, removal);
-        let (future, port) = wired.open(Arc::clone(&name), environment);
+        let (future, port) = registration.open(environment);
         let pending = PendingController { needs_lease, future, leave: leave.clone(), name_guard };
         self.shared.members.submit(Member::Controller(Box::new(pending)))?;
         let members = self.shared.members.downgrade();
@@ -304,23 +310,21 @@ impl Manager {
         name: &'static str,
         answer: impl Fn(&[&str]) -> Result<serde_json::Value, PageError> + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
-        if is_dns_label(name) && self.shared.pages.add(name, answer) {
-            Ok(())
-        } else {
-            Err(RegisterError::PageName { name: name.into() })
-        }
+        RegisterError::check_name("debug page", name)?;
+        let added = self.shared.pages.add(name, answer);
+        added
+            .then_some(())
+            .ok_or_else(|| RegisterError::DuplicateName { part: "debug page", name: name.into() })
     }
 
     /// Adds a runnable; it starts with its [group](Runnable::group), or now if that has started.
     ///
     /// # Errors
-    /// Its name is invalid, it needs a Lease that may be won more than once, or the manager has begun to stop. A refused
-    /// runnable is dropped.
+    /// Its name is invalid, it needs a Lease that may be won more than once, or the manager has begun to
+    /// stop. A refused runnable is dropped.
     pub fn add(&self, runnable: impl Runnable) -> Result<(), RegisterError> {
         let name = runnable.name();
-        if !is_dns_label(name) {
-            return Err(RegisterError::RunnableName { name: name.into() });
-        }
+        RegisterError::check_name("runnable", name)?;
         let needs_lease = runnable.group() == RunnableGroup::LeaderElection;
         if needs_lease && self.shared.on_lost() == Some(OnLost::Campaign) {
             return Err(RegisterError::RunsOnce { name: name.into() });
@@ -342,10 +346,16 @@ impl Shared {
     fn on_lost(&self) -> Option<OnLost> {
         self.election.as_ref().map(|election| election.on_lost)
     }
+
+    /// Refuses members and clusters from now on.
+    fn close(&self) {
+        self.members.close();
+        self.clusters.close();
+    }
 }
 
-/// A manager derefs to its own cluster, so that stores, transforms and required kinds are declared on it directly, as in
-/// controller-runtime, whose `Manager` embeds its `Cluster`.
+/// A manager derefs to its own cluster, so that stores, transforms and required kinds are declared on it
+/// directly, as in controller-runtime, whose `Manager` embeds its `Cluster`.
 impl Deref for Manager {
     type Target = Cluster;
 

@@ -18,6 +18,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{EncodeMetric as _, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Metric, Registry as Families};
 use tracing::error;
 
@@ -68,39 +72,11 @@ pub enum Format {
     OpenMetrics,
 }
 
-/// A family that would make the whole scrape unreadable. A retry with the same name and help fails again.
+/// A family that would make the whole scrape unreadable: its name is invalid or taken, or its help is
+/// invalid. A retry with the same name and help fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FamilyError {
-    /// The name is not a valid metric name.
-    #[error("metric name {name:?}: expected letters, digits and underscores, the first no digit")]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// The name ends with a suffix that the formats append to series.
-    #[error("metric name {name:?} ends with {suffix}, which the format appends; leave it off")]
-    Suffix {
-        /// The name.
-        name: String,
-        /// The suffix.
-        suffix: &'static str,
-    },
-    /// A family of this name is registered already.
-    #[error("metric name {name:?} is taken; a family is registered once per registry")]
-    Taken {
-        /// The name.
-        name: String,
-    },
-    /// The help has characters that the two formats escape differently.
-    #[error("help of metric {name:?}: {help:?}; expected one line without quotes and backslashes")]
-    Help {
-        /// The name.
-        name: String,
-        /// The help.
-        help: String,
-    },
-}
+#[error("{0}")]
+pub struct FamilyError(String);
 
 // === impl Registry ===
 
@@ -147,12 +123,15 @@ impl Registry {
     /// ```
     pub fn try_register(&self, name: &str, help: &str, metric: impl Metric) -> Result<(), FamilyError> {
         check_name(name)?;
+        // The two formats escape these characters differently.
         if help.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
-            return Err(FamilyError::Help { name: name.to_owned(), help: help.to_owned() });
+            let expected = "expected one line without quotes and backslashes";
+            return Err(FamilyError(format!("help of metric {name:?}: {help:?}; {expected}")));
         }
         let mut pending = self.pending.lock();
         if !pending.names.insert(name.to_owned()) {
-            return Err(FamilyError::Taken { name: name.to_owned() });
+            let taken = "is taken; a family is registered once per registry";
+            return Err(FamilyError(format!("metric name {name:?} {taken}")));
         }
         let (name, help) = (name.to_owned(), help.to_owned());
         pending.registrations.push(Box::new(move |families| families.register(name, help, metric)));
@@ -212,13 +191,24 @@ impl Format {
     }
 }
 
+/// Writes the value of a counter or a gauge that a collector has read.
+fn encode_value(encoder: MetricEncoder<'_>, metric_type: MetricType, value: f64) -> fmt::Result {
+    match metric_type {
+        MetricType::Counter => ConstCounter::new(value).encode(encoder),
+        _ => ConstGauge::new(value).encode(encoder),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), FamilyError> {
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'));
     if !is_name || name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
-        return Err(FamilyError::Name { name: name.to_owned() });
+        let expected = "expected letters, digits and underscores, the first no digit";
+        return Err(FamilyError(format!("metric name {name:?}: {expected}")));
     }
     match RESERVED_SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix)) {
-        Some(suffix) => Err(FamilyError::Suffix { name: name.to_owned(), suffix }),
+        Some(suffix) => Err(FamilyError(format!(
+            "metric name {name:?} ends with {suffix}, which the format appends; leave it off"
+        ))),
         None => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command, FromArgMatches as _};
+use clap::{ArgMatches, Command, FromArgMatches as _, Subcommand};
 use futures_util::future::LocalBoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -74,11 +74,25 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Code 0.
-    Success,
+    Success = 0,
     /// Code 1: the input was valid, but the command failed.
-    Failure,
+    Failure = 1,
     /// Code 2: the input was wrong.
-    WrongInput,
+    WrongInput = 2,
+}
+
+/// The commands below `config`.
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Print every setting with its default
+    PrintDefaults,
+    /// Print all problems of a file
+    Validate {
+        /// The file, or a directory with a manager.yaml
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of the file, for editors
+    Schema,
 }
 
 /// The outcome of parsing a command line.
@@ -109,7 +123,7 @@ struct Failure {
 }
 
 /// Prints all problems of a configuration, one per line.
-pub fn print_problems(error: &ConfigError, err: &mut dyn Write) -> Exit {
+pub fn print_problems(error: ConfigError, err: &mut dyn Write) -> Exit {
     Failure::from(error).print(err)
 }
 
@@ -260,17 +274,9 @@ impl Program {
     fn command_line(&self) -> Command {
         let run = add_args::<RunFlags>(Command::new("run").about("Run the manager"));
         let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
-        let defaults = Command::new("print-defaults").about("Print every setting with its default");
-        let file = clap::Arg::new("file").value_name("FILE").required(true);
-        let file = file
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("The file, or a directory with a manager.yaml");
-        let validate = Command::new("validate").about("Print all problems of a file").arg(file);
-        let schema = Command::new("schema").about("Print the JSON Schema of the file, for editors");
-        let config = Command::new("config")
+        let config = ConfigCommand::augment_subcommands(Command::new("config"))
             .about("Check and print configuration files")
-            .subcommand_required(true)
-            .subcommands([defaults, validate, schema]);
+            .subcommand_required(true);
         let own = self.own.iter().map(|(command, _)| command);
         let own = own.chain(self.page_commands.iter().map(PageCommand::command)).cloned();
         let version = Command::new("version").about("Print the version");
@@ -285,7 +291,7 @@ impl Program {
     fn run(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
         let flags = RunFlags::from_arg_matches(matches)?;
         Ok(Parsed::Run(Box::new(RunArgs {
-            loaded: flags.config.load(&self.schema).map_err(|error| Failure::from(&error))?,
+            loaded: flags.config.load(&self.schema)?,
             source: flags.config.source(&self.schema),
             kubeconfig: flags.kubeconfig,
             context: flags.context,
@@ -304,21 +310,19 @@ impl Program {
     }
 
     fn config(&self, matches: &ArgMatches) -> Result<String, Failure> {
-        match matches.subcommand() {
-            Some(("validate", flags)) => {
-                let file = flags.get_one::<PathBuf>("file");
-                let file = file.ok_or_else(|| Failure::wrong_input("expected a file"))?;
-                self.schema.load(file, &Overrides::default()).map_err(|error| Failure::from(&error))?;
-                Ok(format!("{}: valid\n", file.display()))
+        Ok(match ConfigCommand::from_arg_matches(matches)? {
+            ConfigCommand::PrintDefaults => self.schema.default_file(self.name),
+            ConfigCommand::Validate { file } => {
+                self.schema.load(&file, &Overrides::default())?;
+                format!("{}: valid\n", file.display())
             }
-            Some(("schema", _)) => Ok(format!("{:#}\n", self.schema.json())),
-            _ => Ok(self.schema.default_file(self.name)),
-        }
+            ConfigCommand::Schema => format!("{:#}\n", self.schema.json()),
+        })
     }
 }
 
 /// Escapes control characters, which could end a line or control the terminal.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let escape = |char: char| if char.is_control() { char.escape_default().to_string() } else { char.into() };
     text.chars().map(escape).collect()
 }
@@ -328,11 +332,7 @@ fn escaped(text: &str) -> String {
 impl Exit {
     /// Returns the code the process ends with.
     pub fn code(self) -> u8 {
-        match self {
-            Self::Success => 0,
-            Self::Failure => 1,
-            Self::WrongInput => 2,
-        }
+        self as u8
     }
 }
 
@@ -392,8 +392,8 @@ impl From<clap::Error> for Failure {
     }
 }
 
-impl From<&ConfigError> for Failure {
-    fn from(error: &ConfigError) -> Self {
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
         Self { exit: Exit::WrongInput, text: format!("{}\n", error.lines().join("\n")) }
     }
 }

@@ -1,21 +1,21 @@
 //! The interface of user code: a function from a key to an outcome, and the context of one call.
 //!
-//! A reconciler is level-triggered: it gets the *name* of an object and never the event. It finds a deleted object
-//! absent. The next run after each outcome:
+//! A reconciler is level-triggered: it gets the *name* of an object and never the event. It finds a deleted
+//! object absent. The next run after each outcome:
 //!
 //! | outcome | next run of the key | attempts | counted as |
 //! |---|---|---|---|
 //! | `Ok(Action::Done)`, `Ok(Action::RequeueAfter(0))` | after a change | reset | `success` |
 //! | `Ok(Action::RequeueAfter(d))`, `d` above 0 | after `d` | reset | `requeue_after` |
 //! | `Err` with [`Retry::Backoff`] | after the queue's retry delay | one more | `error`; a 409 as `requeue` |
-//! | `Err` with [`Retry::NotBefore`] | as `Backoff`, and not before that time | one more | `error`; a 409 as `requeue` |
+//! | `Err` with [`Retry::NotBefore`] | `Backoff`, not before it | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::After`] | after that time | one more | `error`; a 409 as `requeue` |
 //! | `Err` with [`Retry::Never`] | after a change | kept | `error`, and as terminal |
 //! | panic | as `Backoff` | one more | `error`, and as panic |
 //! | `reconcileTimeout` over | as `Backoff` | one more | `error`, and as timeout |
 //!
-//! Differs from controller-runtime: "not ready yet" is no error, as `RequeueAfter` leaves the backoff alone, and a
-//! conflict is not counted as an error.
+//! Differs from controller-runtime: "not ready yet" is no error, as `RequeueAfter` leaves the backoff alone,
+//! and a conflict is not counted as an error.
 
 mod context;
 mod error;
@@ -42,8 +42,8 @@ pub type Outcome = Result<Action, ReconcileError>;
 pub enum Action {
     /// The key runs again after a change.
     Done,
-    /// The key runs again after this time, even without a change: the answer for "not ready yet". Zero is the same as
-    /// [`Action::Done`], as in controller-runtime, so give a computed time a lower bound.
+    /// The key runs again after this time, even without a change: the answer for "not ready yet". Zero is the
+    /// same as [`Action::Done`], as in controller-runtime, so give a computed time a lower bound.
     RequeueAfter(Duration),
 }
 
@@ -62,9 +62,9 @@ impl Action {
 
 /// Brings the state of the cluster closer to the desired state, for one key at a time.
 ///
-/// Implemented with a plain `async fn`. One key is never reconciled twice at the same time; different keys are, up to
-/// the number of workers. The future is dropped at an await point when `reconcileTimeout` runs out or the Lease is lost:
-/// leave nothing half-done across an await that the next run does not repair.
+/// Implemented with a plain `async fn`. One key is never reconciled twice at the same time; different keys
+/// are, up to the number of workers. The future is dropped at an await point when `reconcileTimeout` runs out
+/// or the Lease is lost: leave nothing half-done across an await that the next run does not repair.
 ///
 /// ```
 /// use mainstay::key::NamespacedName;
@@ -83,8 +83,8 @@ pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
     /// Reads the object that `request` names, and acts. Any error type converts with `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Checks that the reconciler fits a controller that reconciles objects of `primary`. `Manager::register` returns the
-    /// error. By default every reconciler fits.
+    /// Checks that the reconciler fits a controller that reconciles objects of `primary`. `Manager::register`
+    /// returns the error. By default every reconciler fits.
     ///
     /// # Errors
     /// A mistake in the wiring, for a person to read.

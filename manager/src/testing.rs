@@ -172,14 +172,16 @@ impl TestContext {
     /// Sets the term of leadership, which is 0 by default.
     #[must_use]
     pub fn with_term(mut self, term: u64) -> Self {
-        self.context = self.context.with_term(term);
+        let deadline = self.context.deadline();
+        self.context = self.context.within(term, deadline);
         self
     }
 
     /// Sets the time that [`Context::deadline`] returns. The run is not dropped then.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
-        self.context = self.context.with_deadline(Some(deadline));
+        let term = self.context.term();
+        self.context = self.context.within(term, Some(deadline));
         self
     }
 
@@ -210,7 +212,7 @@ impl TestContext {
     fn rebuilt(mut self, attempt: u32, cause: Cause) -> Self {
         let (deadline, term) = (self.context.deadline(), self.context.term());
         let run_environment = Arc::new(self.run_environment.clone());
-        self.context = Context::new(run_environment, attempt, cause).with_term(term).with_deadline(deadline);
+        self.context = Context::new(run_environment, attempt, cause).within(term, deadline);
         self
     }
 }

@@ -1,5 +1,5 @@
 //! Helpers that several rooms and crates share: a token bucket, a bounded map, filters for repeated log
-//! lines, a file follower, and calls of the operating system.
+//! lines, a TLS verifier, a file follower, and calls of the operating system.
 //!
 //! Except for the last two, they spawn no task, do not wait and read no clock: the present time is an
 //! argument, which a test can choose.
@@ -9,6 +9,8 @@ mod bucket;
 mod follow;
 pub(crate) mod os;
 mod repeats;
+mod verifier;
+
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -20,6 +22,7 @@ pub use bounded::BoundedMap;
 pub use bucket::{Limit, TokenBucket};
 pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
 pub use repeats::{LogEvery, LogOnce};
+pub use verifier::UnchainedVerifier;
 
 /// Resumes the panic of a task, if the task ended with one.
 pub(crate) fn resume_panic(ended: Result<(), JoinError>) {

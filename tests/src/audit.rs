@@ -18,7 +18,7 @@ use crate::wait::PATIENCE;
 const LOG: &str = "audit.log";
 
 /// Pause between two reads of the log: it is polled.
-const LOOK_PERIOD: Duration = Duration::from_millis(20);
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// One write that reached the API server.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl TestCluster {
                 if let Some(found) = accepts(&self.writes()) {
                     return found;
                 }
-                tokio::time::sleep(LOOK_PERIOD).await;
+                tokio::time::sleep(POLL_PERIOD).await;
             }
         };
         match tokio::time::timeout(PATIENCE, looking).await {

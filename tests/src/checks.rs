@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::process::get;
 
 /// Pause between two rounds: short against any time limit of a test.
-const ASK_PERIOD: Duration = Duration::from_millis(50);
+const POLL_PERIOD: Duration = Duration::from_millis(50);
 /// Longest wait for a change: twice the slowest limit, on a machine that also compiles.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -28,7 +28,7 @@ pub struct Checks {
     /// Number of changes already returned by `take`.
     seen: usize,
     /// The polling task: owns the sender of `book` and ends only by a panic.
-    asking: JoinSet<()>,
+    polling: JoinSet<()>,
 }
 
 /// When checks changed, counted from the cause of the change.
@@ -61,13 +61,13 @@ impl Checks {
     pub async fn of(address: SocketAddr, others: &[&str]) -> Self {
         let (writer, book) = watch::channel(Book::default());
         let others = others.iter().map(|name| ("readyz", (*name).to_owned())).collect();
-        let mut asking = JoinSet::new();
-        asking.spawn(ask(address, others, writer));
-        let mut checks = Self { book, seen: 0, asking };
+        let mut polling = JoinSet::new();
+        polling.spawn(poll(address, others, writer));
+        let mut checks = Self { book, seen: 0, polling };
         let well = |book: &Book| {
             let mut paths = book.now.iter().filter(|(check, _)| !check.contains(' '));
-            let asked = book.now.keys().any(|check| check.starts_with("/readyz lists "));
-            asked && paths.all(|(_, passes)| *passes)
+            let listed = book.now.keys().any(|check| check.starts_with("/readyz lists "));
+            listed && paths.all(|(_, passes)| *passes)
         };
         checks.until("everything passes", well).await;
         checks.seen = checks.book.borrow().changes.len();
@@ -102,7 +102,7 @@ impl Checks {
         let changes = self.take();
         assert!(changes.is_empty(), "no check should have changed: {changes:#?}");
         if self.book.has_changed().is_err() {
-            fail_as(self.asking.try_join_next());
+            fail_as(self.polling.try_join_next());
         }
     }
 
@@ -116,7 +116,7 @@ impl Checks {
         let found = tokio::time::timeout(PATIENCE, self.book.wait_for(accepts)).await;
         match found.map(|found| found.is_ok()) {
             Ok(true) => {}
-            Ok(false) => fail_as(self.asking.join_next().await),
+            Ok(false) => fail_as(self.polling.join_next().await),
             Err(elapsed) => panic!("{elapsed}: waited {PATIENCE:?} for {what}: {:#?}", self.book.borrow()),
         }
     }
@@ -130,7 +130,7 @@ fn fail_as(ended: Option<Result<(), JoinError>>) -> ! {
     }
 }
 
-async fn ask(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, book: watch::Sender<Book>) {
+async fn poll(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, book: watch::Sender<Book>) {
     loop {
         for group in GROUPS {
             let found = round(address, group, &mut known).await;
@@ -143,7 +143,7 @@ async fn ask(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, b
                 }
             });
         }
-        tokio::time::sleep(ASK_PERIOD).await;
+        tokio::time::sleep(POLL_PERIOD).await;
     }
 }
 

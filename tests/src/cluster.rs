@@ -1,4 +1,4 @@
-//! A real API server for a test: the binary's shared one with a namespace of the test's own, or an exclusive one.
+//! A real API server for a test: the binary's shared one, with a namespace per test, or an exclusive one.
 //!
 //! # Invariants
 //! 1. The shared cluster lives on a thread and runtime of its own: it survives the runtime of the test that
@@ -218,7 +218,7 @@ impl TestCluster {
         self.cluster().folder().join("logs").join(name)
     }
 
-    /// Runs kubectl in this test's namespace and returns what it printed.
+    /// Runs kubectl in this test's namespace, asserts success and returns its standard output.
     pub async fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments).await;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -280,7 +280,8 @@ impl TestCluster {
         let answer = async {
             let mut etcd = UnixStream::connect(&socket).await?;
             let request = format!(
-                "POST /v3/kv/compaction HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                "POST /v3/kv/compaction HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
                 body.len()
             );
             etcd.write_all(request.as_bytes()).await?;

@@ -133,9 +133,9 @@ async fn check_metrics(text: &str, folder: &Path) -> anyhow::Result<()> {
     std::fs::write(&file, text)?;
     let mut command = Command::new("promtool");
     let output = command.args(["check", "metrics"]).stdin(std::fs::File::open(file)?).output().await?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let warnings = String::from_utf8_lossy(&output.stderr);
     // A warning about style fails the test too.
-    ensure!(output.status.success() && said.is_empty(), "promtool: {said}");
+    ensure!(output.status.success() && warnings.is_empty(), "promtool: {warnings}");
     Ok(())
 }
 

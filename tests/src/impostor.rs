@@ -46,7 +46,7 @@ pub enum Lie {
     Page(u16),
     /// This text, with status 200.
     Text(&'static str),
-    /// The Lease as it is stored, with another value at this JSON pointer; nothing is written.
+    /// The Lease as it is stored, with another value at this JSON pointer; the request is not executed.
     Changed(&'static str, Value),
     /// 429 with a `Retry-After` of an hour.
     Busy,
@@ -147,10 +147,10 @@ impl Impostor {
     }
 
     /// Waits until all queued answers were sent.
-    pub async fn all_told(&self) {
+    pub async fn all_sent(&self) {
         let mut left = self.lies.left.subscribe();
-        let told = tokio::time::timeout(crate::wait::PATIENCE, left.wait_for(|left| *left == 0)).await;
-        assert!(told.is_ok(), "no request for the Lease arrived");
+        let sent = tokio::time::timeout(crate::wait::PATIENCE, left.wait_for(|left| *left == 0)).await;
+        assert!(sent.is_ok(), "no request for the Lease arrived");
     }
 }
 
@@ -298,6 +298,7 @@ fn kubeconfig_of(address: SocketAddr, namespace: &str) -> Value {
         "apiVersion": "v1", "kind": "Config", "current-context": "impostor",
         "clusters": [{"name": "impostor", "cluster": {"server": format!("http://{address}")}}],
         "users": [{"name": "nobody", "user": {}}],
-        "contexts": [{"name": "impostor", "context": {"cluster": "impostor", "user": "nobody", "namespace": namespace}}],
+        "contexts": [{"name": "impostor",
+            "context": {"cluster": "impostor", "user": "nobody", "namespace": namespace}}],
     })
 }

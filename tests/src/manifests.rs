@@ -31,7 +31,7 @@ const MORE: &str = "more";
 const GRANTED: &str = "granted";
 
 /// Pause between two reviews whether a rule is in force.
-const ASK_PERIOD: Duration = Duration::from_millis(20);
+const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// An object that a test leaves behind in the shared cluster.
 #[derive(Debug)]
@@ -329,7 +329,7 @@ impl TestCluster {
                 if status.is_some_and(|status| status.allowed == granted) {
                     return;
                 }
-                tokio::time::sleep(ASK_PERIOD).await;
+                tokio::time::sleep(POLL_PERIOD).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, agreed).await.is_ok();

@@ -92,7 +92,7 @@ impl Network {
         match std::env::var(ROLE).as_deref() {
             Ok("inside") => Some(Self::inside(test).await),
             Ok(_) => {
-                be_outside().await;
+                run_outside().await;
                 None
             }
             Err(_) => {
@@ -129,7 +129,7 @@ impl Network {
             panic!("the other end has ended")
         };
         let mut said = BufReader::new(stdout).lines();
-        hear(&mut said, THERE).await;
+        until_line(&mut said, THERE).await;
         ip(&format!("link add near type veth peer name far netns {process}")).await;
         for command in OF_INSIDE {
             ip(command).await;
@@ -137,7 +137,7 @@ impl Network {
         if let Err(error) = stdin.write_all(b"\n").await {
             panic!("the other end does not listen: {error}");
         }
-        hear(&mut said, LISTENING).await;
+        until_line(&mut said, LISTENING).await;
 
         let accepted = Arc::new(Mutex::new(BTreeSet::new()));
         let (there, here) = (Arc::clone(&accepted), Arc::clone(&accepted));
@@ -209,7 +209,7 @@ async fn ip(arguments: &str) {
     }
 }
 
-async fn hear(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
+async fn until_line(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
     loop {
         match said.next_line().await {
             Ok(Some(line)) if line == expected => return,
@@ -221,7 +221,7 @@ async fn hear(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
 }
 
 /// Runs the outer end, for as long as its standard input is open.
-async fn be_outside() {
+async fn run_outside() {
     say(THERE);
     read_stdin(|stdin| stdin.read_line(&mut String::new()).map(drop)).await;
     for command in OF_OUTSIDE {

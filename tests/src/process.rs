@@ -110,7 +110,7 @@ impl ManagerProcess {
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
         let stdin = child.stdin.take();
-        let Some(stderr) = child.stderr.take() else { panic!("standard error was asked for") };
+        let Some(stderr) = child.stderr.take() else { panic!("standard error is piped") };
         let log = Arc::new(Mutex::new(Vec::new()));
         let (count, lines) = watch::channel(0);
         let mut reader = JoinSet::new();
@@ -159,7 +159,7 @@ impl ManagerProcess {
     /// As [`ManagerProcess::ended`], without a time limit.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing.
+    /// Dropping the future loses no state.
     pub async fn end(&mut self) -> ExitStatus {
         let status = self.child.wait().await;
         while self.reader.join_next().await.is_some() {}

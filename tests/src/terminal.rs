@@ -15,7 +15,7 @@ pub struct Terminal {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     /// Standard output so far.
-    told: Vec<String>,
+    printed: Vec<String>,
     /// Reads standard error to its end.
     errors: JoinSet<String>,
 }
@@ -42,20 +42,20 @@ impl Terminal {
             drop(stderr.read_to_string(&mut text).await);
             text
         });
-        Self { child, lines: BufReader::new(stdout).lines(), told: Vec::new(), errors }
+        Self { child, lines: BufReader::new(stdout).lines(), printed: Vec::new(), errors }
     }
 
     /// Returns the process id.
     pub fn id(&self) -> u32 {
-        self.child.id().unwrap_or_else(|| panic!("the command has ended: {:#?}", self.told))
+        self.child.id().unwrap_or_else(|| panic!("the command has ended: {:#?}", self.printed))
     }
 
     /// Reads lines until one contains `text`, and returns that line; None if the command ends first.
-    pub async fn tells(&mut self, text: &str) -> Option<String> {
-        let told = &mut self.told;
+    pub async fn line_with(&mut self, text: &str) -> Option<String> {
+        let printed = &mut self.printed;
         let reading = async {
             while let Ok(Some(line)) = self.lines.next_line().await {
-                told.push(line.clone());
+                printed.push(line.clone());
                 if line.contains(text) {
                     return Some(line);
                 }
@@ -63,12 +63,14 @@ impl Terminal {
             None
         };
         let read = tokio::time::timeout(PATIENCE, reading).await;
-        read.unwrap_or_else(|_elapsed| panic!("waited {PATIENCE:?} for {text:?}; printed: {:#?}", self.told))
+        read.unwrap_or_else(|_elapsed| {
+            panic!("waited {PATIENCE:?} for {text:?}; printed: {:#?}", self.printed)
+        })
     }
 
     /// Returns the lines of standard output read so far.
-    pub fn told(&self) -> &[String] {
-        &self.told
+    pub fn printed(&self) -> &[String] {
+        &self.printed
     }
 
     /// Sends SIGINT to the whole process group, as Ctrl-C does.
@@ -82,14 +84,14 @@ impl Terminal {
     pub async fn ended(&mut self) -> (ExitStatus, String) {
         let ending = async {
             while let Ok(Some(line)) = self.lines.next_line().await {
-                self.told.push(line);
+                self.printed.push(line);
             }
             let errors = self.errors.join_next().await.and_then(Result::ok).unwrap_or_default();
             (self.child.wait().await, errors)
         };
         match tokio::time::timeout(PATIENCE, ending).await {
             Ok((Ok(status), errors)) => (status, errors),
-            other => panic!("the command did not end: {other:?}; printed: {:#?}", self.told),
+            other => panic!("the command did not end: {other:?}; printed: {:#?}", self.printed),
         }
     }
 }

@@ -80,12 +80,15 @@ pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
 }
 
 /// Returns a predicate: the condition of this type has this reason.
-pub fn says<'a>(type_: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
+pub fn has_reason<'a>(type_: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
 }
 
 /// Returns a predicate: the status entry of this dependency has this reason.
-pub fn tells<'a>(dependency: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
+pub fn dependency_has_reason<'a>(
+    dependency: &'a str,
+    reason: &'a str,
+) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| {
         let mut told = object.status.iter().flat_map(|status| &status.dependencies);
         told.any(|told| told.name == dependency && told.reason.as_deref() == Some(reason))

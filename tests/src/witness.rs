@@ -25,14 +25,14 @@ pub struct Run {
 /// The reconciler. Made by [`witness`].
 #[derive(Debug)]
 pub struct Witness<F> {
-    tell: mpsc::UnboundedSender<Run>,
+    sender: mpsc::UnboundedSender<Run>,
     act: F,
 }
 
 /// The runs of one [`Witness`], in the order in which they began.
 #[derive(Debug)]
 pub struct Runs {
-    told: mpsc::UnboundedReceiver<Run>,
+    receiver: mpsc::UnboundedReceiver<Run>,
 }
 
 /// Makes a reconciler that calls `act` in each run.
@@ -42,8 +42,8 @@ where
     R: Future<Output = Outcome> + Send,
 {
     // Unbounded: a test has tens of runs.
-    let (tell, told) = mpsc::unbounded_channel();
-    (Witness { tell, act }, Runs { told })
+    let (sender, runs) = mpsc::unbounded_channel();
+    (Witness { sender, act }, Runs { receiver: runs })
 }
 
 // === impl Witness ===
@@ -56,7 +56,7 @@ where
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let (name, cause) = (request.name().to_owned(), cx.cause().to_string());
         // Fails once the test has dropped its receiver.
-        drop(self.tell.send(Run { name, attempt: cx.attempt(), cause }));
+        drop(self.sender.send(Run { name, attempt: cx.attempt(), cause }));
         (self.act)(request.clone(), cx.clone()).await
     }
 }
@@ -66,7 +66,7 @@ where
 impl Runs {
     /// Waits for the next run.
     pub async fn next(&mut self) -> Run {
-        match timeout(PATIENCE, self.told.recv()).await {
+        match timeout(PATIENCE, self.receiver.recv()).await {
             Ok(Some(run)) => run,
             Ok(None) => panic!("the controller is gone, no run will follow"),
             Err(elapsed) => panic!("waited {PATIENCE:?} for a run: {elapsed}"),
@@ -88,7 +88,7 @@ impl Runs {
     pub async fn to_the_end(mut self) -> Vec<String> {
         let mut rest = Vec::new();
         let all = async {
-            while let Some(run) = self.told.recv().await {
+            while let Some(run) = self.receiver.recv().await {
                 rest.push(run.name);
             }
         };

@@ -135,7 +135,6 @@ fn plan_of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Pla
     let loss_grace = seconds("lossGraceSeconds", wait_for.loss_grace_seconds, 0..=MAX_GRACE)?;
     Ok(Plan {
         match_policy: wait_for.match_policy,
-        gates: spec.gates(),
         deadline: seconds("deadlineSeconds", wait_for.deadline_seconds, 1..=MAX_DEADLINE)?,
         on_deadline: wait_for.on_deadline,
         on_loss: wait_for.on_loss,
@@ -146,7 +145,6 @@ fn plan_of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Pla
             wait_for.recovery_deadline_seconds,
             1..=MAX_DEADLINE,
         )?,
-        adoption: wait_for.adoption,
     })
 }
 

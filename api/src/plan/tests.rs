@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::wait_deployment::WaitDeployment;
+use crate::wait_for::Adoption;
 use crate::wait_probe::Timeout;
 
 fn object(wait_for: &Value) -> WaitDeployment {
@@ -69,11 +70,12 @@ fn everything() -> Value {
 #[test]
 fn every_field_is_in_the_plan() {
     let plan = plan(&everything()).unwrap();
-    assert_eq!(plan.gates, Gates { create: false, update: true, scale_from_zero: true });
+    let spec = object(&everything()).spec;
+    assert_eq!(spec.gates(), Gates { create: false, update: true, scale_from_zero: true });
     assert_eq!((plan.deadline, plan.on_deadline), (Some(Duration::from_mins(15)), OnDeadline::Proceed));
     assert_eq!((plan.on_loss, plan.loss_grace), (OnLoss::ScaleToZero, Duration::from_mins(2)));
     assert_eq!(plan.recovery_deadline, Some(Duration::from_mins(30)));
-    assert_eq!((plan.match_policy, plan.adoption), (MatchPolicy::Any, Adoption::IfIdentical));
+    assert_eq!((plan.match_policy, spec.adoption()), (MatchPolicy::Any, Adoption::IfIdentical));
     let kinds: Vec<_> = plan.dependencies.iter().map(|dependency| dependency.check.kind()).collect();
     assert_eq!(kinds, ["service", "tcp", "http", "grpc", "tls", "tls", "dns", "resource", "resource"]);
 
@@ -106,9 +108,11 @@ fn every_field_is_in_the_plan() {
 
 #[test]
 fn absent_fields_have_defaults() {
-    let bare = plan(&with(&json!({"tcpSocket": {"host": "db", "port": 1}}))).unwrap();
+    let bare = with(&json!({"tcpSocket": {"host": "db", "port": 1}}));
+    assert_eq!(object(&bare).spec.gates(), Gates::default());
+    let bare = plan(&bare).unwrap();
     assert_eq!(Plan { dependencies: Vec::new(), ..bare.clone() }, Plan::default());
-    assert_eq!((bare.gates, bare.on_loss), (Gates::default(), OnLoss::Report));
+    assert_eq!(bare.on_loss, OnLoss::Report);
     let db = &bare.dependencies[0];
     assert_eq!((db.period.as_secs(), db.timeout.as_secs(), db.initial_delay.as_secs()), (10, 3, 0));
     assert_eq!((db.success_threshold, db.failure_threshold, db.optional), (1, 3, false));

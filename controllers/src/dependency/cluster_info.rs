@@ -13,18 +13,18 @@ mod api_server;
 mod own_addresses;
 mod ttl_cache;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::ResourceExt as _;
 use mainstay::client::live;
 use mainstay::key::{KindId, NamespacedName};
 use mainstay::reconcile::Context;
 use mainstay_api::wait_for::ConfigMapKey;
-use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::dependency::probe::{AddressOwner, Authorities, ClusterInfo, NoAuthorities, authorities};
 use api_server::ApiServer;
@@ -51,29 +51,12 @@ const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 pub struct LiveClusterInfo {
     api_server: ApiServer,
     own: OwnAddresses,
-    /// Gives the client; `None` before the manager runs.
-    context: Mutex<Option<Context>>,
+    /// Gives the client; not set before the manager runs.
+    context: OnceLock<Context>,
     /// By namespace: whether it is restricted.
     restricted: TtlCache<(), Result<bool, String>>,
     /// By namespace, and by name and key of a `ConfigMap`.
     authorities: TtlCache<(String, String), Authorities>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NamespaceView {
-    metadata: MetadataView,
-}
-
-#[derive(Debug, Deserialize)]
-struct MetadataView {
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ConfigMapView {
-    #[serde(default)]
-    data: BTreeMap<String, String>,
 }
 
 // === impl LiveClusterInfo ===
@@ -84,7 +67,7 @@ impl LiveClusterInfo {
         Self {
             api_server: ApiServer::new(server),
             own: OwnAddresses::default(),
-            context: Mutex::new(None),
+            context: OnceLock::new(),
             restricted: TtlCache::new(MAX_NAMESPACES),
             authorities: TtlCache::new(MAX_KEYS),
         }
@@ -92,14 +75,14 @@ impl LiveClusterInfo {
 
     /// Sets the context whose client sends the requests. All reads fail before.
     pub fn set_context(&self, context: Context) {
-        *self.context.lock() = Some(context);
+        // Set once, when the manager starts.
+        drop(self.context.set(context));
     }
 
     /// Looks up the addresses of the API server again and again, for as long as it is polled.
     pub async fn follow_api_server(&self) {
-        let context = self.context.lock().clone();
-        if let Some(context) = context {
-            self.api_server.follow(&context).await;
+        if let Some(context) = self.context.get() {
+            self.api_server.follow(context).await;
         }
     }
 
@@ -118,27 +101,27 @@ impl LiveClusterInfo {
 
     /// Reads an object; a refused request fails with the part of the deployment that gives the right to read
     /// it, `allowed_by`.
-    async fn read<V: for<'de> Deserialize<'de>>(
+    async fn read<K: DeserializeOwned>(
         &self,
         kind: &KindId,
         request: &NamespacedName,
         allowed_by: &str,
-    ) -> Result<Option<V>, String> {
-        let Some(context) = self.context.lock().clone() else {
-            return Err("the manager does not run yet".to_owned());
-        };
-        let found = live(&context, kind, request).await.map_err(|error| {
+    ) -> Result<Option<K>, String> {
+        let context = self.context.get().ok_or("the manager does not run yet")?;
+        let found = live(context, kind, request).await.map_err(|error| {
             let hint = if error.is_forbidden() { format!("; {allowed_by} allows it") } else { String::new() };
             format!("{error}{hint}")
         })?;
-        found.map(|live| live.decode::<V>().map_err(|error| error.to_string())).transpose()
+        found.map(|live| live.decode::<K>().map_err(|error| error.to_string())).transpose()
     }
 
     async fn read_authorities(&self, request: &NamespacedName, key: &str) -> Authorities {
         let allowed_by = "deploy/components/tls-authorities";
-        let found = self.read::<ConfigMapView>(&KindId::of::<ConfigMap>(), request, allowed_by).await;
-        let text = found.map_err(NoAuthorities::Unknown)?.and_then(|mut map| map.data.remove(key));
-        let text = text.ok_or(NoAuthorities::Missing)?;
+        let found = self.read::<ConfigMap>(&KindId::of::<ConfigMap>(), request, allowed_by).await;
+        let text = found
+            .map_err(NoAuthorities::Unknown)?
+            .and_then(|map| map.data?.remove(key))
+            .ok_or(NoAuthorities::Missing)?;
         let read = tokio::task::spawn_blocking(move || authorities(&text)).await;
         read.unwrap_or_else(|error| Err(NoAuthorities::Unknown(error.to_string())))
     }
@@ -160,12 +143,10 @@ impl ClusterInfo for LiveClusterInfo {
     fn is_restricted<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let read = async {
-                let request = NamespacedName::cluster(namespace);
-                let kind = KindId::of::<Namespace>();
-                let found = self.read::<NamespaceView>(&kind, &request, "deploy/base").await?;
+                let (kind, request) = (KindId::of::<Namespace>(), NamespacedName::cluster(namespace));
+                let found = self.read::<Namespace>(&kind, &request, "deploy/base").await?;
                 let found = found.ok_or_else(|| "it does not exist".to_owned())?;
-                let level = found.metadata.labels.get(ENFORCE);
-                Ok(level.is_some_and(|level| level != "privileged"))
+                Ok(found.labels().get(ENFORCE).is_some_and(|level| level != "privileged"))
             };
             self.restricted.get_or_fetch(namespace, (), read, ttl).await
         })

@@ -250,11 +250,7 @@ impl Search {
         }
         let (mut seen, mut queue) = (BTreeSet::new(), vec![0]);
         while let Some(at) = queue.pop() {
-            for from in before.get(&at).into_iter().flatten() {
-                if seen.insert(*from) {
-                    queue.push(*from);
-                }
-            }
+            queue.extend(before.remove(&at).into_iter().flatten().filter(|from| seen.insert(*from)));
         }
         seen.into_iter().map(|at| self.gates[at].clone()).collect()
     }

@@ -7,27 +7,22 @@ use super::observation::{Observation, State};
 use crate::dependency::service::Endpoints;
 use crate::reasons::probe;
 
-/// The result of evaluating a check by the cache alone.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Evaluation {
-    /// The cache was enough.
-    Observed(Observation),
-    /// The cache was not enough, as for an `ExternalName` Service: this probe decides, if the policy admits
-    /// it.
-    NeedsProbe(ProbeCheck),
-}
-
-/// Evaluates `check` by the endpoints that the cache has for its Service.
-pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) -> Evaluation {
+/// Evaluates `check` by the endpoints that the cache has for its Service. Fails if these are not enough, as
+/// for an `ExternalName` Service: then the returned probe decides, if the policy admits it.
+pub(super) fn evaluate(
+    namespace: &str,
+    check: &ServiceCheck,
+    found: Endpoints,
+) -> Result<Observation, ProbeCheck> {
     let ServiceCheck { name, min_ready, port } = check;
     let service = format!("Service {namespace}/{name}");
     let of_port = port.as_ref().map(|port| format!(" for port {port}")).unwrap_or_default();
-    let not_ready = |reason, message| Evaluation::Observed(Observation::not_ready(reason, message));
+    let not_ready = |reason, message| Ok(Observation::not_ready(reason, message));
     match found {
         // The message leaves the count out: with it each new Pod would need a status update.
         Endpoints::Ready(count) if count >= *min_ready => {
             let message = format!("{service} has {}{of_port}", at_least(*min_ready));
-            Evaluation::Observed(Observation::new(State::Ready, probe::ENDPOINTS_READY, message))
+            Ok(Observation::new(State::Ready, probe::ENDPOINTS_READY, message))
         }
         Endpoints::Ready(0) => {
             not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint{of_port}"))
@@ -40,10 +35,9 @@ pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) 
             probe::TOO_FEW_ENDPOINTS,
             format!("{service} is an ExternalName, which counts as one endpoint; expected {min_ready}"),
         ),
-        Endpoints::External(Some(port)) if port > 0 => Evaluation::NeedsProbe(ProbeCheck::Tcp(Address {
-            host: Host::Name(name.to_ascii_lowercase()),
-            port,
-        })),
+        Endpoints::External(Some(port)) if port > 0 => {
+            Err(ProbeCheck::Tcp(Address { host: Host::Name(name.to_ascii_lowercase()), port }))
+        }
         Endpoints::External(_) => not_ready(
             probe::PORT_NOT_FOUND,
             format!("{service} is an ExternalName; give the port as a number"),
@@ -54,8 +48,7 @@ pub(super) fn evaluate(namespace: &str, check: &ServiceCheck, found: Endpoints) 
         }
         Endpoints::NotFound => not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
         Endpoints::Unknown(cause) => {
-            let message = format!("Services cannot be read: {cause}");
-            Evaluation::Observed(Observation::blind(probe::SERVICES_UNKNOWN, message))
+            Ok(Observation::blind(probe::SERVICES_UNKNOWN, format!("Services cannot be read: {cause}")))
         }
     }
 }

@@ -137,6 +137,10 @@ impl ProbeResult {
         if matches!(check, ProbeCheck::Tcp(_)) { Self::Connected } else { Self::Answered }
     }
 
+    pub(super) fn not_ready(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::NotReady { reason, message: message.into() }
+    }
+
     /// Returns whether the result is a success.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Connected | Self::Answered)
@@ -170,19 +174,10 @@ impl ProbeResult {
 // === impl Engine ===
 
 impl Engine {
-    /// Makes an engine and its driver. `changed` is called, outside any lock, with each object whose
-    /// verdict is new or has changed; it must not block.
+    /// Makes an engine and its driver, with at most `max_in_flight` probes at one time. `changed` is called,
+    /// outside any lock, with each object whose verdict is new or has changed; it must not block.
     pub fn new(
-        policy: ProbePolicy,
-        seams: Seams,
-        changed: impl Fn(NamespacedName) + Send + Sync + 'static,
-        registry: &Registry,
-    ) -> (Self, Driver) {
-        Self::with_slots(MAX_IN_FLIGHT, policy, seams, changed, registry)
-    }
-
-    fn with_slots(
-        slots: usize,
+        max_in_flight: usize,
         policy: ProbePolicy,
         seams: Seams,
         changed: impl Fn(NamespacedName) + Send + Sync + 'static,
@@ -190,7 +185,7 @@ impl Engine {
     ) -> (Self, Driver) {
         let metrics = ProbeMetrics::register(registry);
         let shared = Arc::new(Shared {
-            slots: Arc::new(Slots::new(slots, &policy, metrics.in_flight.clone())),
+            slots: Arc::new(Slots::new(max_in_flight, &policy, metrics.in_flight.clone())),
             targets: Mutex::new(Targets::new(Arc::new(policy), metrics.clone())),
             seams,
             metrics,
@@ -283,8 +278,6 @@ impl Engine {
 impl Shared {
     /// Calls back for objects with a changed verdict. Must not be called under a lock.
     fn publish(&self, requests: Vec<NamespacedName>) {
-        for request in requests {
-            (self.changed)(request);
-        }
+        requests.into_iter().for_each(&self.changed);
     }
 }

@@ -8,8 +8,8 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec, ServiceStatus};
+use k8s_openapi::api::discovery::v1::{Endpoint as EndpointOfSlice, EndpointPort, EndpointSlice};
 use mainstay::cache::{Meta, Select, Store, Subscription};
 use mainstay::key::NamespacedName;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ const OTHER_KEYS: u32 = 1024;
 /// have no use, and each makes every probe of the address more expensive.
 const MAX_SHARERS: usize = 16;
 
-/// Reads Services and EndpointSlices from their stores; decodes only the few fields of the view types below.
+/// Reads Services and EndpointSlices from their stores; decodes only the fields of the view types below.
 #[derive(Debug)]
 pub struct CachedServices {
     services: Store<ServiceView>,
@@ -46,97 +46,21 @@ pub struct CachedServices {
     _removals: [Subscription; 2],
 }
 
+/// The decoded part of a Service.
 #[derive(Debug, Deserialize)]
 struct ServiceView {
     #[serde(default)]
-    spec: ServiceSpecView,
+    spec: ServiceSpec,
     #[serde(default)]
-    status: ServiceStatusView,
+    status: ServiceStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ServiceStatusView {
-    load_balancer: LoadBalancerView,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct LoadBalancerView {
-    ingress: Vec<IngressView>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct IngressView {
-    /// Empty if the load balancer has only a hostname.
-    ip: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ServiceSpecView {
-    r#type: String,
-    /// The text `None` for a headless Service.
-    #[serde(rename = "clusterIP")]
-    cluster_ip: String,
-    #[serde(rename = "clusterIPs")]
-    cluster_ips: Vec<String>,
-    #[serde(rename = "externalIPs")]
-    external_ips: Vec<String>,
-    external_name: String,
-    ports: Vec<PortView>,
-    /// Absent if the control plane does not write the EndpointSlices of the Service.
-    selector: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PortView {
-    /// May be empty if the Service has one port.
-    name: String,
-    port: u16,
-    /// Empty means TCP.
-    protocol: String,
-}
-
+/// The decoded part of an EndpointSlice.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SliceView {
-    endpoints: Option<Vec<EndpointView>>,
-    ports: Option<Vec<SlicePortView>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct SlicePortView {
-    /// The name of the port of the Service.
-    name: Option<String>,
-    /// The port number at the endpoints.
-    port: Option<u16>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct EndpointView {
-    addresses: Vec<String>,
-    conditions: EndpointConditions,
-    /// The object behind the endpoint, mostly a Pod.
-    target_ref: Option<TargetView>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct TargetView {
-    kind: String,
-    uid: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct EndpointConditions {
-    /// Absent means ready, by the definition of the API.
-    ready: Option<bool>,
+    endpoints: Option<Vec<EndpointOfSlice>>,
+    ports: Option<Vec<EndpointPort>>,
 }
 
 // === impl CachedServices ===
@@ -184,12 +108,13 @@ impl CachedServices {
         Ok(ServiceAnswer::Headless(ips))
     }
 
+    fn facts_of(&self, namespace: &str, name: &str) -> Result<Option<Arc<ServiceFacts>>, String> {
+        let found = self.services.entry(&NamespacedName::namespaced(namespace, name)).map_err(cause)?;
+        found.map(|service| self.service_facts.of(service.view()).map_err(cause)).transpose()
+    }
+
     fn look_up(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAnswer, String> {
-        let found = self.services.entry(&NamespacedName::namespaced(namespace, name));
-        let Some(service) = found.map_err(cause)? else {
-            return Ok(ServiceAnswer::NotFound);
-        };
-        let facts = self.service_facts.of(service.view()).map_err(cause)?;
+        let Some(facts) = self.facts_of(namespace, name)? else { return Ok(ServiceAnswer::NotFound) };
         match facts.answer(port) {
             Some(answer) => Ok(answer),
             None => self.headless(namespace, name),
@@ -281,27 +206,6 @@ fn other_key(fingerprint: u32) -> String {
 pub fn service_of_slice(slice: &Meta) -> Option<NamespacedName> {
     let service = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(NamespacedName::new(slice.namespace(), service))
-}
-
-// === impl views ===
-
-impl SlicePortView {
-    /// Returns whether this is the port of the Service with that name.
-    fn is_named(&self, name: &str) -> bool {
-        self.name.as_deref().unwrap_or_default() == name
-    }
-}
-
-impl SliceView {
-    fn ready(&self) -> impl Iterator<Item = &EndpointView> {
-        self.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready())
-    }
-}
-
-impl EndpointView {
-    fn is_ready(&self) -> bool {
-        self.conditions.ready != Some(false)
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ impl Dependencies {
             random: Arc::new(|| 0.5),
         };
         let policy = crate::settings::ProbePolicy::default();
-        let (engine, _driver) = Engine::new(policy, seams, |_| {}, &mainstay::metrics::Registry::new());
+        let (engine, _driver) = Engine::new(1, policy, seams, |_| {}, &mainstay::metrics::Registry::new());
         let services = CachedServices::new(&Store::from_objects([]), &Store::from_objects([]));
         let objects = Store::from_objects([]);
         let resources = Resources::new(&objects, Vec::new(), |_| {});

@@ -13,7 +13,7 @@ use super::FIELD_MANAGER;
 /// The only API version with field names that this file reads.
 const API_VERSION: &str = "apps/v1";
 /// Path of the template's annotations, to which users add keys such as that of `kubectl rollout restart`.
-const TEMPLATE_ANNOTATIONS: [&str; 4] = ["f:spec", "f:template", "f:metadata", "f:annotations"];
+const TEMPLATE_ANNOTATIONS: &str = "/f:spec/f:template/f:metadata/f:annotations";
 
 /// Returns the `managedFields` of a Deployment after the gate has taken over fields of its creator; `None` if
 /// there is no such field. `desired` is the Deployment that will be applied.
@@ -21,19 +21,16 @@ const TEMPLATE_ANNOTATIONS: [&str; 4] = ["f:spec", "f:template", "f:metadata", "
 /// The creator is the manager of the selector, which is immutable. Replicas, labels and annotations that it
 /// set and `desired` does not have stay with the creator, or the next apply would remove them.
 pub fn with_creators_fields(mut entries: Vec<Value>, desired: &Value) -> Option<Vec<Value>> {
-    let mut moved = Map::new();
+    let mut moved = json!({});
     for entry in entries.iter_mut().filter(|entry| is_creator(entry)) {
-        let Some(fields) = entry["fieldsV1"].as_object_mut() else { continue };
-        unite(&mut moved, take(fields, desired));
+        unite(&mut moved, take(&mut entry["fieldsV1"], desired));
     }
-    if moved.is_empty() {
+    if moved == json!({}) {
         return None;
     }
-    entries.retain(|entry| entry["fieldsV1"].as_object().is_none_or(|fields| !fields.is_empty()));
+    entries.retain(|entry| entry["fieldsV1"] != json!({}));
     if let Some(gate) = entries.iter_mut().find(|entry| is_of_gate(entry)) {
-        if let Some(fields) = gate["fieldsV1"].as_object_mut() {
-            unite(fields, moved);
-        }
+        unite(&mut gate["fieldsV1"], moved);
     } else {
         entries.push(json!({
             "manager": FIELD_MANAGER,
@@ -61,73 +58,53 @@ fn is_creator(entry: &Value) -> bool {
 }
 
 /// Removes from the creator's fields those that the gate takes over, and returns them.
-fn take(fields: &mut Map<String, Value>, desired: &Value) -> Map<String, Value> {
-    let mut taken = Map::new();
-    if let Some(mut spec) = fields.remove("f:spec") {
+fn take(fields: &mut Value, desired: &Value) -> Value {
+    let mut taken = json!({});
+    if let Some(mut spec) = fields.as_object_mut().and_then(|fields| fields.remove("f:spec")) {
         if desired["spec"].get("replicas").is_none()
             && let Some(replicas) = spec.as_object_mut().and_then(|spec| spec.remove("f:replicas"))
         {
-            fields.insert("f:spec".to_owned(), json!({"f:replicas": replicas}));
+            fields["f:spec"] = json!({"f:replicas": replicas});
         }
-        taken.insert("f:spec".to_owned(), spec);
+        taken["f:spec"] = spec;
         let written = desired.pointer("/spec/template/metadata/annotations");
-        let others = split(&mut taken, &TEMPLATE_ANNOTATIONS, written);
-        add_below(fields, &TEMPLATE_ANNOTATIONS, others);
+        move_keys(&mut taken, fields, TEMPLATE_ANNOTATIONS, |key| !has(written, key));
     }
-    for (map, written) in [("f:labels", "labels"), ("f:annotations", "annotations")] {
-        let path = ["f:metadata", map];
-        let others = split(fields, &path, desired["metadata"].get(written));
-        let written = replace(fields, &path, others);
-        add_below(&mut taken, &path, written);
+    for (path, written) in [("/f:metadata/f:labels", "labels"), ("/f:metadata/f:annotations", "annotations")]
+    {
+        let written = desired["metadata"].get(written);
+        move_keys(fields, &mut taken, path, |key| has(written, key));
     }
     taken
 }
 
-/// Removes from the fields at `path` the keys that are not in `written`, and returns them.
-fn split(fields: &mut Map<String, Value>, path: &[&str], written: Option<&Value>) -> Map<String, Value> {
-    let Some(map) = find(fields, path) else { return Map::new() };
-    let is_written = |key: &str| {
-        key.strip_prefix("f:").is_some_and(|key| written.is_some_and(|written| written.get(key).is_some()))
-    };
-    let (kept, taken) = std::mem::take(map).into_iter().partition(|(key, _)| is_written(key));
-    *map = kept;
-    taken
+/// Returns whether the gate writes the key of a field such as `f:app`.
+fn has(written: Option<&Value>, field: &str) -> bool {
+    field.strip_prefix("f:").is_some_and(|key| written.is_some_and(|written| written.get(key).is_some()))
 }
 
-/// Replaces the fields at `path`, and returns the earlier ones.
-fn replace(fields: &mut Map<String, Value>, path: &[&str], by: Map<String, Value>) -> Map<String, Value> {
-    find(fields, path).map(|map| std::mem::replace(map, by)).unwrap_or_default()
-}
-
-/// Adds fields at `path`, which is created if it is missing, unless there are none to add.
-fn add_below(fields: &mut Map<String, Value>, path: &[&str], added: Map<String, Value>) {
-    if added.is_empty() {
-        return;
-    }
-    let wrapped = path.iter().rev().fold(Value::Object(added), |inner, key| json!({*key: inner}));
-    if let Value::Object(wrapped) = wrapped {
-        unite(fields, wrapped);
+/// Moves fields at `path`, which is created in `to` if it is missing, unless there are none to move.
+fn move_keys(from: &mut Value, to: &mut Value, path: &str, is_moved: impl Fn(&str) -> bool) {
+    let Some(fields) = from.pointer_mut(path).and_then(Value::as_object_mut) else { return };
+    let (moved, kept): (Map<_, _>, _) =
+        std::mem::take(fields).into_iter().partition(|(key, _)| is_moved(key));
+    *fields = kept;
+    if !moved.is_empty() {
+        let to = path.split('/').skip(1).fold(to, |to, key| &mut to[key]);
+        unite(to, moved.into());
     }
 }
 
-fn find<'a>(fields: &'a mut Map<String, Value>, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
-    let (first, rest) = path.split_first()?;
-    let mut found = fields.get_mut(*first)?;
-    for key in rest {
-        found = found.get_mut(*key)?;
-    }
-    found.as_object_mut()
-}
-
-fn unite(into: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (Some(Value::Object(into)), Value::Object(value)) => unite(into, value),
-            (Some(_), _) => {}
-            (None, value) => {
-                into.insert(key, value);
+/// Adds the fields of `from` to `into`.
+fn unite(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                unite(into.entry(key).or_insert(Value::Null), value);
             }
         }
+        (into, from) if into.is_null() => *into = from,
+        _ => {}
     }
 }
 

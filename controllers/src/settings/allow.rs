@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use mainstay::config::{from_text, is_dns_name, is_namespace};
+use mainstay::as_text;
+use mainstay::config::{is_dns_name, is_namespace};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -41,6 +42,8 @@ pub enum AllowRule {
     /// Every host below a domain, lower-case, without the leading dot.
     Domain(String),
 }
+
+as_text!(AllowRule, PATTERN);
 
 /// An entry of `probePolicy.allow`: the text of a rule, or a mapping that also names namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -201,18 +204,6 @@ impl fmt::Display for AllowRule {
             Self::Host(host) => f.write_str(host),
             Self::Domain(domain) => write!(f, ".{domain}"),
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for AllowRule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer)
-    }
-}
-
-impl Serialize for AllowRule {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

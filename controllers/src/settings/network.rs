@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
-use mainstay::config::from_text;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use mainstay::as_text;
 
 /// The accepted forms of a network, for error messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address";
@@ -29,6 +27,8 @@ const MAPPED_BITS: u8 = 96;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpNet);
+
+as_text!(Network, PATTERN);
 
 // === impl Network ===
 
@@ -73,27 +73,5 @@ impl FromStr for Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl<'de> Deserialize<'de> for Network {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer)
-    }
-}
-
-impl Serialize for Network {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl JsonSchema for Network {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Network".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": PATTERN})
     }
 }

@@ -17,7 +17,6 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay_api::{Condition, DeploymentReference, WaitDeployment, WaitDeploymentStatus};
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::conditions::condition_of;
@@ -28,19 +27,15 @@ use crate::selector;
 /// Field manager of the mirrored fields of the status.
 pub const FIELD_MANAGER: &str = "waitdeployment-status";
 
-/// The part of a status that the mirror owns. All other fields of the inner value are empty.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MirrorStatus(WaitDeploymentStatus);
-
-/// Returns the mirror's part of the status of `object`. `live` is the Deployment of its name, which counts as
-/// missing unless `object` controls it.
-pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> MirrorStatus {
+/// Returns the mirror's part of the status of `object`; the gate's fields are empty. `live` is the Deployment
+/// of the object's name.
+pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> WaitDeploymentStatus {
     let live = live.filter(|live| live.is_controlled_by(object));
     let none = Map::new();
     let status = live.map_or(&none, |live| &live.status);
     let count = |field| integer(status, field);
     let or_zero = |field| count(field).or(Some(0));
-    MirrorStatus(WaitDeploymentStatus {
+    WaitDeploymentStatus {
         selector: Some(selector::text_of(&object.spec.selector)),
         replicas: or_zero("replicas"),
         updated_replicas: or_zero("updatedReplicas"),
@@ -58,25 +53,19 @@ pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
         }),
         conditions: conditions(object, live, now),
         ..WaitDeploymentStatus::default()
-    })
+    }
 }
 
-// === impl MirrorStatus ===
-
-impl MirrorStatus {
-    /// Returns whether the mirror's part of the object's status already equals this one.
-    pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
-        object.status.as_ref().is_some_and(|status| owned_part(status) == self.0)
-    }
+/// Returns whether the mirror's part of the object's status already equals `status`.
+pub fn is_shown(status: &WaitDeploymentStatus, object: &WaitDeployment) -> bool {
+    object.status.as_ref().is_some_and(|shown| owned_part(shown) == *status)
 }
 
 // === private ===
 
 /// Returns the mirror's part of a live status, with conditions in the order in which the mirror writes them.
 fn owned_part(status: &WaitDeploymentStatus) -> WaitDeploymentStatus {
-    let conditions = condition::OF_MIRROR.iter();
-    let conditions = conditions
-        .filter_map(|type_| status.conditions.iter().find(|condition| condition.type_ == *type_).cloned());
+    let conditions = condition::OF_MIRROR.iter().filter_map(|type_| status.condition(type_).cloned());
     WaitDeploymentStatus {
         observed_generation: None,
         waiting_for: None,

@@ -41,10 +41,10 @@ use crate::reasons::condition;
 
 pub(crate) use events::{OpenedBy, Opening, StatusChange, Transition, Write, write_transition};
 pub use loss::{Loss, were_ready};
-pub use needs::{DependencyState, Needs, Observed};
+pub use needs::{DependencyState, Needs};
 pub use ownership::{Conflict, Ownership};
-pub(crate) use report::TooLargeStatus;
-pub use report::{GateStatus, report};
+pub(crate) use report::report_too_large;
+pub use report::{is_shown, report};
 pub use result::{Applied, DryRun, Refusal, RefusalKind};
 
 /// When to run again while an outage of the manager's own network is suspected.

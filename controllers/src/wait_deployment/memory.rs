@@ -49,9 +49,11 @@ pub(super) struct Memory {
     dry_runs: Mutex<HashMap<NamespacedName, (AttemptKey, DryRun, Instant)>>,
 }
 
+/// The result of a write.
 #[derive(Debug)]
-enum LastWrite {
+pub(super) enum LastWrite {
     Written,
+    /// The API server refused the write as invalid.
     Refused(Refusal),
     /// Not adopted: the template differs.
     Different,
@@ -103,17 +105,14 @@ impl Memory {
     /// Remembers that the attempt led to the Deployment `now`.
     pub(super) fn remember_written(&self, request: &NamespacedName, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
-        self.remember(request, AttemptKey { fingerprint, ..attempt.key.clone() }, LastWrite::Written);
+        let key = AttemptKey { fingerprint, ..attempt.key.clone() };
+        self.writes.lock().insert(request.clone(), (key, LastWrite::Written));
     }
 
-    /// Remembers that the API server refused the attempt as invalid.
-    pub(super) fn remember_refused(&self, request: &NamespacedName, attempt: &Attempt, refusal: &Refusal) {
-        self.remember(request, attempt.key.clone(), LastWrite::Refused(refusal.clone()));
-    }
-
-    /// Remembers that the Deployment was not adopted because its template differs.
-    pub(super) fn remember_different(&self, request: &NamespacedName, attempt: &Attempt) {
-        self.remember(request, attempt.key.clone(), LastWrite::Different);
+    /// Remembers that the attempt had no effect: the API server refused it as invalid, or the template
+    /// differs.
+    pub(super) fn remember_failed(&self, request: &NamespacedName, attempt: &Attempt, last: LastWrite) {
+        self.writes.lock().insert(request.clone(), (attempt.key.clone(), last));
     }
 
     /// Returns the result of a dry run of the attempt, if the last one had the same key. A refusal that may
@@ -128,10 +127,6 @@ impl Memory {
     /// Remembers the result of a dry run.
     pub(super) fn remember_dry_run(&self, request: &NamespacedName, attempt: &Attempt, result: DryRun) {
         self.dry_runs.lock().insert(request.clone(), (attempt.key.clone(), result, Instant::now()));
-    }
-
-    fn remember(&self, request: &NamespacedName, key: AttemptKey, last: LastWrite) {
-        self.writes.lock().insert(request.clone(), (key, last));
     }
 
     /// Forgets an object that is gone.

@@ -14,7 +14,7 @@ use mainstay::reconcile::{Action, Context, Outcome};
 use parking_lot::Mutex;
 
 use super::WaitDeploymentReconciler;
-use super::gate::TooLargeStatus;
+use super::gate::report_too_large;
 use crate::deployment::SIZE_FIELD_MANAGER;
 use crate::status::StatusWriter;
 
@@ -62,7 +62,7 @@ impl WaitDeploymentReconciler {
             return Ok(Action::Done);
         }
         let now = Time(Timestamp::now());
-        let status = TooLargeStatus::new(meta.generation.unwrap_or_default(), &error.to_string(), &now);
+        let status = report_too_large(meta.generation.unwrap_or_default(), &error.to_string(), &now);
         if self.too_large.status.write(cx, request, &meta.uid.to_string(), &status).await? {
             self.too_large.reported.lock().insert(request.clone(), version);
             self.send_unreadable(request, &error.to_string(), cx);

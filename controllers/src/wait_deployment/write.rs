@@ -12,7 +12,7 @@ use tracing::info;
 
 use super::adopt::ManagedFieldsTooLarge;
 use super::gate::{Applied, DryRun, PlannedWrite, Refusal, RefusalKind, Replicas, Write};
-use super::memory::{Attempt, DRY_RUN_RETRY};
+use super::memory::{Attempt, DRY_RUN_RETRY, LastWrite};
 use super::refused::{invalid_refusal, is_dry_run_unsupported, refusal_that_may_pass};
 use super::{FoundDeployment, Run, WaitDeploymentReconciler};
 use crate::deployment::{
@@ -107,7 +107,7 @@ impl Run<'_> {
                 Err(error) => return refused(error),
             };
             if version.is_none() {
-                memory.remember_different(request, attempt);
+                memory.remember_failed(request, attempt, LastWrite::Different);
                 return Ok(WriteResult::of(Applied::Differs, Write::None));
             }
         }
@@ -123,7 +123,7 @@ impl Run<'_> {
             Ok(now) => now,
             Err(error) => match invalid_refusal(&error) {
                 Some(refusal) => {
-                    memory.remember_refused(request, attempt, &refusal);
+                    memory.remember_failed(request, attempt, LastWrite::Refused(refusal.clone()));
                     return Ok(WriteResult::refused(refusal, ReconcileError::terminal(error)));
                 }
                 None => return refused(error.into()),

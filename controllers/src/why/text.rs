@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mainstay::program::ShortDuration;
+use mainstay::program::{ShortDuration, escaped};
 
 use super::{Answer, Dependency, Probe};
 
@@ -119,12 +119,6 @@ fn short(seconds: f64) -> ShortDuration {
 
 /// Appends a line with its control characters escaped: tenants choose names and expressions.
 fn line(text: &mut String, line: &str) {
-    for character in line.chars() {
-        if character.is_control() {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
-        }
-    }
+    text.push_str(&escaped(line));
     text.push('\n');
 }

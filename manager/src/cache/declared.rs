@@ -20,22 +20,16 @@ use crate::cache::store::untyped_store::UntypedStore;
 
 /// The indexes of one handle.
 #[derive(Debug, Default)]
-pub(super) struct DeclaredIndexes(Mutex<Vec<NamedIndex>>);
-
-#[derive(Debug)]
-struct NamedIndex {
-    name: Box<str>,
-    /// The type of the index function. Each closure has its own type, so equal types mean the same place in
-    /// the code, except for function pointers of one signature.
-    code: TypeId,
-    index: Arc<Index>,
-}
+pub(super) struct DeclaredIndexes(Mutex<Vec<Arc<Index>>>);
 
 /// A complete index of a store; removed from it on drop.
 #[derive(Debug)]
 pub(super) struct Index {
     store: Arc<UntypedStore>,
     function: Arc<IndexFunction>,
+    /// The type of the index function. Each closure has its own type, so equal types mean the same place in
+    /// the code, except for function pointers of one signature.
+    code: TypeId,
 }
 
 // === impl DeclaredIndexes ===
@@ -59,25 +53,25 @@ impl DeclaredIndexes {
             Some(_) if size_of::<F>() == 0 => return Ok(()),
             _ => {}
         }
-        let index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function)));
+        let index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function), code));
         // The replaced or refused index is dropped here, outside of the lock.
-        self.put(name, code, index).map(drop).map_err(|_refused| taken())
+        self.put(index).map(drop).map_err(|_refused| taken())
     }
 
     fn code_of(&self, name: &str) -> Option<TypeId> {
-        self.0.lock().iter().find(|named| *named.name == *name).map(|named| named.code)
+        self.0.lock().iter().find(|index| index.function.name() == name).map(|index| index.code)
     }
 
     /// Adds or replaces an index and returns the replaced one. Fails with `index` itself if another thread
     /// has declared an index of this name by other code meanwhile.
-    fn put(&self, name: &str, code: TypeId, index: Arc<Index>) -> Result<Option<Arc<Index>>, Arc<Index>> {
+    fn put(&self, index: Arc<Index>) -> Result<Option<Arc<Index>>, Arc<Index>> {
         let mut all = self.0.lock();
-        match all.iter_mut().find(|named| *named.name == *name) {
+        match all.iter_mut().find(|known| known.function.name() == index.function.name()) {
             None => {
-                all.push(NamedIndex { name: name.into(), code, index });
+                all.push(index);
                 Ok(None)
             }
-            Some(named) if named.code == code => Ok(Some(std::mem::replace(&mut named.index, index))),
+            Some(known) if known.code == index.code => Ok(Some(std::mem::replace(known, index))),
             Some(_) => Err(index),
         }
     }
@@ -88,7 +82,7 @@ impl DeclaredIndexes {
         let (mut select, mut held) = (select.clone(), Vec::new());
         let all = self.0.lock();
         for wanted in &mut select.functions {
-            let index = all.iter().find(|named| *named.name == *wanted.name).map(|named| &named.index);
+            let index = all.iter().find(|index| index.function.name() == &*wanted.name);
             wanted.function = index.map(|index| Arc::clone(&index.function));
             held.extend(index.cloned());
         }
@@ -100,8 +94,8 @@ impl DeclaredIndexes {
 // === impl Index ===
 
 impl Index {
-    fn new(store: Arc<UntypedStore>, function: IndexFunction) -> Self {
-        let index = Self { store, function: Arc::new(function) };
+    fn new(store: Arc<UntypedStore>, function: IndexFunction, code: TypeId) -> Self {
+        let index = Self { store, function: Arc::new(function), code };
         index.store.index(&index.function);
         index
     }

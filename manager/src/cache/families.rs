@@ -118,13 +118,16 @@ impl Collector for Families {
         }
         let statuses: Vec<KindStatus> = caches.iter().flat_map(|cache| cache.statuses()).collect();
         for (name, help, read) in GAUGES {
-            family(&mut encoder, name, help, &sums(&statuses, read), ConstGauge::new)?;
+            let series = sums(&statuses, |status| [(None, read(status))]);
+            family(&mut encoder, name, help, &series, ConstGauge::new)?;
         }
         for (name, help, read) in COUNTERS {
-            family(&mut encoder, name, help, &sums(&statuses, read), ConstCounter::new)?;
+            let series = sums(&statuses, |status| [(None, read(status))]);
+            family(&mut encoder, name, help, &series, ConstCounter::new)?;
         }
         for (name, help, label, read) in NAMED_COUNTERS {
-            let series = named_sums(&statuses, label, read);
+            let labelled = |(name, number)| (Some((label, name)), number);
+            let series = sums(&statuses, |status| read(status).into_iter().map(labelled));
             family(&mut encoder, name, help, &series, ConstCounter::new)?;
         }
         let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
@@ -165,11 +168,17 @@ fn of_cluster(cluster: Option<&Arc<str>>) -> impl Iterator<Item = (&'static str,
     cluster.into_iter().map(|cluster| (OF_CLUSTER, cluster.to_string()))
 }
 
-/// Adds up the numbers of a kind's stores, which differ by scope.
-fn sums(statuses: &[KindStatus], read: fn(&KindStatus) -> u64) -> BTreeMap<Labels, u64> {
+/// Adds up the numbers of a kind's stores, which differ by scope. A number may have one more label.
+fn sums<I: IntoIterator<Item = (Option<(&'static str, String)>, u64)>>(
+    statuses: &[KindStatus],
+    read: impl Fn(&KindStatus) -> I,
+) -> BTreeMap<Labels, u64> {
     let mut sums = BTreeMap::new();
     for status in statuses {
-        *sums.entry(labels(status)).or_default() += read(status);
+        for (label, number) in read(status) {
+            let labels: Labels = labels(status).into_iter().chain(label).collect();
+            *sums.entry(labels).or_default() += number;
+        }
     }
     sums
 }
@@ -186,19 +195,4 @@ fn oldest(statuses: &[KindStatus]) -> BTreeMap<Labels, f64> {
 
 fn of_handlers(status: &KindStatus, read: fn(&HandlerTrouble) -> u64) -> BTreeMap<String, u64> {
     status.handlers.iter().map(|(handler, trouble)| (handler.clone(), read(trouble))).collect()
-}
-
-fn named_sums(
-    statuses: &[KindStatus],
-    label: &'static str,
-    read: fn(&KindStatus) -> BTreeMap<String, u64>,
-) -> BTreeMap<Labels, u64> {
-    let mut sums = BTreeMap::new();
-    for status in statuses {
-        for (name, number) in read(status) {
-            let labels: Labels = labels(status).into_iter().chain([(label, name)]).collect();
-            *sums.entry(labels).or_default() += number;
-        }
-    }
-    sums
 }

@@ -11,9 +11,7 @@ use serde_json::Value;
 use super::settings::CacheSettings;
 use super::{Projection, Scope, writes};
 use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::scan::Scan;
-use crate::cache::object::store_context::StoreContext;
-use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::object_store::{ObjectStore, Received};
 use crate::cache::store::untyped_store::UntypedStore;
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
@@ -34,13 +32,11 @@ impl UntypedStore {
         );
         // A store that is not started ignores own writes.
         store.start();
-        let context = StoreContext::new(kind.clone(), CacheSettings::default().max_object_bytes);
         let epoch = store.begin_list();
         for object in objects {
             let raw = object.to_string();
-            let scan = Scan::open(raw.as_bytes()).and_then(|scan| scan.finish(&context, Projection::Full));
-            scan.map_err(|error| format!("{error}: {object}"))?;
-            store.listed(0, epoch, raw.as_bytes());
+            let accepted = store.accept(0, Received::Listed(epoch), raw.as_bytes().into());
+            accepted.map_err(|error| format!("{error}: {object}"))?;
         }
         store.end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
         Ok(Arc::new(Self::new(store)))

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{ResourcePath, WriteObserver, Writer};
 use crate::key::NamespacedName;
 use crate::metrics::Format;
 use fixtures::{ByHand, Rig, config_map, object, recorder, request};
@@ -109,9 +110,9 @@ async fn own_writes_that_a_store_cannot_apply_are_counted_and_left_to_the_watch(
     rig.cache.written(&other_version, &bytes(&object("a", "u1", 20)), Writer::default());
     assert_eq!(store.get(&request("a")).unwrap().unwrap().meta().resource_version.to_string(), "12");
     assert_eq!(rig.cache.0.uncovered(), 2);
-    rig.cache.uncovered(&path(None), Uncovered::Collection);
+    rig.cache.uncovered(&path(None));
     assert_eq!(rig.cache.0.uncovered(), 3, "the response to a deletecollection has no objects");
-    rig.cache.uncovered(&ResourcePath { plural: "pods".into(), ..path(None) }, Uncovered::Collection);
+    rig.cache.uncovered(&ResourcePath { plural: "pods".into(), ..path(None) });
     assert_eq!(rig.cache.0.uncovered(), 3, "no store holds Pods");
 }
 

@@ -1,4 +1,4 @@
-//! The typed face of a store: bytes become a `K` when somebody reads, and only then.
+//! Typed handles of a store: an object is decoded as `K` when it is read.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -21,8 +21,8 @@ use crate::cache::store::untyped_store::UntypedStore;
 use crate::client::{Current, Extent};
 use crate::key::NamespacedName;
 
-/// Reads objects of one kind as `K`. Cheap to clone; the store behind it is shared by all who declared the same, and is
-/// kept true until the last of them has dropped it.
+/// Reads objects of one kind as `K`. Cheap to clone. Equal declarations share one store, which is kept up to
+/// date until the last handle is dropped.
 ///
 /// Reads are synchronous, include this process's own writes, and never open a watch.
 #[derive(derive_more::Debug)]
@@ -31,19 +31,19 @@ pub struct Store<K = DynamicObject> {
     kind: Arc<UntypedStore>,
     /// Shared with clones and views.
     declared: Arc<DeclaredIndexes>,
-    /// Longest object decoded; 0 = whatever is kept.
+    /// The longest object that is decoded, in bytes; 0 = every object that is kept whole.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
 
-/// One object of a list: its metadata at hand, its body decoded when asked for.
+/// One object of a list. Its metadata is available at once; its body is decoded on demand.
 #[derive(derive_more::Debug)]
 #[debug("Entry({:?})", self.view)]
 pub struct Entry<K = DynamicObject> {
     view: View,
-    /// Where a failure to decode is counted. Not a user: entries may be kept.
+    /// Counts failures to decode. An entry does not keep its list and watch alive.
     core: Arc<ObjectStore>,
-    /// As that of its store.
+    /// The limit of its store handle.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
@@ -51,7 +51,8 @@ pub struct Entry<K = DynamicObject> {
 // === impl Store ===
 
 impl<K> Store<K> {
-    /// Puts a type on a store. Nothing checks that the kind fits: reads of another kind fail to decode.
+    /// Makes a typed handle of a store. The type is not checked: if it does not fit the kind, reads fail to
+    /// decode.
     pub fn new(kind: Arc<UntypedStore>) -> Self {
         Self { kind, declared: Arc::default(), max_bytes: 0, decode: PhantomData }
     }
@@ -61,15 +62,16 @@ impl<K> Store<K> {
         &self.kind
     }
 
-    /// Reads the same objects as another type: usually a struct of the few fields needed, decoded faster.
+    /// Reads the same objects as another type: usually a struct of the few fields needed, which is decoded
+    /// faster.
     pub fn view<V>(&self) -> Store<V> {
         let (kind, declared) = (self.kind.clone(), self.declared.clone());
         Store { kind, declared, max_bytes: self.max_bytes, decode: PhantomData }
     }
 
-    /// Returns a handle that decodes no object longer than a share of `cache.maxObjectBytes`: reads of one fail with
-    /// [`ReadError::TooLarge`]. For types that keep JSON as it comes: a `serde_json::Value` takes up to 128 times as much
-    /// memory as its text, a struct of the fields that are needed less than the text.
+    /// Returns a handle that decodes no object longer than `cache.maxObjectBytes` divided by `divisor`: reads
+    /// of a longer one fail with [`ReadError::TooLarge`]. For types that keep all JSON: a `serde_json::Value`
+    /// takes up to 128 times as much memory as its text, a struct of the needed fields less than the text.
     #[must_use]
     pub fn limited_to_share(&self, divisor: NonZeroUsize) -> Self {
         let max_bytes = self.kind.core().limits.object / divisor;
@@ -85,11 +87,11 @@ impl<K> Store<K> {
         Ok(view.map(|view| self.entry_of(view)))
     }
 
-    /// Returns the objects a selection picks, undecoded and in no particular order.
+    /// Returns the selected objects, undecoded and in no particular order.
     ///
     /// # Errors
-    /// Fails before the first sync, for a namespace the store does not hold, and for an index that was not declared on
-    /// this handle.
+    /// Fails before the first sync, for a namespace the store does not hold, and for an index that was not
+    /// declared on this handle.
     pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
         let views = if select.functions.is_empty() {
             self.kind.list(select)?
@@ -100,26 +102,27 @@ impl<K> Store<K> {
         Ok(views.into_iter().map(|view| self.entry_of(view)).collect())
     }
 
-    /// Declares an index by a function, which answers under which values an object is to be found:
-    /// [`Select::index`] then picks the objects of one value.
+    /// Declares an index by a function that returns the values under which an object is found:
+    /// [`Select::index`] then selects the objects of one value.
     ///
-    /// The index belongs to this handle, its clones and its views: they alone know its name, and it goes with the last of
-    /// them. So a controller that declares its indexes on a handle of its own ([`Cluster::store`] gives one each time)
-    /// leaves none behind when it is removed. Declared again on the same handle by the same code, as when such a
-    /// controller comes back, the newer function takes the place of the older.
+    /// The index belongs to this handle, its clones and its views: only they can read it by its name, and it
+    /// is removed with the last of them. So a controller that declares its indexes on its own handle
+    /// ([`Cluster::store`] returns a new one each time) leaves no index behind when it is removed. If the
+    /// same code declares the index again on the same handle, as when such a controller is added again, the
+    /// newer function replaces the older.
     ///
-    /// The function sees metadata at no cost; decoding is its own choice ([`View::decode`], best into a struct of the
-    /// few fields it needs), and happens once per version, on the way into the store and not under its lock. On that way
-    /// it also sees the whole of an object that is longer than `cache.maxObjectBytes`. An error
-    /// or a panic costs that object its place in this index and nothing else; it is counted and logged by name.
+    /// The function reads metadata at no cost. It may decode the object ([`View::decode`], best into a struct
+    /// of the few fields it needs). It is called once per version, before the version is stored and not under
+    /// the lock. Then it also sees the whole of an object that is longer than `cache.maxObjectBytes`. An
+    /// error or a panic only leaves this object out of this index; it is counted and logged by name.
     ///
-    /// May be called at any time; what is there already is asked about before it returns, on the caller's thread.
+    /// May be called at any time; the stored objects are evaluated before it returns, on the caller's thread.
     ///
     /// [`Cluster::store`]: crate::manager::Cluster::store
     ///
     /// # Errors
-    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
-    /// one place, count as the same code: the newer one takes over.
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and
+    /// closures from one place, count as the same code: the newer one replaces the older.
     ///
     /// # Examples
     /// ```
@@ -141,38 +144,38 @@ impl<K> Store<K> {
         self.declared.declare(&self.kind, name, function)
     }
 
-    fn entry_of(&self, view: View) -> Entry<K> {
-        Entry { view, core: self.kind.source().clone(), max_bytes: self.max_bytes, decode: PhantomData }
-    }
-}
-
-impl<K> Store<K> {
-    /// Waits until reads are no older than what a write has returned. See [`UntypedStore::caught_up`] for when that is
-    /// needed and how long it takes. An object without a resourceVersion was never written: nothing is waited for.
+    /// Waits until reads are no older than the object that a write has returned. See
+    /// [`UntypedStore::caught_up`] for when that is needed and how long it takes. For an object without a
+    /// resourceVersion it returns at once, because the object was never written.
     ///
     /// # Errors
     /// Fails for a namespace the store does not hold.
     ///
     /// # Cancel safety
-    /// Nothing is lost; call it again.
+    /// No event is lost; call it again.
     pub async fn caught_up(&self, written: &impl Resource) -> Result<(), ReadError> {
         let meta = written.meta();
         let (Some(name), Some(version)) = (&meta.name, &meta.resource_version) else { return Ok(()) };
         let request = NamespacedName::new(meta.namespace.as_deref(), name);
         self.kind.caught_up(&request, &ResourceVersion::new(version)).await
     }
+
+    fn entry_of(&self, view: View) -> Entry<K> {
+        Entry { view, core: self.kind.source().clone(), max_bytes: self.max_bytes, decode: PhantomData }
+    }
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
-    /// Declares an index: the function answers under which values an object is found, and [`Select::index`] picks the
-    /// objects of one value.
+    /// Declares an index: the function returns the values under which an object is found, and
+    /// [`Select::index`] selects the objects of one value.
     ///
-    /// Every new version is decoded for it, so put it on a [`Store::view`] of a struct of the few fields it needs; what
-    /// metadata tells is cheaper by [`UntypedStore::index_label`] or [`Store::index_view`], which says the rest.
+    /// Every new version is decoded for it, so declare it on a [`Store::view`] of a struct of the few fields
+    /// it needs. An index by metadata is cheaper with [`UntypedStore::index_label`] or [`Store::index_view`],
+    /// which describes the rest.
     ///
     /// # Errors
-    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and closures from
-    /// one place, count as the same code: the newer one takes over.
+    /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and
+    /// closures from one place, count as the same code: the newer one replaces the older.
     ///
     /// # Examples
     /// ```
@@ -211,8 +214,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
 
     /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
     ///
-    /// Of an object that cannot be read any more it is the last version that was taken, own writes included.
-    /// [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such objects.
+    /// If the latest version of an object was not accepted, this is the last accepted one, own writes
+    /// included. [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such objects.
     ///
     /// # Errors
     /// As [`Store::entry`], when the object is longer than `cache.maxObjectBytes`, and when it is not a `K`.
@@ -230,7 +233,7 @@ impl<K> Clone for Store<K> {
 // === impl Entry ===
 
 impl<K> Entry<K> {
-    /// Returns what is known without decoding.
+    /// Returns the metadata, without decoding.
     pub fn meta(&self) -> &Meta {
         self.view.meta()
     }
@@ -245,7 +248,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
     /// Decodes the object.
     ///
     /// # Errors
-    /// Fails when the object is too large to be decoded, or is not a `K`; it stays so until the object changes.
+    /// Fails when the object is too large to be decoded, or is not a `K`, until the object changes.
     pub fn decode(&self) -> Result<Arc<K>, ReadError> {
         self.view.check_size(self.max_bytes)?;
         self.view.decode().inspect_err(|_| self.core.counts.count_decode_error())

@@ -14,7 +14,7 @@ use crate::cache::object::meta::Uid;
 use crate::cache::object::scan::Scan;
 use crate::cache::store::object_store::ObjectStore;
 use crate::cache::store::table::Removal;
-use crate::client::{ResourcePath, Uncovered, WriteObserver, Writer};
+use crate::client::{ResourcePath, WriteObserver, Writer};
 use crate::key::NamespacedName;
 
 // === impl Cache ===
@@ -34,7 +34,7 @@ impl WriteObserver for Cache {
         self.apply(path, |store| apply_delete(store, path, &request, body, cached_uids, writer));
     }
 
-    fn uncovered(&self, path: &ResourcePath, _why: Uncovered) {
+    fn uncovered(&self, path: &ResourcePath) {
         if !self.stores_of(path).is_empty() {
             self.count_uncovered();
         }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::key::{KindId, NamespacedName};
 
 use super::body::{Body, metadata_text};
-use super::call::{Part, address, attempt, query, request, send};
+use super::call::{Part, address, attempt, query, send};
 use super::current::Current;
 use super::effect::Effect;
 use super::error::WriteError;
@@ -265,9 +265,8 @@ impl<K: DeserializeOwned> Applier<K> {
         let what = attempt("apply", &self.kind, part, name, dry_run);
         let query = query(&self.field_manager, dry_run, &what)?;
         let address = format!("{}?{query}&force=true", address(&self.kind, part, name));
-        let content_type = Some("application/apply-patch+yaml");
-        let request = request(Method::PATCH, &address, content_type, body, &what)?;
-        let answer = send(cx.client(), request, &what).await?;
+        let body = Some(("application/apply-patch+yaml", body));
+        let answer = send(cx.client(), Method::PATCH, &address, body, &what).await?;
         Ok((what, answer))
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use kube::client::Body;
 use kube::core::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -13,19 +12,14 @@ use crate::key::{KindId, NamespacedName};
 
 use super::error::{WriteError, is_fenced};
 
+/// Content type of a JSON merge patch.
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Longest field manager that the API server accepts, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
 
-/// Characters of a field manager that are percent-encoded in a query, because they are invalid or have a
-/// meaning there.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/')
-    .remove(b':')
-    .remove(b'@');
+/// Characters of a field manager that are percent-encoded in a query: all but the unreserved ones of RFC
+/// 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The part of an object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,42 +61,25 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
     Ok(format!("fieldManager={}{dry_run}", utf8_percent_encode(field_manager, ESCAPED)))
 }
 
-/// Builds a request whose response is JSON.
-pub(super) fn request(
-    method: Method,
-    uri: &str,
-    content_type: Option<&'static str>,
-    body: Bytes,
-    what: &str,
-) -> Result<Request<Bytes>, WriteError> {
-    let mut request = Request::builder().method(method).uri(uri).header(header::ACCEPT, "application/json");
-    if let Some(content_type) = content_type {
-        request = request.header(header::CONTENT_TYPE, content_type);
-    }
-    request
-        .body(body)
-        .map_err(|error| WriteError::Malformed { what: what.to_owned(), why: error.to_string() })
-}
-
-/// Sends `request` and returns the body of its response; `what` names the attempt in errors, such as
-/// `apply of Pod shop/web`.
+/// Sends a request and returns its response: JSON, with the status 200, or 201 for a created object. `body`
+/// is the content type and the content. `what` names the attempt in errors, such as `apply of Pod shop/web`.
 ///
 /// # Cancel safety
 /// After the future is dropped the request may still take effect.
-pub(super) async fn call(
-    client: &kube::Client,
-    request: Request<Bytes>,
-    what: &str,
-) -> Result<Bytes, WriteError> {
-    send(client, request, what).await.map(Response::into_body)
-}
-
-/// As [`call`], but returns the response with its status: 200, or 201 for a created object.
 pub(super) async fn send(
     client: &kube::Client,
-    request: Request<Bytes>,
+    method: Method,
+    uri: &str,
+    body: Option<(&'static str, Bytes)>,
     what: &str,
 ) -> Result<Response<Bytes>, WriteError> {
+    let mut request = Request::builder().method(method).uri(uri).header(header::ACCEPT, "application/json");
+    if let Some((content_type, _)) = body {
+        request = request.header(header::CONTENT_TYPE, content_type);
+    }
+    let request = request
+        .body(body.map(|(_, body)| body).unwrap_or_default().into())
+        .map_err(|error| WriteError::Malformed { what: what.to_owned(), why: error.to_string() })?;
     let unanswered = |error: kube::Error| {
         let what = what.to_owned();
         if is_fenced(&error) {
@@ -111,7 +88,7 @@ pub(super) async fn send(
             WriteError::Unanswered { what, source: Box::new(error) }
         }
     };
-    let response = client.send(request.map(Body::from)).await.map_err(unanswered)?;
+    let response = client.send(request).await.map_err(unanswered)?;
     let code = response.status();
     let header = retry_after_header(&response);
     let (head, body) = response.into_parts();

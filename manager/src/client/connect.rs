@@ -50,7 +50,7 @@ use warnings::Warnings;
 
 pub(super) use tcp::port_of;
 
-pub use super::infer::{Tried, infer};
+pub use super::infer::infer;
 pub use deadline::DeadlineExceeded;
 pub use fenced::Fenced;
 
@@ -97,12 +97,11 @@ pub struct Connections {
 pub enum ConnectError {
     /// No source names an API server.
     #[error(
-        "no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG",
-        tried_text(.tried)
+        "no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG", .tried.join("; ")
     )]
     NotConfigured {
         /// The sources that were tried, in order, each with the reason why it gave no API server.
-        tried: Vec<Tried>,
+        tried: Vec<String>,
     },
     /// A kubeconfig cannot be used.
     #[error("kubeconfig {files} cannot be used")]
@@ -263,10 +262,6 @@ fn set_user_agent(config: &mut kube::Config, role: &Role) {
     if let (false, Ok(agent)) = (given, HeaderValue::try_from(agent)) {
         config.headers.push((header::USER_AGENT, agent));
     }
-}
-
-fn tried_text(tried: &[Tried]) -> String {
-    tried.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::key::{KindId, NamespacedName};
 
 use super::apply::Authority;
 use super::body::check_name;
-use super::call::{call, request};
+use super::call::send;
 use super::error::WriteError;
 
 /// One version of one object.
@@ -92,10 +92,9 @@ pub async fn live(
 ) -> Result<Option<Live>, WriteError> {
     let what = read_of(kind, name);
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
-    let request = request(Method::GET, &kind.object_path(name), None, Bytes::new(), &what)?;
-    let json = match call(cx.client(), request, &what).await {
+    let json = match send(cx.client(), Method::GET, &kind.object_path(name), None, &what).await {
         Err(error) if error.is_not_found() => return Ok(None),
-        answer => answer?,
+        answer => answer?.into_body(),
     };
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
 }

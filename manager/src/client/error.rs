@@ -119,18 +119,12 @@ impl WriteError {
 
     /// Returns the wait before a retry that the server demands.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => None,
-        }
+        if let Self::Refused { retry_after, .. } = self { *retry_after } else { None }
     }
 
     /// Returns the HTTP status of a refusal.
     pub fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused { status, .. } => Some(status.code),
-            _ => None,
-        }
+        if let Self::Refused { status, .. } = self { Some(status.code) } else { None }
     }
 }
 

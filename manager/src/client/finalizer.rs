@@ -16,7 +16,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
@@ -25,7 +24,7 @@ use serde_json::json;
 use crate::key::{KindId, is_dns_subdomain};
 
 use super::apply::Authority;
-use super::call::{call, request};
+use super::call::{MERGE_PATCH, send};
 use super::current::{live, read_of};
 use super::error::WriteError;
 use super::owner::name_of;
@@ -211,10 +210,8 @@ impl Finalizer {
         require(&object.name, "metadata.name")?;
         wanted.uid = Some(require(&object.uid, "metadata.uid")?);
         wanted.resource_version = Some(require(&object.resource_version, "metadata.resourceVersion")?);
-        let body = Bytes::from(json!({"metadata": wanted}).to_string());
-        let content_type = Some("application/merge-patch+json");
-        let request = request(Method::PATCH, &kind.object_path(&name), content_type, body, &what)?;
-        match call(cx.client(), request, &what).await {
+        let body = Some((MERGE_PATCH, json!({"metadata": wanted}).to_string().into()));
+        match send(cx.client(), Method::PATCH, &kind.object_path(&name), body, &what).await {
             Ok(_) => Ok(Edited::Changed),
             Err(error) if error.is_not_found() => Ok(Edited::TooLate),
             Err(error) => Err(error),

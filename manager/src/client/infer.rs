@@ -9,7 +9,6 @@
 //! proxy in a Pod.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -21,13 +20,6 @@ use super::connect::{ConnectError, port_of};
 
 /// Set for a cluster without a `proxy-url`, because kube would otherwise use the environment variables there.
 const NO_PROXY_URL: &str = "http://none";
-
-/// A source that was searched without finding an API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
-    source: String,
-    outcome: String,
-}
 
 /// The environment of the process, as far as it determines the API server.
 struct Environment<F> {
@@ -44,20 +36,6 @@ struct ProxyVariables {
     https: String,
     http: String,
     no: String,
-}
-
-// === impl Tried ===
-
-impl Tried {
-    fn new(source: impl Into<String>, outcome: impl fmt::Display) -> Self {
-        Self { source: source.into(), outcome: outcome.to_string() }
-    }
-}
-
-impl fmt::Display for Tried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.source, self.outcome)
-    }
 }
 
 /// Returns the configuration from the first of: `kubeconfig` (the flag), the files in `KUBECONFIG`, the
@@ -101,35 +79,34 @@ async fn find<F>(
 where
     F: FnOnce() -> Result<kube::Config, InClusterError>,
 {
-    let mut tried = Vec::new();
     if let Some(path) = flag {
         return load(&[path.to_owned()], context, format!("{} (--kubeconfig)", path.display())).await;
     }
-    tried.push(Tried::new("--kubeconfig", "not given"));
+    let mut tried = vec!["--kubeconfig (not given)".to_owned()];
 
     let listed = listed_files(environment.kubeconfig.as_ref());
     if !listed.is_empty() {
         let names: Vec<_> = listed.iter().map(|path| path.display().to_string()).collect();
         return load(&listed, context, format!("{} (KUBECONFIG)", names.join(", "))).await;
     }
-    tried.push(Tried::new("KUBECONFIG", "not set"));
+    tried.push("KUBECONFIG (not set)".to_owned());
 
     if context.is_some() {
-        tried.push(Tried::new("service account", "skipped, since a context was given"));
+        tried.push("service account (skipped, since a context was given)".to_owned());
     } else {
         match (environment.in_cluster)() {
             Ok(config) => return Ok(config),
-            Err(error) => tried.push(Tried::new("service account", error)),
+            Err(error) => tried.push(format!("service account ({error})")),
         }
     }
 
     let Some(home) = environment.home else {
-        tried.push(Tried::new("~/.kube/config", "no home directory"));
+        tried.push("~/.kube/config (no home directory)".to_owned());
         return Err(ConnectError::NotConfigured { tried });
     };
     let path = home.join(".kube").join("config");
     if !path.exists() {
-        tried.push(Tried::new(path.display().to_string(), "no such file"));
+        tried.push(format!("{} (no such file)", path.display()));
         return Err(ConnectError::NotConfigured { tried });
     }
     let files = path.display().to_string();

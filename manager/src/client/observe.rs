@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! 1. A dry run is never reported, because it stores no object.
-//! 2. A write whose effect the response does not describe is reported as [`Uncovered`], never guessed.
+//! 2. A write whose effect the response does not describe is reported as uncovered, never guessed.
 //! 3. The response reaches the caller byte for byte.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use http::request::Parts;
 use http::{Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
@@ -47,22 +48,6 @@ pub struct ResourcePath {
     pub subresource: Option<String>,
 }
 
-/// Why the effect of a write is unknown to the observer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Uncovered {
-    /// A `deletecollection`: the response does not list the deleted objects.
-    Collection,
-    /// A subresource other than `status`: the response is not the object.
-    Subresource,
-    /// The caller requested another representation, such as metadata only.
-    Representation,
-    /// The response was longer than an object can be.
-    TooLarge,
-    /// The response was not read to its end: the connection broke, or the caller gave up waiting.
-    Unread,
-}
-
 /// Receives every successful write of this replica.
 ///
 /// The methods run on the writer's own task, after the response came and before the writer gets it: they must
@@ -81,8 +66,10 @@ pub trait WriteObserver: Send + Sync + 'static {
     /// DELETE was sent.
     fn deleted(&self, path: &ResourcePath, body: &Bytes, cached_uids: &[String], writer: Writer);
 
-    /// Called after a write whose effect the response does not describe.
-    fn uncovered(&self, path: &ResourcePath, why: Uncovered);
+    /// Called after a write whose effect the response does not describe: it was for a collection or a
+    /// subresource other than `status`, has another representation than the caller's object, is longer than
+    /// an object can be, or was not read to its end.
+    fn uncovered(&self, path: &ResourcePath);
 }
 
 /// The observer of one [`Connections`](super::Connections), shared with the clients that were made before it
@@ -94,15 +81,15 @@ pub(super) type ObserverSlot = Arc<RwLock<Option<Arc<dyn WriteObserver>>>>;
 enum Report {
     Written,
     Deleted,
-    Uncovered(Uncovered),
+    Uncovered,
 }
 
 /// Reports a write as uncovered when it is dropped: its response was too large, or not read to its end.
 struct UncoveredOnDrop<'a> {
     observer: &'a dyn WriteObserver,
     path: &'a ResourcePath,
-    /// `None` once the whole response was read.
-    why: Option<Uncovered>,
+    /// Whether the whole response was read.
+    read: bool,
 }
 
 // === impl ResourcePath ===
@@ -154,27 +141,12 @@ impl ResourcePath {
         };
         Some(match self.subresource.as_deref() {
             Some("status") if !deleting => Report::Written,
-            Some(_) => Report::Uncovered(Uncovered::Subresource),
-            None if deleting && self.name.is_none() => Report::Uncovered(Uncovered::Collection),
-            None if wants_other_form(headers) => Report::Uncovered(Uncovered::Representation),
+            Some(_) => Report::Uncovered,
+            // The response to a `deletecollection` does not list the deleted objects.
+            None if deleting && self.name.is_none() || wants_other_form(headers) => Report::Uncovered,
             None if deleting => Report::Deleted,
             None => Report::Written,
         })
-    }
-}
-
-// === impl Uncovered ===
-
-impl Uncovered {
-    /// Returns the lower-case word used in logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Collection => "collection",
-            Self::Subresource => "subresource",
-            Self::Representation => "representation",
-            Self::TooLarge => "too-large",
-            Self::Unread => "unread",
-        }
     }
 }
 
@@ -189,20 +161,21 @@ pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
         let mut inner = inner.clone();
         async move {
             let Some((observer, path, report)) = report else { return inner.call(request).await };
-            let writer = Writer::of(&request);
             let cached = if report == Report::Deleted { observer.cached_uids(&path) } else { Vec::new() };
-            let (request, dry) = detect_dry_run(request).await?;
-            let (request, writer) = detect_version(request, writer).await?;
-            let response = inner.call(request).await?;
-            if dry || !response.status().is_success() {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let dry_run = is_dry_run(&head, &body);
+            let writer = writer_of(&head, &body);
+            let response = inner.call(Request::from_parts(head, Body::from(body))).await?;
+            if dry_run || !response.status().is_success() {
                 return Ok(response);
             }
             let pass_body = |body: &Bytes| match report {
                 Report::Deleted => observer.deleted(&path, body, &cached, writer),
                 _ => observer.written(&path, body, writer),
             };
-            if let Report::Uncovered(why) = report {
-                observer.uncovered(&path, why);
+            if report == Report::Uncovered {
+                observer.uncovered(&path);
                 return Ok(response);
             }
             read_whole(response, pass_body, &*observer, &path).await
@@ -219,7 +192,7 @@ async fn read_whole(
     path: &ResourcePath,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let (head, mut body) = response.into_parts();
-    let mut uncovered = UncoveredOnDrop { observer, path, why: Some(Uncovered::Unread) };
+    let mut uncovered = UncoveredOnDrop { observer, path, read: false };
     let mut start = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers are dropped: HTTP/1 answers of an API server have none.
@@ -227,13 +200,12 @@ async fn read_whole(
             start.extend_from_slice(&data);
         }
         if start.len() > MAX_OBSERVED_BYTES {
-            uncovered.why = Some(Uncovered::TooLarge);
             let begun = stream::iter([Ok(Frame::data(start.freeze()))]);
             let whole = StreamBody::new(begun.chain(BodyStream::new(body)));
             return Ok(Response::from_parts(head, whole.boxed_unsync()));
         }
     }
-    uncovered.why = None;
+    uncovered.read = true;
     let whole = start.freeze();
     pass_body(&whole);
     Ok(Response::from_parts(head, Full::new(whole).map_err(|never| match never {}).boxed_unsync()))
@@ -243,26 +215,19 @@ async fn read_whole(
 
 impl Drop for UncoveredOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(why) = self.why {
-            self.observer.uncovered(self.path, why);
+        if !self.read {
+            self.observer.uncovered(self.path);
         }
     }
 }
 
-/// Returns the request, and whether it is a dry run. For a DELETE that option is in the body, where kube puts
-/// it.
-async fn detect_dry_run(request: Request<Body>) -> Result<(Request<Body>, bool), BoxError> {
-    let in_query = request.uri().query().is_some_and(|query| {
+/// Returns whether a request is a dry run. For a DELETE that option is in the body, where kube puts it.
+fn is_dry_run(head: &Parts, body: &[u8]) -> bool {
+    let in_query = head.uri.query().is_some_and(|query| {
         query.split('&').any(|pair| pair.strip_prefix("dryRun=").is_some_and(|value| !value.is_empty()))
     });
-    if in_query || request.method() != Method::DELETE {
-        return Ok((request, in_query));
-    }
-    let (head, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let dry_run = serde_json::from_slice::<DeleteOptions>(&body).ok().and_then(|options| options.dry_run);
-    let dry = dry_run.is_some_and(|stages| !stages.is_empty());
-    Ok((Request::from_parts(head, Body::from(body)), dry))
+    let in_body = || serde_json::from_slice::<DeleteOptions>(body).ok()?.dry_run;
+    in_query || head.method == Method::DELETE && in_body().is_some_and(|stages| !stages.is_empty())
 }
 
 /// The part of a request body that names the version it is for. A JSON patch has a `test` operation instead,
@@ -278,16 +243,15 @@ struct Version {
     resource_version: String,
 }
 
-/// Adds to the writer of a reconcile the version that its request is for, if the body names one.
-async fn detect_version(request: Request<Body>, writer: Writer) -> Result<(Request<Body>, Writer), BoxError> {
-    if !writer.is_run() || !matches!(*request.method(), Method::PUT | Method::PATCH) {
-        return Ok((request, writer));
+/// Returns the writer of a request. That of a reconcile has the version that the request is for, if the body
+/// names one.
+fn writer_of(head: &Parts, body: &[u8]) -> Writer {
+    let writer = Writer::of(&head.extensions);
+    if !writer.is_run() || !matches!(head.method, Method::PUT | Method::PATCH) {
+        return writer;
     }
-    let (head, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let version = serde_json::from_slice::<ForVersion>(&body).ok();
-    let version = version.and_then(|body| body.metadata.resource_version.parse().ok());
-    Ok((Request::from_parts(head, Body::from(body)), writer.for_version(version)))
+    let version = serde_json::from_slice::<ForVersion>(body).ok();
+    writer.for_version(version.and_then(|body| body.metadata.resource_version.parse().ok()))
 }
 
 /// With `Accept: application/json;as=PartialObjectMetadata;...` the response is not the object.

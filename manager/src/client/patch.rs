@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::apply::{Authority, decode, effect, is_version, read};
-use super::call::{Part, address, attempt, query, request, send};
+use super::call::{MERGE_PATCH, Part, address, attempt, query, send};
 use super::current::{Current, live};
 use super::effect::Effect;
 use super::error::WriteError;
@@ -237,10 +237,9 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         what: &str,
         dry_run: bool,
     ) -> Result<Response<Bytes>, WriteError> {
-        let content_type =
-            if method == Method::POST { "application/json" } else { "application/merge-patch+json" };
+        let content_type = if method == Method::POST { "application/json" } else { MERGE_PATCH };
         let address = format!("{path}?{}", query(&self.field_manager, dry_run, what)?);
-        send(cx.client(), request(method, &address, Some(content_type), body, what)?, what).await
+        send(cx.client(), method, &address, Some((content_type, body)), what).await
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use http::Request;
+use http::{Extensions, Request};
 use kube::Client;
 use kube::client::Body;
 use tower::service_fn;
@@ -79,8 +79,8 @@ impl Writer {
     }
 
     /// Returns the writer of a request: the default one if none is attached.
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        request.extensions().get().copied().unwrap_or_default()
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or_default()
     }
 }
 

@@ -25,13 +25,16 @@ where
     }
 }
 
-/// Implements `Deserialize` by `FromStr`, `Serialize` by `Display`, and `JsonSchema` by a pattern that every
-/// accepted text matches.
+/// Implements `Deserialize` by `FromStr` as [`from_text`] does, `Serialize` by `Display`, and `JsonSchema` by
+/// a pattern that every accepted text matches. The caller's crate needs serde and schemars.
+///
+/// [`from_text`]: crate::config::from_text
+#[macro_export]
 macro_rules! as_text {
     ($type:ty, $pattern:expr) => {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                crate::config::from_text(deserializer)
+                $crate::config::from_text(deserializer)
             }
         }
 
@@ -52,5 +55,3 @@ macro_rules! as_text {
         }
     };
 }
-
-pub(super) use as_text;

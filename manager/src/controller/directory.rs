@@ -1,7 +1,7 @@
 //! The running controllers, without their types of key.
 //!
-//! All controllers of a manager share one directory: a controller enters it when it starts and leaves it when it ends.
-//! The debug pages read it, and enqueue keys through it.
+//! All controllers of a manager share one directory: a controller enters it when it starts and leaves it when
+//! it ends. The debug pages read it, and enqueue keys through it.
 //!
 //! # Locks
 //! One, over the list alone: it is released before a controller is called.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::ControllerSettings;
-use crate::key::Key;
+use crate::key::{Key, KindId};
 use crate::queue::{Counts, KeySnapshot, State};
 
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
@@ -32,7 +32,8 @@ pub trait ControllerView: Send + Sync + 'static {
     /// Calls `visitor` with every wanted key of its queue, in no order.
     fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
 
-    /// Enqueues one object at once, whether its keys wait, are parked or are not on the queue. Returns the number of keys.
+    /// Enqueues one object at once, whether its keys wait, are parked or are not on the queue. Returns the
+    /// number of keys.
     ///
     /// # Errors
     /// The name is empty, or the object cannot be in that namespace. Nothing is enqueued.
@@ -47,16 +48,17 @@ pub enum ReconcileRefused {
     #[error("the name is missing; a reconcile is of one object")]
     NoName,
     /// The kind is namespaced and no namespace was given, or the other way round.
-    #[error("{kind} {}", if *.namespaced { "is namespaced; give the namespace too" } else { "is cluster-scoped; give no namespace" })]
+    #[error(
+        "{kind} is {}",
+        if kind.is_namespaced() { "namespaced; give its namespace" } else { "cluster-scoped; give none" }
+    )]
     Namespace {
-        /// The kind, as kubectl takes it.
-        kind: String,
-        /// Whether the kind is namespaced.
-        namespaced: bool,
+        /// The kind.
+        kind: KindId,
     },
     /// The configuration or the controller's code disables it.
     #[error(
-        "the controller is disabled by `enabled: false` in `controllers`, under its name or \"*\", or by its code"
+        "the controller is disabled by `enabled: false` in `controllers`, under its name or \"*\", or by code"
     )]
     Disabled,
 }

@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::key::KindId;
 use crate::reconcile::BoxError;
-use crate::watch::{NeverSynced, SourceError};
 
 /// A mistake in the wiring of a controller.
 #[derive(Debug, Error)]
@@ -20,8 +19,8 @@ pub enum WiringError {
     },
     /// `owns` was called with a store of another cluster than `reconciles`.
     #[error(
-        "owns({child}) in another cluster than reconciles({owner}): owner references do not cross clusters; use \
-         watches(...)"
+        "owns({child}) in another cluster than reconciles({owner}): owner references do not cross clusters; \
+         use watches(...)"
     )]
     OwnsElsewhere {
         /// The kind whose objects would be the owners.
@@ -31,7 +30,8 @@ pub enum WiringError {
     },
     /// `reconciles` was called twice.
     #[error(
-        "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) for others"
+        "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) \
+         for others"
     )]
     TwoPrimaries {
         /// The kind given first.
@@ -54,23 +54,16 @@ pub enum WiringError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// A source of the controller ended.
-    #[error("controller {controller} lost a source")]
+    /// One of its sources failed, panicked, or ended before it had synced.
+    #[error("controller {controller} lost source {name}")]
     Source {
         /// The controller.
         controller: Arc<str>,
+        /// The name of the source.
+        name: Arc<str>,
         /// The failure of the source.
         #[source]
-        source: SourceError,
-    },
-    /// A source of the controller ended before it had synced.
-    #[error("a source of controller {controller} never synced")]
-    NeverSynced {
-        /// The controller.
-        controller: Arc<str>,
-        /// The source.
-        #[source]
-        source: NeverSynced,
+        source: BoxError,
     },
     /// A worker of the controller panicked outside of a reconcile, which is a bug of this crate.
     #[error("controller {controller}: a worker panicked")]
@@ -80,15 +73,5 @@ pub enum ControllerError {
         /// The panic.
         #[source]
         source: tokio::task::JoinError,
-    },
-    /// A source of the controller panicked.
-    #[error("controller {controller}: source {name} panicked: {message}")]
-    SourcePanicked {
-        /// The controller.
-        controller: Arc<str>,
-        /// The name of the source.
-        name: String,
-        /// The text of the panic.
-        message: String,
     },
 }

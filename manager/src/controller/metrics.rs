@@ -1,14 +1,14 @@
 //! Metrics of reconciles, with the families, names, labels and buckets of controller-runtime.
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Metric;
 use tokio::time::Instant;
 
 use crate::metrics::Registry;
-use crate::watch::SourceMetrics;
+use crate::watch::SourcePanics;
 
 /// Upper bounds in seconds, those of controller-runtime, so that its dashboards work.
 const TIME_BUCKETS: [f64; 40] = [
@@ -29,10 +29,11 @@ pub struct ControllerMetrics {
     max_concurrent: Family<Labels, Gauge>,
     active: Family<Labels, Gauge>,
     /// The sources count these.
-    pub(super) sources: SourceMetrics,
+    pub(super) source_panics: SourcePanics,
 }
 
-/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile changes five series.
+/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile changes
+/// five series.
 #[derive(Clone, Debug)]
 pub(crate) struct OneController {
     families: ControllerMetrics,
@@ -56,7 +57,7 @@ pub(crate) struct Active<'a> {
 }
 
 /// The value of the label `result`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "the label's values are those of controller-runtime")]
 pub(crate) enum Counted {
     success,
@@ -67,16 +68,17 @@ pub(crate) enum Counted {
 
 type Labels = [(&'static str, String); 1];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    controller: String,
-    result: Counted,
-}
+/// The controller, and the result.
+type ResultLabels = [(&'static str, String); 2];
 
 // === impl Counted ===
 
 impl Counted {
     const ALL: [Self; 4] = [Self::success, Self::error, Self::requeue, Self::requeue_after];
+
+    fn labels(self, controller: &str) -> ResultLabels {
+        [("controller", controller.to_owned()), ("result", format!("{self:?}"))]
+    }
 }
 
 // === impl ControllerMetrics ===
@@ -84,45 +86,40 @@ impl Counted {
 impl ControllerMetrics {
     /// Registers the families.
     pub fn register(registry: &Registry) -> Self {
-        let counter = |name: &str, help| {
-            registry.family(&format!("controller_runtime_{name}"), help, Family::<Labels, Counter>::default())
-        };
+        fn family<M: Metric + Default + Clone>(registry: &Registry, name: &str, help: &str) -> M {
+            registry.family(&format!("controller_runtime_{name}"), help, M::default())
+        }
+        let time = Family::new_with_constructor((|| Histogram::new(TIME_BUCKETS)) as fn() -> Histogram);
+        let panics = "Rounds of interval sources lost to a panic, by controller";
         Self {
-            errors: counter("reconcile_errors", "Reconciles that ended with an error"),
-            terminal_errors: counter("terminal_reconcile_errors", "Reconciles whose error is not retried"),
-            panics: counter("reconcile_panics", "Reconciles that panicked"),
-            timeouts: counter("reconcile_timeouts", "Reconciles dropped at their deadline"),
-            total: registry.family("controller_runtime_reconcile", "Reconciles by result", Family::default()),
+            total: family(registry, "reconcile", "Reconciles by result"),
+            errors: family(registry, "reconcile_errors", "Reconciles that ended with an error"),
+            terminal_errors: family(
+                registry,
+                "terminal_reconcile_errors",
+                "Reconciles whose error is not retried",
+            ),
+            panics: family(registry, "reconcile_panics", "Reconciles that panicked"),
+            timeouts: family(registry, "reconcile_timeouts", "Reconciles dropped at their deadline"),
             time: registry.family(
                 "controller_runtime_reconcile_time_seconds",
                 "Duration of reconciles",
-                Family::new_with_constructor(|| Histogram::new(TIME_BUCKETS)),
+                time,
             ),
-            max_concurrent: registry.family(
-                "controller_runtime_max_concurrent_reconciles",
-                "Workers of the controller",
-                Family::default(),
-            ),
-            active: registry.family(
-                "controller_runtime_active_workers",
-                "Workers that are reconciling now",
-                Family::default(),
-            ),
-            sources: SourceMetrics::register(registry),
+            max_concurrent: family(registry, "max_concurrent_reconciles", "Workers of the controller"),
+            active: family(registry, "active_workers", "Workers that are reconciling now"),
+            source_panics: registry.family("mainstay_source_panics", panics, Family::default()),
         }
     }
 
     /// Creates the series of one controller, so that all are exported from the start.
     pub(crate) fn of(&self, controller: &str) -> OneController {
         let labels = [("controller", controller.to_owned())];
-        let total = |result| {
-            self.total.get_or_create_owned(&ResultLabels { controller: controller.to_owned(), result })
-        };
-        self.sources.begin(controller);
+        drop(self.source_panics.get_or_create(&labels));
         OneController {
             families: self.clone(),
             controller: controller.to_owned(),
-            total: Counted::ALL.map(total),
+            total: Counted::ALL.map(|result| self.total.get_or_create_owned(&result.labels(controller))),
             errors: self.errors.get_or_create_owned(&labels),
             terminal_errors: self.terminal_errors.get_or_create_owned(&labels),
             panics: self.panics.get_or_create_owned(&labels),
@@ -142,16 +139,16 @@ impl OneController {
         let Self { families, controller, .. } = self;
         let labels = &[("controller", controller.clone())];
         for result in Counted::ALL {
-            families.total.remove(&ResultLabels { controller: controller.clone(), result });
+            families.total.remove(&result.labels(controller));
         }
-        for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
+        let counters = [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts];
+        for family in counters.into_iter().chain([&families.source_panics]) {
             family.remove(labels);
         }
         for family in [&families.max_concurrent, &families.active] {
             family.remove(labels);
         }
         families.time.remove(labels);
-        families.sources.remove(controller);
     }
 
     pub(crate) fn workers(&self, workers: usize) {

@@ -1,7 +1,7 @@
 //! The access to a running controller from outside: its status, and keys and sources that are added by hand.
 //!
-//! The future of the controller owns the port, and all others hold it weakly, so that nothing of a controller outlives
-//! its end.
+//! The future of the controller owns the port, and all others hold it weakly, so that nothing of a controller
+//! outlives its end.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::ControllerSettings;
 use super::directory::{ControllerStatus, ControllerView, KeyText, ReconcileRefused, Wanted};
 use crate::key::{Key, KindId};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
-use crate::watch::{Sink, Source, SourceMetrics, SourcesSynced};
+use crate::watch::{Sink, Source, SourcePanics, SourcesSynced};
 
 /// One controller, as the manager, its handle and the debug pages reach it.
 pub(crate) struct ControllerPort<Q: Key> {
@@ -24,7 +24,7 @@ pub(crate) struct ControllerPort<Q: Key> {
     pub(super) synced: SourcesSynced,
     /// The kind whose objects the queue is keyed by.
     pub(super) primary: Option<KindId>,
-    pub(super) metrics: SourceMetrics,
+    pub(super) panics: SourcePanics,
     /// To the future of the controller, which runs the sources. Unbounded: a program adds each source once.
     pub(super) feeds: mpsc::UnboundedSender<Feed<Q>>,
 }
@@ -45,7 +45,7 @@ impl<Q: Key> ControllerPort<Q> {
 
     /// Adds a source; returns false if the controller has ended.
     pub(crate) fn add_source(&self, source: Box<dyn Source<Q>>) -> bool {
-        let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.metrics);
+        let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.panics);
         self.feeds.send(Feed { source, sink }).is_ok()
     }
 }
@@ -79,9 +79,8 @@ impl<Q: Key> ControllerView for ControllerPort<Q> {
         }
         let in_namespace = namespace.filter(|namespace| !namespace.is_empty());
         let misplaced = self.primary.as_ref().filter(|kind| kind.is_namespaced() != in_namespace.is_some());
-        if let Some(kind) = misplaced {
-            let (kind, namespaced) = (kind.to_string(), kind.is_namespaced());
-            return Err(ReconcileRefused::Namespace { kind, namespaced });
+        if let Some(kind) = misplaced.cloned() {
+            return Err(ReconcileRefused::Namespace { kind });
         }
         if let Some(key) = Q::named(in_namespace, name) {
             self.trigger(key);

@@ -1,69 +1,61 @@
 //! The future of one controller: sources, sync, terms, end.
 
-use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
-use tokio::task::{self, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, error_span, info, warn};
 
 use super::directory::Wanted;
 use super::port::{ControllerPort, Feed};
 use super::worker::{WorkerContext, WorkerPool};
-use super::{ControllerError, ControllerFuture, ControllerSettings, Environment, Wired};
+use super::{
+    Controller, ControllerError, ControllerFuture, ControllerSettings, Environment, Failure, NamedTasks,
+    Registration,
+};
 use crate::client::Writer;
-use crate::key::{Key, panic_text};
+use crate::key::Key;
 use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
-use crate::watch::{SourceError, SourcesSynced};
-
-/// The end of a source: a result, or a panic that was caught.
-type Fed = std::thread::Result<Result<(), SourceError>>;
-/// The end of the task of a source: an end of the source, or an abort.
-type SourceEnded = Result<(task::Id, Fed), JoinError>;
+use crate::watch::SourcesSynced;
 
 /// The running parts of a controller; its end waits for all of them.
 struct RunningParts<Q: Key> {
-    name: Arc<str>,
     pool: WorkerPool<Q>,
-    feeds: JoinSet<Fed>,
-    /// The names of the sources that run.
-    names: BTreeMap<task::Id, Arc<str>>,
-    /// The first failure of a source.
-    failure: Option<ControllerError>,
+    sources: NamedTasks,
+    /// The first failure of a source during the stop.
+    failure: Option<Failure>,
 }
 
-// === impl Wired ===
+// === impl Registration ===
 
-impl<Q: Key> Wired<Q> {
-    /// Makes the future of the controller, and the port to reach it until it ends. Nothing runs before the first poll; keys
-    /// and sources can be added at once.
+impl<Q: Key> Registration<Q> {
+    /// Makes the future of the controller, and the port to reach it until it ends. Nothing runs before the
+    /// first poll; keys and sources can be added at once.
     ///
     /// Its workers end with the term, so end the term first if running reconciles have to finish.
     pub(crate) fn open(
         mut self,
-        name: Arc<str>,
         mut environment: Environment,
     ) -> (ControllerFuture, Weak<ControllerPort<Q>>) {
+        let name = Arc::clone(&self.controller.name);
         let initial = environment.settings.borrow_and_update().clone();
         let queue = WorkQueue::new(&name, initial.queue, initial.workers, &environment.queue_metrics);
         queue.set_leading(false);
         let (feeds, added) = mpsc::unbounded_channel();
         let port = Arc::new(ControllerPort {
             name: Arc::clone(&name),
-            needs_lease: environment.needs_lease,
+            needs_lease: self.controller.needs_lease,
             queue,
             settings: environment.settings.clone(),
             open: environment.term.subscribe(),
             synced: SourcesSynced::default(),
-            primary: self.primary.clone(),
-            metrics: environment.metrics.sources.clone(),
+            primary: self.controller.primary.clone(),
+            panics: environment.metrics.source_panics.clone(),
             feeds,
         });
-        for source in self.sources.drain(..) {
+        for source in std::mem::take(&mut self.controller.sources) {
             port.add_source(source);
         }
         let reach = Arc::downgrade(&port);
@@ -79,17 +71,22 @@ impl<Q: Key> Wired<Q> {
 async fn live<Q: Key>(
     port: Arc<ControllerPort<Q>>,
     mut added: mpsc::UnboundedReceiver<Feed<Q>>,
-    wired: Wired<Q>,
+    registration: Registration<Q>,
     environment: Environment,
 ) -> Result<(), ControllerError> {
     let Environment { mut settings, term, directory, metrics, queue_metrics, stop, removal, .. } =
         environment;
-    let Wired { primary, pause, writes, reconciler, .. } = wired;
+    let Registration { controller: Controller { primary, pause, writes, .. }, reconciler } = registration;
     removal.stage.send_modify(|stage| stage.living = true);
     let (name, queue) = (Arc::clone(&port.name), &port.queue);
+    let lost = |(source, error): Failure| ControllerError::Source {
+        controller: Arc::clone(&port.name),
+        name: source,
+        source: error,
+    };
     let _listed = directory.enter(Arc::clone(&name), Arc::clone(&port) as _);
     let counted = metrics.of(&name);
-    let mut run_environment = environment.runs.signed(Writer::controller(&name), writes);
+    let mut run_environment = environment.runs.signed(Writer::controller(&name), Arc::new(writes));
     let stopping = run_environment.stopping.child_token();
     run_environment.stopping = stopping.clone();
     let pool = WorkerPool::new(WorkerContext {
@@ -103,8 +100,7 @@ async fn live<Q: Key>(
         metrics: counted.clone(),
         pause,
     });
-    let (names, feeds) = (BTreeMap::new(), JoinSet::new());
-    let mut work = RunningParts { name: Arc::clone(&name), pool, feeds, names, failure: None };
+    let mut work = RunningParts { pool, sources: NamedTasks::default(), failure: None };
     let mut open = term.subscribe();
     // A controller that is disabled stays registered, and runs neither sources nor workers.
     let enabled = settings.borrow().enabled;
@@ -112,7 +108,8 @@ async fn live<Q: Key>(
         queue.shut_down();
         info!("disabled by the configuration; its sources are not started");
     }
-    // `warm` once every source has synced; `syncing` while a source has not. A source that is added later blocks no run.
+    // `warm` once every source has synced; `syncing` while a source has not. A source that is added later
+    // blocks no run.
     let (mut warm, mut syncing) = (false, enabled);
     let result = loop {
         let leading = warm && *open.borrow_and_update();
@@ -121,8 +118,8 @@ async fn live<Q: Key>(
         work.pool.resize(if leading && !paused { workers } else { 0 });
         // Published after the change.
         counted.workers(workers);
-        // Biased: at a stop, a source that ends is no failure. The failure of a source comes before its missing sync,
-        // because the failure has the cause.
+        // Biased: at a stop, a source that ends is no failure. The failure of a source comes before its
+        // missing sync, because the failure has the cause.
         tokio::select! {
             biased;
             () = stop.cancelled() => break Ok(()),
@@ -131,11 +128,7 @@ async fn live<Q: Key>(
                 work.feed(feed, stop.clone());
                 syncing = true;
             }
-            Some(ended) = work.feeds.join_next_with_id() => {
-                if let Some(error) = work.source_failure(ended) {
-                    break Err(error);
-                }
-            }
+            Some(failure) = work.sources.failure() => break Err(lost(failure)),
             Some(source) = work.pool.failure() => {
                 break Err(ControllerError::WorkerPanicked { controller: name, source });
             }
@@ -144,7 +137,7 @@ async fn live<Q: Key>(
                     info!("every source has synced");
                     (warm, syncing) = (true, false);
                 }
-                Err(source) => break Err(ControllerError::NeverSynced { controller: name, source }),
+                Err(source) => break Err(lost((source, "it ended before it had synced".into()))),
             },
             Ok(()) = open.changed() => debug!(leading = *open.borrow(), "term changed"),
             Ok(()) = settings.changed() => {
@@ -169,10 +162,11 @@ async fn live<Q: Key>(
         warn!(late = late.join(", "), "still running after the grace period of the removal; dropped");
         removal.stage.send_modify(|stage| stage.late = late);
         work.drop_all();
-        // Work that blocks its thread cannot be dropped, so its end is waited for: two controllers must not run one key.
+        // Work that blocks its thread cannot be dropped, so its end is waited for: two controllers must not
+        // run one key.
         work.ended().await;
     }
-    let mut failure = work.failure.take();
+    let mut failure = work.failure.map(lost);
     if removal.leave.is_cancelled() {
         counted.remove();
         queue.leave(&queue_metrics);
@@ -191,12 +185,10 @@ async fn live<Q: Key>(
 impl<Q: Key> RunningParts<Q> {
     /// Starts a source.
     fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
-        // Caught here, so that the panic names its controller instead of vanishing into a JoinError. A source that
-        // panics before it has made its future is caught as well.
         let name = Arc::clone(sink.source());
-        let feed = AssertUnwindSafe(async move { source.run(sink, stop).await }).catch_unwind();
-        let task = self.feeds.spawn(feed.in_current_span());
-        self.names.insert(task.id(), name);
+        // Called in the task, so that a panic before the future is made is one of the task too.
+        let run = async move { source.run(sink, stop).await };
+        self.sources.spawn(name, run.in_current_span());
     }
 
     /// Waits until workers and sources have ended; call it after they were stopped.
@@ -205,22 +197,16 @@ impl<Q: Key> RunningParts<Q> {
     /// Call it again: ended parts stay ended, and a failure is kept.
     async fn ended(&mut self) {
         self.pool.ended().await;
-        while let Some(ended) = self.feeds.join_next_with_id().await {
-            self.note(ended);
+        while let Some(failure) = self.sources.failure().await {
+            self.failure.get_or_insert(failure);
         }
-    }
-
-    /// Keeps the first failure.
-    fn note(&mut self, ended: SourceEnded) {
-        let failure = self.source_failure(ended);
-        self.failure = self.failure.take().or(failure);
     }
 
     /// Returns the names of the parts that still run: keys and sources.
     fn late(&mut self, queue: &WorkQueue<Q>) -> Vec<String> {
         // Sources may have ended during the wait for the workers.
-        while let Some(ended) = self.feeds.try_join_next_with_id() {
-            self.note(ended);
+        while let Some(Some(failure)) = self.sources.failure().now_or_never() {
+            self.failure.get_or_insert(failure);
         }
         let mut late = Vec::new();
         let running = Wanted { states: vec![State::Running, State::Dirty], ..Wanted::default() };
@@ -229,29 +215,13 @@ impl<Q: Key> RunningParts<Q> {
                 late.push(snapshot.key.to_string());
             }
         });
-        late.extend(self.names.values().map(|name| format!("source {name}")));
+        late.extend(self.sources.names().map(|name| format!("source {name}")));
         late
     }
 
     /// Drops everything at its next await.
     fn drop_all(&mut self) {
         self.pool.drop_all();
-        self.feeds.abort_all();
-    }
-
-    /// Returns the failure of a source whose task has ended; `None` if it ended in order.
-    fn source_failure(&mut self, ended: SourceEnded) -> Option<ControllerError> {
-        let controller = Arc::clone(&self.name);
-        let task = ended.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
-        let name = self.names.remove(&task).unwrap_or_default();
-        match ended {
-            // Panics are caught in the task, so this task was aborted: it was late, or the runtime shuts down.
-            Ok((_, Ok(Ok(())))) | Err(_) => None,
-            Ok((_, Ok(Err(source)))) => Some(ControllerError::Source { controller, source }),
-            Ok((_, Err(panic))) => {
-                let (name, message) = (name.to_string(), panic_text(&*panic).to_owned());
-                Some(ControllerError::SourcePanicked { controller, name, message })
-            }
-        }
+        self.sources.abort_all();
     }
 }

@@ -1,7 +1,7 @@
 //! The settings of one controller, and their bounds.
 //!
-//! Code gives changes instead of values. The manager applies them to the settings of the configuration file for all
-//! controllers, and again whenever that file changes.
+//! Code gives changes instead of values. The manager applies them to the settings of the configuration file
+//! for all controllers, and again whenever that file changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The settings of a controller.
 ///
-/// Computed when the controller is registered, and again whenever the configuration changes. A running controller
-/// applies a change at once: workers start and end between two runs, the timeout counts from the next run on, and the
-/// queue is changed by [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
+/// Computed when the controller is registered, and again whenever the configuration changes. A running
+/// controller applies a change at once: workers start and end between two runs, the timeout counts from the
+/// next run on, and the queue is changed by [`WorkQueue::reconfigure`](crate::queue::WorkQueue::reconfigure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
     /// Whether the controller runs; read once, when it starts.
@@ -45,8 +45,8 @@ type Change = dyn Fn(&mut ControllerSettings) + Send + Sync;
 // === impl ControllerSettings ===
 
 impl ControllerSettings {
-    /// Returns every value that is out of bounds, with the path of its field below the controller's name in the
-    /// configuration file.
+    /// Returns every value that is out of bounds, with the path of its field below the controller's name in
+    /// the configuration file.
     pub fn problems(&self) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
         let reason = match self.workers {

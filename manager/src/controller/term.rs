@@ -1,12 +1,12 @@
 //! The term: whether leader-only work may run, and which work still runs.
 //!
-//! The manager begins and ends terms; workers enter before each run. When a term ends in order, running work finishes
-//! and the manager waits for it before it releases the Lease. When the Lease is lost, running work is dropped at its next
-//! await.
+//! The manager begins and ends terms; workers enter before each run. When a term ends in order, running work
+//! finishes and the manager waits for it before it releases the Lease. When the Lease is lost, running work
+//! is dropped at its next await.
 //!
 //! # Invariants
-//! 1. After `end` or `lose` has returned, `enter` returns `None` until the next `begin`. `begin_granted` begins a term
-//!    only after a new `grant`, so the news of a term that arrives after its end is ignored.
+//! 1. After `end` or `lose` has returned, `enter` returns `None` until the next `begin`. `begin_granted`
+//!    begins a term only after a new `grant`, so the news of a term that arrives after its end is ignored.
 //! 2. `ended` returns only while no work of the term is running.
 
 use std::collections::BTreeMap;
@@ -37,14 +37,12 @@ struct Shared {
     /// Changed only under `inner`, so that no work enters a term that has ended.
     open: watch::Sender<bool>,
     inner: Mutex<Inner>,
-    /// Number of running pieces of work; changed only under `inner`.
-    active: watch::Sender<usize>,
+    /// The number of running pieces of work, by controller or runnable.
+    running: watch::Sender<BTreeMap<Arc<str>, usize>>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// The number of running pieces of work, by controller or runnable.
-    running: BTreeMap<Arc<str>, usize>,
     /// Whether `begin_granted` begins a term: set by `grant`, reset by every begin and end.
     granted: bool,
     /// Counts terms from 1; 0 before the first.
@@ -113,12 +111,12 @@ impl Term {
     /// Holds no state; dropping it loses nothing.
     pub async fn ended(&self) {
         // The sender lives in `self`, so the channel does not close during the wait.
-        drop(self.shared.active.subscribe().wait_for(|active| *active == 0).await);
+        drop(self.shared.running.subscribe().wait_for(BTreeMap::is_empty).await);
     }
 
     /// Returns the names of the controllers and runnables whose work still runs.
     pub fn late(&self) -> Vec<Arc<str>> {
-        self.shared.inner.lock().running.keys().cloned().collect()
+        self.shared.running.borrow().keys().cloned().collect()
     }
 
     /// Returns a channel that publishes whether work may run.
@@ -128,12 +126,12 @@ impl Term {
 
     /// Counts a piece of work of this name as running; `None` if no term is open.
     pub(crate) fn enter(&self, name: impl Into<Arc<str>>) -> Option<Work> {
-        let (name, mut inner) = (name.into(), self.shared.inner.lock());
+        let (name, inner) = (name.into(), self.shared.inner.lock());
         if !*self.shared.open.borrow() {
             return None;
         }
-        *inner.running.entry(Arc::clone(&name)).or_default() += 1;
-        self.shared.active.send_modify(|active| *active += 1);
+        // Under the lock, so that `ended` finds all work of a term that has ended.
+        self.shared.running.send_modify(|running| *running.entry(Arc::clone(&name)).or_default() += 1);
         let (number, lost) = (inner.number, inner.lost.clone());
         Some(Work { shared: Arc::clone(&self.shared), name, number, lost })
     }
@@ -155,14 +153,14 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let mut inner = self.shared.inner.lock();
-        if let Some(count) = inner.running.get_mut(&self.name) {
-            *count -= 1;
-            if *count == 0 {
-                inner.running.remove(&self.name);
+        self.shared.running.send_modify(|running| {
+            if let Some(count) = running.get_mut(&self.name) {
+                *count -= 1;
+                if *count == 0 {
+                    running.remove(&self.name);
+                }
             }
-        }
-        self.shared.active.send_modify(|active| *active -= 1);
+        });
     }
 }
 

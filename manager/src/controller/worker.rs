@@ -48,27 +48,16 @@ pub(super) struct WorkerPool<Q: Key> {
     worker_context: Arc<WorkerContext<Q>>,
     state_of_pool: Arc<PoolState>,
     tasks: JoinSet<()>,
-    /// The first panic of a worker, until [`WorkerPool::failure`] returns it.
-    panic: Option<JoinError>,
 }
 
-/// The numbers of the workers that run, each different: there are never more runs at the same time than the largest
-/// number of workers that was wanted since the last of them began.
+/// The numbers of the workers that run, each different: there are never more runs at the same time than the
+/// largest number of workers that was wanted since the last of them began.
 #[derive(Default)]
 struct PoolState {
-    /// The wanted number of workers; changed only under `present`. A worker whose own number is not below it ends.
+    /// The wanted number of workers; changed only under `present`. A worker whose own number is not below it
+    /// ends.
     wanted: watch::Sender<usize>,
     present: Mutex<BTreeSet<usize>>,
-}
-
-/// How one run ended.
-enum Ended {
-    With(Outcome),
-    Panic(String),
-    /// No outcome within this time.
-    Timeout(Duration),
-    /// The Lease was lost: the run was dropped and is not counted.
-    Interrupted,
 }
 
 // === impl WorkerPool ===
@@ -76,16 +65,11 @@ enum Ended {
 impl<Q: Key> WorkerPool<Q> {
     pub(super) fn new(worker_context: WorkerContext<Q>) -> Self {
         let (worker_context, state_of_pool) = (Arc::new(worker_context), Arc::default());
-        Self { worker_context, state_of_pool, tasks: JoinSet::new(), panic: None }
+        Self { worker_context, state_of_pool, tasks: JoinSet::new() }
     }
 
     /// Sets the number of workers. Surplus workers end after their present run.
     pub(super) fn resize(&mut self, wanted: usize) {
-        // Reaps the workers that have ended, so that the set does not grow with every change.
-        while let Some(ended) = self.tasks.try_join_next() {
-            // Kept for `failure`, which returns panics.
-            self.panic = self.panic.take().or(ended.err());
-        }
         for number in self.state_of_pool.hire(wanted) {
             let worker = work(Arc::clone(&self.worker_context), Arc::clone(&self.state_of_pool), number);
             self.tasks.spawn(worker.in_current_span());
@@ -95,11 +79,8 @@ impl<Q: Key> WorkerPool<Q> {
     /// Waits for a worker to panic. Returns `None` when no worker runs, so that a `select!` skips it.
     ///
     /// # Cancel safety
-    /// A panic is kept until this returns it.
+    /// No panic is lost.
     pub(super) async fn failure(&mut self) -> Option<JoinError> {
-        if let Some(panic) = self.panic.take() {
-            return Some(panic);
-        }
         loop {
             if let Err(failure) = self.tasks.join_next().await? {
                 return Some(failure);
@@ -136,8 +117,8 @@ async fn work<Q: Key>(worker_context: Arc<WorkerContext<Q>>, state_of_pool: Arc<
             return;
         };
         if let Some(permit) = worker_context.term.enter(Arc::clone(&worker_context.name)) {
-            // A panic of user code outside of the reconcile, such as in the `Display` of an error, does not end the
-            // worker. The guard of the key counts it as a failure.
+            // A panic of user code outside of the reconcile, such as in the `Display` of an error, does not
+            // end the worker. The guard of the key counts it as a failure.
             let run = AssertUnwindSafe(worker_context.run(running, permit)).catch_unwind();
             if let Err(panic) = run.await {
                 worker_context.metrics.panics.inc();
@@ -162,8 +143,8 @@ async fn work<Q: Key>(worker_context: Arc<WorkerContext<Q>>, state_of_pool: Arc<
 // === impl PoolState ===
 
 impl PoolState {
-    /// Sets the wanted number and returns the numbers of the workers to start. A worker that should have ended and still
-    /// runs simply stays.
+    /// Sets the wanted number and returns the numbers of the workers to start. A worker that should have
+    /// ended and still runs simply stays.
     fn hire(&self, wanted: usize) -> Vec<usize> {
         let mut present = self.present.lock();
         self.wanted.send_if_modified(|now| std::mem::replace(now, wanted) != wanted);
@@ -198,10 +179,8 @@ impl<Q: Key> WorkerContext<Q> {
         trace!(controller = &*self.name, key = %running.key(), "key taken by a worker");
         let limit = self.settings.borrow().reconcile_timeout;
         let deadline = if limit.is_zero() { None } else { Instant::now().checked_add(limit) };
-        let cx = Context::new(Arc::clone(&self.run_environment), running.attempt(), running.cause().clone())
-            .with_key(running.key())
-            .with_term(permit.term())
-            .with_deadline(deadline);
+        let cx = Context::new(Arc::clone(&self.run_environment), running.attempt(), running.cause().clone());
+        let cx = cx.with_key(running.key()).within(permit.term(), deadline);
         let key = running.key().clone();
         // At level error, so that every line of the run shows the object, whatever the log level.
         let span = error_span!(
@@ -218,11 +197,11 @@ impl<Q: Key> WorkerContext<Q> {
         );
         async {
             debug!("reconciling");
-            let ended = {
+            let outcome = {
                 let _active = self.metrics.started();
                 self.reconcile(&key, &cx, limit, &permit).await
             };
-            self.conclude(running, ended);
+            self.conclude(running, outcome);
         }
         .instrument(span)
         .await;
@@ -230,9 +209,11 @@ impl<Q: Key> WorkerContext<Q> {
         drop(permit);
     }
 
-    async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Ended {
-        // The future is made inside `async`, so that a panic before its first await is caught too. It is unwind safe, as
-        // nothing of this run is used after a panic.
+    /// Calls the reconciler and counts a panic and a timeout. `None` if the Lease was lost: the run was
+    /// dropped.
+    async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Option<Outcome> {
+        // The future is made inside `async`, so that a panic before its first await is caught too. It is
+        // unwind safe, as nothing of this run is used after a panic.
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(key, cx).await }).catch_unwind();
         let run = async {
             match cx.deadline() {
@@ -243,19 +224,26 @@ impl<Q: Key> WorkerContext<Q> {
         // Biased: a run that has ended when the Lease is lost counts.
         tokio::select! {
             biased;
-            ended = run => match ended {
-                Ok(Ok(outcome)) => Ended::With(outcome),
-                Ok(Err(panic)) => Ended::Panic(panic_text(&*panic).to_owned()),
-                Err(_elapsed) => Ended::Timeout(limit),
-            },
-            () = permit.lost() => Ended::Interrupted,
+            ended = run => Some(match ended {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(panic)) => {
+                    self.metrics.panics.inc();
+                    Err(format!("panic: {}", panic_text(&*panic)).into())
+                }
+                Err(_elapsed) => {
+                    self.metrics.timeouts.inc();
+                    Err(format!("no outcome within reconcileTimeout {limit:?}").into())
+                }
+            }),
+            () = permit.lost() => None,
         }
     }
 
-    /// Returns the key to the queue, counts and logs. The table in the doc of `reconcile` describes this function.
-    fn conclude(&self, running: Running<Q>, ended: Ended) {
-        match ended {
-            Ended::With(Ok(action)) => {
+    /// Returns the key to the queue, counts and logs. The table in the doc of `reconcile` describes this
+    /// function.
+    fn conclude(&self, running: Running<Q>, outcome: Option<Outcome>) {
+        match outcome {
+            Some(Ok(action)) => {
                 if let Some(delay) = action.requeue() {
                     self.metrics.count(Counted::requeue_after);
                     running.requeue_after(delay);
@@ -264,20 +252,8 @@ impl<Q: Key> WorkerContext<Q> {
                     running.done();
                 }
             }
-            Ended::With(Err(error)) => self.failed(running, &error),
-            Ended::Panic(message) => {
-                self.metrics.panics.inc();
-                self.metrics.count(Counted::error);
-                let message = format!("panic: {message}");
-                log_failure(&message, running.retry(&message));
-            }
-            Ended::Timeout(limit) => {
-                self.metrics.timeouts.inc();
-                self.metrics.count(Counted::error);
-                let message = format!("no outcome within reconcileTimeout {limit:?}");
-                log_failure(&message, running.retry(&message));
-            }
-            Ended::Interrupted => {
+            Some(Err(failure)) => self.failed(running, &failure),
+            None => {
                 debug!("dropped, because the Lease was lost");
                 running.put_back();
             }
@@ -285,45 +261,34 @@ impl<Q: Key> WorkerContext<Q> {
     }
 
     fn failed(&self, running: Running<Q>, failure: &ReconcileError) {
-        let message = failure.to_string();
-        let retried = match failure.retry() {
-            Retry::Backoff => running.retry(&message),
-            Retry::NotBefore(wait) => running.retry_not_before(&message, wait),
-            Retry::After(wait) => running.retry_after(&message, wait),
-            Retry::Never => return self.failed_for_good(running, &message),
+        let error = failure.to_string();
+        let retry = failure.retry();
+        let retried = match retry {
+            Retry::Backoff => running.retry(&error),
+            Retry::NotBefore(wait) => running.retry_not_before(&error, wait),
+            Retry::After(wait) => running.retry_after(&error, wait),
+            Retry::Never => running.terminal(&error),
         };
+        let is_terminal = retry == Retry::Never;
+        if is_terminal {
+            self.metrics.terminal_errors.inc();
+        }
+        let is_conflict = !is_terminal && failure.is_conflict();
+        // A single conflict is neither logged nor counted as an error; the one that parks the key is.
+        let retry_is_expected = is_conflict && matches!(retried, Retried::After(_));
+        self.metrics.count(if retry_is_expected { Counted::requeue } else { Counted::error });
         match retried {
-            Retried::After(delay) if failure.is_conflict() => {
-                self.metrics.count(Counted::requeue);
-                debug!(error = message, retry_after = ?delay, "conflict, retrying");
+            Retried::After(retry_after) if is_conflict => debug!(error, ?retry_after, "conflict, retrying"),
+            Retried::After(retry_after) if is_terminal => error!(
+                error,
+                ?retry_after,
+                "reconcile failed with a terminal error, but the object has changed meanwhile"
+            ),
+            Retried::After(retry_after) => error!(error, ?retry_after, "reconcile failed"),
+            Retried::Parked if is_terminal => {
+                error!(error, "reconcile failed with a terminal error; waiting for a change");
             }
-            // A single conflict is not logged as an error; the one that parks the key is.
-            _ => {
-                self.metrics.count(Counted::error);
-                log_failure(&message, retried);
-            }
-        }
-    }
-
-    fn failed_for_good(&self, running: Running<Q>, message: &str) {
-        self.metrics.count(Counted::error);
-        self.metrics.terminal_errors.inc();
-        match running.terminal(message) {
-            Retried::Parked => {
-                error!(error = message, "reconcile failed with a terminal error; waiting for a change");
-            }
-            Retried::After(delay) => {
-                error!(error = message, retry_after = ?delay, "reconcile failed with a terminal error, but the object has changed meanwhile");
-            }
-        }
-    }
-}
-
-fn log_failure(message: &str, retried: Retried) {
-    match retried {
-        Retried::After(delay) => error!(error = message, retry_after = ?delay, "reconcile failed"),
-        Retried::Parked => {
-            error!(error = message, "reconcile failed too often; parked until a change");
+            Retried::Parked => error!(error, "reconcile failed too often; parked until a change"),
         }
     }
 }

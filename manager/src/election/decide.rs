@@ -28,6 +28,8 @@ use super::ElectionSettings;
 use super::record::{Record, Version};
 use crate::key::BootInstant;
 
+pub use turn::decide;
+
 /// Time and randomness of one decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -219,11 +221,6 @@ enum Phase {
     Over,
 }
 
-/// Returns the state after one event and the actions to perform.
-pub fn decide(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
-    turn::run(rules, state, now, event)
-}
-
 // === impl ElectionSettings ===
 
 impl ElectionSettings {
@@ -316,17 +313,11 @@ impl State {
     }
 
     fn version(&self) -> Option<&Version> {
-        match &self.known {
-            Known::Present(_, version) => Some(version),
-            Known::Nothing | Known::Absent(_) => None,
-        }
+        if let Known::Present(_, version) = &self.known { Some(version) } else { None }
     }
 
     fn holder(&self) -> Option<&Arc<str>> {
-        match &self.known {
-            Known::Present(record, _) => record.holder.as_ref(),
-            Known::Nothing | Known::Absent(_) => None,
-        }
+        if let Known::Present(record, _) = &self.known { record.holder.as_ref() } else { None }
     }
 }
 

@@ -12,15 +12,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, GetParams, PostParams, Request as Requests, WatchEvent, WatchParams};
 use kube::core::request::Error as RequestError;
 use kube::{Client, Error};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::decide::{Answer, Call, Event};
 use super::notice::Notice;
 use super::record::{Record, Version};
-use super::trouble::{Trouble, trouble_log};
+use super::trouble::{Trouble, log_trouble, trouble_log};
 use crate::client::connect::DeadlineExceeded;
 use crate::client::error::links;
-use crate::key::Chain;
 use crate::util::LogOnce;
 
 /// `timeoutSeconds` of a watch: below the five minutes after which many middleboxes drop an idle connection.
@@ -292,13 +291,8 @@ impl<P: Fn() -> Duration> Watching<P> {
     }
 
     fn log_failure(&mut self, error: &LockError) {
-        let first = self.logged.is_first(error.trouble, Instant::now());
-        let (lease, error) = (&self.lock, Chain(error));
-        if first {
-            tracing::warn!(%lease, %error, "cannot watch the lease; polling it instead");
-        } else {
-            tracing::debug!(%lease, %error, "cannot watch the lease");
-        }
+        let text = "cannot watch the lease; polling it instead";
+        log_trouble(&mut self.logged, &self.lock, error.trouble, Some(error), text);
     }
 }
 

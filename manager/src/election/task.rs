@@ -1,6 +1,7 @@
 //! The task of an elector: collects events, calls `decide` and performs its actions. No decision is made
 //! here.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,9 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::decide::{Action, Answer, Call, Ending, Event, State, decide};
 use super::lock::LockError;
 use super::record::Record;
-use super::trouble::{Trouble, trouble_log};
+use super::trouble::{Trouble, log_trouble, trouble_log};
 use super::{Elector, Ended, Leadership, LeaseEvent};
-use crate::key::Chain;
 use crate::util::LogOnce;
 
 /// A running elector.
@@ -149,7 +149,8 @@ where
                 answer
             }
             Err(error) => {
-                self.log_failure(&error);
+                let text = "request for the lease failed; trying again";
+                self.failing |= self.log_trouble(error.trouble, Some(&error), text);
                 Answer::Failed
             }
         };
@@ -159,15 +160,8 @@ where
         Event::Answered(answer)
     }
 
-    fn log_failure(&mut self, error: &LockError) {
-        let first = self.logged.is_first(error.trouble, Instant::now());
-        let (lease, error) = (&self.elector.lock, Chain(error));
-        if first {
-            self.failing = true;
-            tracing::warn!(%lease, %error, "request for the lease failed; trying again");
-        } else {
-            tracing::debug!(%lease, %error, "request for the lease failed again");
-        }
+    fn log_trouble(&mut self, trouble: Trouble, error: Option<&(dyn Error + 'static)>, text: &str) -> bool {
+        log_trouble(&mut self.logged, &self.elector.lock, trouble, error, text)
     }
 
     fn warn_if_invalid_duration(&mut self, record: &Record) {
@@ -208,20 +202,12 @@ where
             Action::Extend { until } => self.elector.fence.extend(until),
             Action::Suspend => {
                 self.elector.fence.close();
-                let lease = &self.elector.lock;
-                if self.logged.is_first(Trouble::Missing, Instant::now()) {
-                    tracing::warn!(%lease, "the lease was deleted or its holder cleared; acquiring it again");
-                } else {
-                    tracing::debug!(%lease, "the lease was deleted or its holder cleared again");
-                }
+                let text = "the lease was deleted or its holder cleared; acquiring it again";
+                self.log_trouble(Trouble::Missing, None, text);
             }
             Action::Rewrite => {
-                let lease = &self.elector.lock;
-                if self.logged.is_first(Trouble::Edited, Instant::now()) {
-                    tracing::warn!(%lease, "the lease was edited; the next renewal overwrites the edit");
-                } else {
-                    tracing::debug!(%lease, "the lease was edited again");
-                }
+                let text = "the lease was edited; the next renewal overwrites the edit";
+                self.log_trouble(Trouble::Edited, None, text);
             }
             Action::StopLeading(ending) => self.stop_leading(ending),
             Action::EndWork => {

@@ -150,7 +150,8 @@ async fn a_stopped_leader_renews_until_its_work_has_ended_and_then_releases() {
     assert!(new.metric("mainstay_election_take_over_seconds_count{name=\"mainstay\"} 1"));
     assert!(old.metric("mainstay_election_fence_seconds{name=\"mainstay\"} 0.0"));
     assert!(!new.metric("mainstay_election_fence_seconds{name=\"mainstay\"} 0.0"));
-    let notes: Vec<_> = old.events.lock().iter().filter_map(LeaseEvent::note).collect();
+    let notes: Vec<_> =
+        old.events.lock().iter().filter_map(LeaseEvent::action_and_note).map(|(_, note)| note).collect();
     assert_eq!(notes, ["old became leader", "old stopped leading"]);
     assert_eq!(server.spec()["leaseTransitions"], 1);
     assert_eq!(old.ended().await, Ended { released: true, lost: None });

@@ -278,3 +278,9 @@ pub(crate) struct Reconciled {
 pub(crate) struct LogLevel {
     pub(crate) level: String,
 }
+
+/// The body of an error response.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Error {
+    pub(crate) error: String,
+}

@@ -130,7 +130,6 @@ impl<Q: Key> Live<Q> {
         let environment = Environment {
             settings: watch::Sender::new(settings).subscribe(),
             runs: RunEnvironment::new(silent(), events, CancellationToken::new()),
-            needs_lease: registration.needs_lease,
             term: term.clone(),
             directory: controllers.clone(),
             metrics: ControllerMetrics::register(&registry),
@@ -138,7 +137,7 @@ impl<Q: Key> Live<Q> {
             stop: stop.clone(),
             removal: Removal::never(),
         };
-        let (run, _post) = registration.wired.unwrap().open("web".into(), environment);
+        let (run, _post) = registration.open(environment);
         let mut life = JoinSet::new();
         life.spawn(async move { run.await.unwrap() });
         Self { controllers, notifier, term, stop, life }

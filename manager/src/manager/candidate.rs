@@ -1,8 +1,10 @@
-//! The manager's part in the election: when to become a candidate, what ends with a term, when to release the Lease.
+//! The manager's part in the election: when to become a candidate, what ends with a term, when to release the
+//! Lease.
 //!
-//! The elector runs on the control thread, leader-only work on the caller's runtime. They share the signal to begin, the
-//! state of leadership and the [`Term`]. The elector grants the term and ends it by itself, so that neither waits for a free
-//! thread of the caller's runtime; news of a term that arrives there after its end begins nothing.
+//! The elector runs on the control thread, leader-only work on the caller's runtime. They share the signal to
+//! begin, the state of leadership and the [`Term`]. The elector grants the term and ends it by itself, so
+//! that neither waits for a free thread of the caller's runtime; news of a term that arrives there after its
+//! end begins nothing.
 
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Shared;
 use super::control::{Job, Timers};
@@ -30,9 +32,9 @@ pub(super) struct Candidate {
     pub(super) leadership: watch::Receiver<Leadership>,
     /// The history of the Lease, for the debug pages.
     pub(super) history: LeaseHistory,
-    campaign: Option<oneshot::Sender<()>>,
-    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not renew the Lease, because its work
-    /// has ended.
+    campaign: CancellationToken,
+    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not renew the Lease,
+    /// because its work has ended.
     stop: DropGuard,
     /// Dropped when the wait for the work of the term ends early, also if the manager is dropped.
     gave_up: DropGuard,
@@ -48,7 +50,8 @@ impl Candidate {
         settings: ElectionSettings,
         stopping: CancellationToken,
     ) -> (Self, Job) {
-        let (campaign, may_begin) = oneshot::channel();
+        let campaign = CancellationToken::new();
+        let may_begin = campaign.clone();
         let (publish, leadership) = watch::channel(Leadership::Standby { holder: None });
         let (end_guard, ended) = oneshot::channel();
         let (stop, gave_up) = (CancellationToken::new(), CancellationToken::new());
@@ -75,7 +78,7 @@ impl Candidate {
             let elector = Elector::new(settings, client, fence, &registry, on_event)?.with_notice(notice);
             tokio::select! {
                 () = stop_election.cancelled() => return Ok(()),
-                begun = may_begin => if begun.is_err() { return Ok(()) },
+                () = may_begin.cancelled() => {}
             }
             let mut state = elector.leadership();
             let end_work = move || end_work(term.clone(), stopping.clone(), work_is_late.clone());
@@ -92,7 +95,7 @@ impl Candidate {
             Self {
                 leadership,
                 history,
-                campaign: Some(campaign),
+                campaign,
                 stop: stop.drop_guard(),
                 gave_up: gave_up.drop_guard(),
                 ended,
@@ -102,10 +105,8 @@ impl Candidate {
     }
 
     /// Takes part in the election from now on.
-    pub(super) fn campaign(&mut self) {
-        if self.campaign.take().is_some_and(|campaign| campaign.send(()).is_err()) {
-            debug!("the control thread ended before the election began");
-        }
+    pub(super) fn campaign(&self) {
+        self.campaign.cancel();
     }
 
     /// Waits for news of the election.
@@ -120,9 +121,9 @@ impl Candidate {
         self.leadership.borrow_and_update().clone()
     }
 
-    /// Ends the candidacy: the Lease is renewed while work of the term runs, and released once it has ended. If work still
-    /// runs at `deadline`, the Lease is not released and expires; if the Lease is lost before, work is dropped at once.
-    /// Returns whether the work ended in time.
+    /// Ends the candidacy: the Lease is renewed while work of the term runs, and released once it has ended.
+    /// If work still runs at `deadline`, the Lease is not released and expires; if the Lease is lost before,
+    /// work is dropped at once. Returns whether the work ended in time.
     pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
         let Self { mut leadership, stop, gave_up, ended, .. } = self;
         drop(stop);
@@ -143,7 +144,8 @@ impl Candidate {
         if !in_time {
             drop(gave_up);
         }
-        // The elector bounds its last requests itself, by less than a lease. An error means that its thread has ended.
+        // The elector bounds its last requests itself, by less than a lease. An error means that its thread
+        // has ended.
         if timers.until(own_turn(deadline), ended).await.is_none() {
             warn!("the Lease could not be released in time; it expires by itself");
         }
@@ -176,8 +178,8 @@ fn record_on_lease(events: Recorder, settings: &ElectionSettings) -> OnEvent {
         ..ObjectReference::default()
     };
     Arc::new(move |event: LeaseEvent| {
-        if let Some(note) = event.note() {
-            events.event(&lease, EventType::Normal, EVENT_REASON, event.action(), &note);
+        if let Some((action, note)) = event.action_and_note() {
+            events.event(&lease, EventType::Normal, EVENT_REASON, action, &note);
         }
     })
 }

@@ -1,28 +1,27 @@
 //! One API server: connections to it, a cache, a recorder of Events.
 //!
-//! A manager has a cluster of its own, with the Lease and everything that is declared on the [`Manager`] itself, and may
-//! have more. All of them start and stop with the manager and share its fence, registry and checks. Each has its own
-//! connections, cache and tasks, so that one that is slow or down does not delay the others.
+//! A manager has a cluster of its own, with the Lease and everything that is declared on the [`Manager`]
+//! itself, and may have more. All of them start and stop with the manager and share its fence, registry and
+//! checks. Each has its own connections, cache and tasks, so that one that is slow or down does not delay the
+//! others.
 
 #[cfg(feature = "testing")]
 mod testing;
 
 use std::sync::Arc;
 
-use thiserror::Error;
-
-use super::Manager;
+use super::{Manager, RegisterError};
 #[cfg(doc)]
 use crate::cache::Scope;
 use crate::cache::{Cache, HookFailure, Meta, Required, ScopedKind, Store, TransformError};
 use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
-use crate::key::{Fence, Key, KindId, is_dns_label};
+use crate::key::{Fence, Key, KindId};
 use crate::metrics::Registry;
 use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 
-/// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by [`Manager::cluster`]. Cheap to
-/// clone; all clones are one cluster.
+/// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by
+/// [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -40,7 +39,8 @@ use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 ///     async fn reconcile(&self, name: &NamespacedName, cx: &Context) -> Outcome {
 ///         let Some(map) = self.here.get(name)? else { return Ok(Action::Done) };
 ///         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
-///         (copy.metadata.name, copy.metadata.namespace) = (map.metadata.name.clone(), map.metadata.namespace.clone());
+///         copy.metadata.name.clone_from(&map.metadata.name);
+///         copy.metadata.namespace.clone_from(&map.metadata.namespace);
 ///         let _effect = self.edge.context(cx).apply_unowned(&copy).await?;
 ///         Ok(Action::Done)
 ///     }
@@ -78,77 +78,37 @@ struct Moved<R> {
     reconciler: R,
 }
 
-/// A cluster could not be added.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ClusterError {
-    /// The name is invalid.
-    #[error(
-        "cluster name {name:?} is invalid; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either \
-         end, such as edge-1: it stands in metrics and in the paths of checks"
-    )]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// The name is taken.
-    #[error(
-        "cluster {name:?} exists already; the names of clusters differ, because metrics and checks use them"
-    )]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
-    /// The connection to its API server cannot be set up.
-    #[error("the connection to cluster {name:?} cannot be set up")]
-    Connect {
-        /// The cluster.
-        name: String,
-        /// The error of the connection.
-        #[source]
-        source: ConnectError,
-    },
-    /// The manager is stopping or has stopped.
-    #[error("cluster {name:?} was not added: the manager has begun to stop")]
-    Stopped {
-        /// The cluster.
-        name: String,
-    },
-}
-
 // === impl Manager ===
 
 impl Manager {
-    /// Adds another cluster, before or while the manager runs. It opens no connection yet, and stays until the manager stops.
-    /// Call it inside the runtime that runs the reconciles.
+    /// Adds another cluster, before or while the manager runs. It opens no connection yet, and stays until
+    /// the manager stops. Call it inside the runtime that runs the reconciles.
     ///
-    /// Its stores are listed and watched like those of the manager's own cluster, over connections of its own, with the
-    /// rights of `connection`. The start waits for their first lists too, with one difference: a cluster that cannot be
-    /// reached, or is silent for half a minute, delays only the controllers that watch it. It makes a replica unready only
-    /// while that replica starts and waits for it, and has no part in the election. `/readyz/cache-NAME-KIND`, the metrics
-    /// and `/debug/caches` show its state.
+    /// Its stores are listed and watched like those of the manager's own cluster, over connections of its
+    /// own, with the rights of `connection`. The start waits for their first lists too, with one difference:
+    /// a cluster that cannot be reached, or is silent for half a minute, delays only the controllers that
+    /// watch it. It makes a replica unready only while that replica starts and waits for it, and has no part
+    /// in the election. `/readyz/cache-NAME-KIND`, the metrics and `/debug/caches` show its state.
     ///
     /// `cache.namespaces` of the configuration limits the manager's own cluster only.
     ///
     /// # Blocking
-    /// Reads the files of `connection` before it returns. A credential plug-in (`exec`) runs at the first request, on a
-    /// thread of its own.
+    /// Reads the files of `connection` before it returns. A credential plug-in (`exec`) runs at the first
+    /// request, on a thread of its own.
     ///
     /// # Errors
-    /// The name is no DNS label or is taken, the connection cannot be set up, or the manager has begun to stop. Nothing is
-    /// left of a refused cluster.
+    /// The name is no DNS label or is taken, the connection cannot be set up, or the manager has begun to
+    /// stop. Nothing is left of a refused cluster.
     pub fn cluster(
         &self,
-        name: impl Into<String>,
+        name: impl Into<Arc<str>>,
         connection: kube::Config,
-    ) -> Result<Cluster, ClusterError> {
-        let name = name.into();
-        if !is_dns_label(&name) {
-            return Err(ClusterError::Name { name });
-        }
+    ) -> Result<Cluster, RegisterError> {
+        let name: Arc<str> = name.into();
+        RegisterError::check_name("cluster", &name)?;
         self.shared.clusters.add(&name, || {
             let made = self.shared.clusters.own().beside(&name, connection, &self.shared.fence);
-            made.map_err(|source| ClusterError::Connect { name: name.clone(), source })
+            made.map_err(|source| RegisterError::Connect { name: Arc::clone(&name), source })
         })
     }
 }
@@ -209,14 +169,16 @@ impl Cluster {
         &self.shared.name
     }
 
-    /// Declares a kind to be cached and returns a handle to read it. Handles of one kind and scope share one watch.
+    /// Declares a kind to be cached and returns a handle to read it. Handles of one kind and scope share one
+    /// watch.
     ///
     /// The kind is that of the type, or with [`Scope::of`] one known only at run time. The latter is read as
-    /// [`DynamicObject`](kube::core::DynamicObject), or through [`Store::view`] as a struct with the needed fields, and is
-    /// shared with typed readers of the same kind. Its writers are
+    /// [`DynamicObject`](kube::core::DynamicObject), or through [`Store::view`] as a struct with the needed
+    /// fields, and is shared with typed readers of the same kind. Its writers are
     /// [`Applier::new`](crate::client::Applier::new) and [`Patcher::new`](crate::client::Patcher::new).
     ///
     /// ```no_run
+    /// use kube::Client;
     /// use kube::core::{DynamicObject, GroupVersionKind};
     /// use kube::discovery::{self, Scope as Found};
     /// use mainstay::cache::{Scope, Store};
@@ -237,14 +199,15 @@ impl Cluster {
     ///     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
     ///         let Some(object) = self.objects.get(request)? else { return Ok(Action::Done) };
     ///         let labels = json!({"colour": object.data["spec"]["colour"]});
-    ///         let meta = json!({"name": request.name(), "namespace": request.namespace(), "labels": labels});
+    ///         let (name, namespace) = (request.name(), request.namespace());
+    ///         let labelled = json!({"metadata": {"name": name, "namespace": namespace, "labels": labels}});
     ///         let current = self.objects.entry(request)?;
-    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &json!({"metadata": meta})).await?;
+    ///         let _effect = self.applier.ensure(cx, current.as_ref(), &labelled).await?;
     ///         Ok(Action::Done)
     ///     }
     /// }
     ///
-    /// async fn wire(manager: &Manager, client: &kube::Client, kind: &GroupVersionKind) -> Result<(), BoxError> {
+    /// async fn wire(manager: &Manager, kind: &GroupVersionKind, client: &Client) -> Result<(), BoxError> {
     ///     let (resource, found) = discovery::pinned_kind(client, kind).await?;
     ///     let kind = KindId::of_resource(&resource, found.scope == Found::Namespaced);
     ///     let objects = manager.store(Scope::all().of(kind.clone()));
@@ -258,13 +221,14 @@ impl Cluster {
         self.shared.cache.store(objects)
     }
 
-    /// As [`Cluster::store`], for readers of metadata only: `list` and `entry` return it without decoding, and the kind is
-    /// cached without bodies, unless there is also a reader of whole objects.
+    /// As [`Cluster::store`], for readers of metadata only: `list` and `entry` return it without decoding,
+    /// and the kind is cached without bodies, unless there is also a reader of whole objects.
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
         self.shared.cache.metadata(objects)
     }
 
-    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last call counts.
+    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last
+    /// call counts.
     pub fn required(&self, kind: KindId, required: Required) {
         self.shared.cache.required(kind, required);
     }
@@ -281,20 +245,21 @@ impl Cluster {
         self.shared.cache.transform(kind, change)
     }
 
-    /// Returns the context of the same run in this cluster, with a client, a recorder of Events and typed writes of this
-    /// cluster. Writes are stopped with the Lease as those of `cx`, and enter the stores of this cluster at once.
+    /// Returns the context of the same run in this cluster, with a client, a recorder of Events and typed
+    /// writes of this cluster. Writes are stopped with the Lease as those of `cx`, and enter the stores of
+    /// this cluster at once.
     ///
-    /// Make an [`Applier`](crate::client::Applier) for each cluster: one that is used for several compares the objects of
-    /// one cluster with the answers of another.
+    /// Make an [`Applier`](crate::client::Applier) for each cluster: one that is used for several compares
+    /// the objects of one cluster with the answers of another.
     pub fn context(&self, cx: &Context) -> Context {
         cx.elsewhere(&self.shared.name, |here| {
             let events = self.shared.events.for_controller(here.events.controller());
-            (self.client(here.is_fenced()).clone(), events)
+            (self.client(here.fenced).clone(), events)
         })
     }
 
-    /// Moves a reconciler to this cluster: it gets [`Cluster::context`] of each run. With stores of this cluster, a reconciler
-    /// that was written for a single cluster works in this one, with its finalizers.
+    /// Moves a reconciler to this cluster: it gets [`Cluster::context`] of each run. With stores of this
+    /// cluster, a reconciler that was written for a single cluster works in this one, with its finalizers.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;

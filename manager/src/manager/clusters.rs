@@ -1,9 +1,10 @@
 //! The clusters of one manager: they run caches and writers of Events, and wait for first lists.
 //!
 //! # Invariants
-//! 1. A name is taken once. The cache and the writer of a cluster run once, also if it is added while the manager runs.
-//! 2. The wait for the manager's own cluster has no limit, because nothing works without it. The wait for a store of
-//!    another cluster ends with its first list, a failure, or after [`PATIENCE`].
+//! 1. A name is taken once. The cache and the writer of a cluster run once, also if it is added while the
+//!    manager runs.
+//! 2. The wait for the manager's own cluster has no limit, because nothing works without it. The wait for a
+//!    store of another cluster ends with its first list, a failure, or after [`PATIENCE`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::cluster::{Cluster, ClusterError};
-use super::readiness;
+use super::cluster::Cluster;
+use super::{RegisterError, readiness};
 use crate::client::EventWriter;
 use crate::health::Finding;
 use crate::util::resume_panic;
 
-/// Longest wait for a store whose cluster neither answers nor fails: as long as opening a connection may take, so that
-/// a server that drops all packets counts like one that refuses them.
+/// Longest wait for a store whose cluster neither answers nor fails: as long as opening a connection may
+/// take, so that a server that drops all packets counts like one that refuses them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The clusters of one manager. Cheap to clone; all clones are the same clusters.
@@ -37,8 +38,8 @@ pub(super) struct Clusters {
 struct Shared {
     own: Cluster,
     state: Mutex<State>,
-    /// Whether the start of this replica has ended its wait for the clusters; never reset. Relaxed, because a probe may be
-    /// late by a moment.
+    /// Whether the start of this replica has ended its wait for the clusters; never reset. Relaxed, because a
+    /// probe may be late by a moment.
     started: AtomicBool,
     /// Has a permit while a cache is not running.
     caches: Notify,
@@ -89,15 +90,15 @@ impl Clusters {
     /// Adds a cluster under a name that is not taken.
     pub(super) fn add(
         &self,
-        name: &str,
-        make: impl FnOnce() -> Result<(Cluster, EventWriter), ClusterError>,
-    ) -> Result<Cluster, ClusterError> {
+        name: &Arc<str>,
+        make: impl FnOnce() -> Result<(Cluster, EventWriter), RegisterError>,
+    ) -> Result<Cluster, RegisterError> {
         let may_come = |state: &State| {
             if state.closed {
-                return Err(ClusterError::Stopped { name: name.to_owned() });
+                return Err(RegisterError::Stopped { name: Arc::clone(name) });
             }
-            if state.others.iter().any(|other| other.cluster.name() == name) {
-                return Err(ClusterError::DuplicateName { name: name.to_owned() });
+            if state.others.iter().any(|other| other.cluster.name() == &**name) {
+                return Err(RegisterError::DuplicateName { part: "cluster", name: Arc::clone(name) });
             }
             Ok(())
         };
@@ -124,7 +125,8 @@ impl Clusters {
 
 /// Tasks that run with the manager.
 impl Clusters {
-    /// Runs the caches of all clusters, also of those added later, until `stop`. Returns when all tasks have ended.
+    /// Runs the caches of all clusters, also of those added later, until `stop`. Returns when all tasks have
+    /// ended.
     pub(super) async fn run_caches(self, stop: CancellationToken) {
         let take = || std::mem::take(&mut self.shared.state.lock().idle);
         let run = |cluster: Cluster, stop| async move { cluster.cache().run(stop).await };
@@ -153,7 +155,8 @@ impl Clusters {
         self.shared.started.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the readiness of every store. A watch counts as broken once it has been down for `watch_down_limit`.
+    /// Returns the readiness of every store. A watch counts as broken once it has been down for
+    /// `watch_down_limit`.
     pub(super) fn findings(&self, watch_down_limit: Duration) -> Vec<Finding> {
         let starting = !self.shared.started.load(Ordering::Relaxed);
         let own = self.own().cache().kinds();
@@ -206,8 +209,8 @@ impl Other {
     }
 }
 
-/// Runs every item, also those added later, until `stop`, and returns when all have ended. Resumes the panic of an item,
-/// which ends the manager.
+/// Runs every item, also those added later, until `stop`, and returns when all have ended. Resumes the panic
+/// of an item, which ends the manager.
 async fn run_all<T, F>(
     arrived: &Notify,
     take: impl Fn() -> Vec<T>,

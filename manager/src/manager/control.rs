@@ -1,8 +1,8 @@
 //! The control thread, which a blocked reconcile cannot delay.
 //!
-//! The elector, probes, metrics and signals run on a thread and a runtime of their own, so that a reconcile that blocks
-//! every thread of the caller's runtime costs neither the Lease nor the answer to a probe. The thread also has the timers
-//! of the stop, because the timers of a runtime without a free thread do not fire.
+//! The elector, probes, metrics and signals run on a thread and a runtime of their own, so that a reconcile
+//! that blocks every thread of the caller's runtime costs neither the Lease nor the answer to a probe. The
+//! thread also has the timers of the stop, because the timers of a runtime without a free thread do not fire.
 
 use std::io;
 
@@ -15,23 +15,25 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, error, info};
 
+use crate::controller::{Failure, NamedTasks};
 use crate::reconcile::BoxError;
 
-/// A future for the control thread. Made on that thread, because a client and a listener belong to the runtime in which
-/// they were made.
+/// A future for the control thread. Made on that thread, because a client and a listener belong to the
+/// runtime in which they were made.
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) start: Box<dyn FnOnce() -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
-/// The running thread. It ends once all jobs have ended and this value is dropped; until then it watches signals.
+/// The running thread. It ends once all jobs have ended and this value is dropped; until then it watches
+/// signals.
 pub(super) struct ControlThread {
     /// Resolves when the last job has ended.
     jobs_ended: oneshot::Receiver<()>,
     pub(super) runtime: Handle,
     _end_on_drop: DropGuard,
     /// Jobs that failed, by name.
-    pub(super) failures: mpsc::Receiver<(&'static str, BoxError)>,
+    pub(super) failures: mpsc::Receiver<Failure>,
 }
 
 /// Timers that run on the control thread. Cheap to clone.
@@ -91,8 +93,8 @@ impl ControlThread {
 // === impl Timers ===
 
 impl Timers {
-    /// Waits for the future until the deadline, also while the caller's runtime has no free thread for its own timers.
-    /// `None` if the future was not ready in time.
+    /// Waits for the future until the deadline, also while the caller's runtime has no free thread for its
+    /// own timers. `None` if the future was not ready in time.
     pub(super) async fn until<T>(&self, deadline: Instant, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = JoinSet::new();
         alarm.spawn_on(async move { sleep_until(deadline).await }, &self.0);
@@ -111,25 +113,15 @@ impl Timers {
     }
 }
 
-async fn run(jobs: Vec<Job>, report: &mpsc::Sender<(&'static str, BoxError)>) {
-    let mut running = JoinSet::new();
+async fn run(jobs: Vec<Job>, report: &mpsc::Sender<Failure>) {
+    let mut running = NamedTasks::default();
     for job in jobs {
-        let name = job.name;
-        let report = report.clone();
-        // A task within the task, so that a panic of the job becomes an error of it.
-        let mut alone = JoinSet::new();
-        alone.spawn((job.start)());
-        running.spawn(async move {
-            let failure = match alone.join_next().await {
-                None | Some(Ok(Ok(()))) => return,
-                Some(Ok(Err(error))) => error,
-                Some(Err(panic)) => panic.into(),
-            };
-            // Fails only if the manager was dropped.
-            drop(report.send((name, failure)).await);
-        });
+        running.spawn(job.name.into(), (job.start)());
     }
-    while running.join_next().await.is_some() {}
+    while let Some(failure) = running.failure().await {
+        // Fails only if the manager was dropped.
+        drop(report.send(failure).await);
+    }
 }
 
 fn watch_signals(stop: Option<CancellationToken>) -> JoinSet<()> {

@@ -13,9 +13,10 @@ impl Shared {
     pub(super) fn run_environment(&self, name: &str, needs_lease: bool) -> RunEnvironment {
         let own = self.clusters.own();
         let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
-        let run_environment =
+        let mut run_environment =
             RunEnvironment::new(own.client(needs_lease).clone(), events, self.stops.begun.clone());
-        if needs_lease { run_environment.fenced() } else { run_environment }
+        run_environment.fenced = needs_lease;
+        run_environment
     }
 
     /// Returns the parts of the manager that a controller uses.
@@ -34,7 +35,6 @@ impl Shared {
         Environment {
             settings,
             runs: self.run_environment(name, needs_lease),
-            needs_lease,
             term: term.clone(),
             directory: self.directory.clone(),
             metrics: self.controller_metrics.clone(),

@@ -12,7 +12,7 @@ use crate::client::connect::ConnectError;
 use crate::config::{EVERY_CONTROLLER, SectionError};
 use crate::controller::WiringError;
 use crate::election::InvalidSettings;
-use crate::key::Chain;
+use crate::key::{Chain, is_dns_label};
 use crate::queue::SettingsProblem;
 use crate::reconcile::BoxError;
 use crate::serve::CertificateError;
@@ -43,7 +43,8 @@ pub enum BuildError {
     },
     /// The address at which other replicas reach this one is unknown.
     #[error(
-        "inspect.peers needs the address of this Pod; set the variable POD_IP by fieldRef status.podIP, or bind inspect to one address"
+        "inspect.peers needs the address of this Pod; set the variable POD_IP by fieldRef status.podIP, \
+         or bind inspect to one address"
     )]
     NoPeerAddress,
     /// The file `inspect.tokenFile` cannot be read, or holds no token.
@@ -57,7 +58,8 @@ pub enum BuildError {
     Election(#[source] InvalidSettings),
     /// The namespace of the Lease is unknown.
     #[error(
-        "leaderElection.namespace is empty and this process runs outside a cluster; set it or --leader-election-namespace, or turn the election off with --leader-elect=false"
+        "leaderElection.namespace is empty and this process runs outside a cluster; set it or \
+         --leader-election-namespace, or turn the election off with --leader-elect=false"
     )]
     NoLeaseNamespace,
 }
@@ -66,13 +68,25 @@ pub enum BuildError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The name of the controller is invalid.
+    /// The name is no DNS label.
     #[error(
-        "{name:?} is no name of a controller{}; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
-         either end, such as web-frontend: it stands in metrics and the configuration",
-        if **name == *EVERY_CONTROLLER { ", it means all of them" } else { "" }
+        "{name:?} is no name of a {part}{}; expected 1 to 63 lower-case letters, digits and hyphens, \
+         no hyphen at either end, such as web-frontend: it appears in metrics, paths and the configuration",
+        if **name == *EVERY_CONTROLLER { ", it means all controllers" } else { "" }
     )]
     Name {
+        /// The part of the manager: controller, runnable, debug page or cluster.
+        part: &'static str,
+        /// The name.
+        name: Arc<str>,
+    },
+    /// The name is taken.
+    #[error(
+        "{part} {name:?} exists already; choose another name, because metrics and paths tell them apart by it"
+    )]
+    DuplicateName {
+        /// The part of the manager.
+        part: &'static str,
         /// The name.
         name: Arc<str>,
     },
@@ -84,32 +98,6 @@ pub enum RegisterError {
         /// The problems, with paths of the configuration file below the controller's name. Never empty.
         problems: Vec<SettingsProblem>,
     },
-    /// The name of the runnable is invalid.
-    #[error(
-        "{name:?} is no name of a runnable; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
-         either end, such as price-feed: it stands in paths of probes"
-    )]
-    RunnableName {
-        /// The name.
-        name: Arc<str>,
-    },
-    /// The name is taken.
-    #[error(
-        "controller {name:?} is registered already; the names of controllers differ, because metrics and the configuration use them"
-    )]
-    DuplicateName {
-        /// The name.
-        name: Arc<str>,
-    },
-    /// The name of the page is invalid or taken.
-    #[error(
-        "{name:?} cannot be the name of a page; expected one that no other page under /debug has, 1 to 63 lower-case \
-         letters, digits and hyphens, no hyphen at either end"
-    )]
-    PageName {
-        /// The name.
-        name: Arc<str>,
-    },
     /// The controller is wired wrongly.
     #[error("controller {name:?} cannot run")]
     Wiring {
@@ -119,22 +107,32 @@ pub enum RegisterError {
         #[source]
         source: WiringError,
     },
+    /// The connection to the API server of a cluster cannot be set up.
+    #[error("the connection to cluster {name:?} cannot be set up")]
+    Connect {
+        /// The cluster.
+        name: Arc<str>,
+        /// The error of the connection.
+        #[source]
+        source: ConnectError,
+    },
     /// The program has no such section in its configuration file.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// A runnable that needs the Lease runs once, and with this configuration the manager may lead more than once. A
-    /// `Program` ends as with any wrong input.
+    /// A runnable that needs the Lease runs once, and with this configuration the manager may lead more than
+    /// once. A `Program` ends as with any wrong input.
     #[error(
-        "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or a controller"
+        "runnable {name:?} needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, \
+         or a controller"
     )]
     RunsOnce {
         /// The runnable.
         name: Arc<str>,
     },
     /// The manager is stopping or has stopped.
-    #[error("{name:?} was not registered: the manager has begun to stop")]
+    #[error("{name:?} was not added: the manager has begun to stop")]
     Stopped {
-        /// The controller or runnable.
+        /// The controller, runnable or cluster.
         name: Arc<str>,
     },
 }
@@ -167,7 +165,9 @@ pub enum ManagerError {
         others: Vec<StopError>,
     },
     /// Parts still ran at the end of the grace period.
-    #[error("still running after shutdown.gracePeriod {grace:?}: {}{}", names.join(", "), while_stopping(.others))]
+    #[error(
+        "still running after shutdown.gracePeriod {grace:?}: {}{}", names.join(", "), while_stopping(.others)
+    )]
     Late {
         /// The parts that still ran.
         names: Vec<String>,
@@ -197,6 +197,15 @@ pub enum StopError {
         /// The part.
         name: String,
     },
+}
+
+// === impl RegisterError ===
+
+impl RegisterError {
+    /// Checks that a part of the manager has a valid name.
+    pub(super) fn check_name(part: &'static str, name: &str) -> Result<(), Self> {
+        if is_dns_label(name) { Ok(()) } else { Err(Self::Name { part, name: name.into() }) }
+    }
 }
 
 fn lines(name: &str, problems: &[SettingsProblem]) -> String {

@@ -1,7 +1,7 @@
 //! Access to the servers of the manager: by a token that the API server accepts, or the token of a file.
 //!
-//! A guard is a layer around a router. It decides on the control thread without blocking it. Tokens are compared and
-//! remembered by their digests, so neither timing nor a core file discloses one.
+//! A guard is a layer around a router. It decides on the control thread without blocking it. Tokens are
+//! compared and remembered by their digests, so neither timing nor a core file discloses one.
 
 mod reviews;
 mod token_file;
@@ -16,39 +16,22 @@ pub(super) use reviews::{Reviews, reviewed};
 pub use token_file::TokenFileError;
 pub(super) use token_file::{TokenFile, token_required};
 
-/// The guards of the servers.
-pub(super) struct Guards {
-    /// Whether scrapes are [`reviewed`].
-    pub(super) reviewed: bool,
-    /// Whether requests to the debug pages are reviewed.
-    pub(super) inspect_reviewed: bool,
-    /// The token of the debug pages; `None` if they are reviewed, or bound to loopback, where any request from this host is
-    /// admitted.
-    pub(super) token: Option<TokenFile>,
-}
-
 /// SHA-256 of a token, or of a question about one.
 type Digest = [u8; 32];
 
-// === impl Guards ===
-
-impl Guards {
-    /// Reads the guards from the configuration, and warns where a token crosses the network in plain text.
-    pub(super) fn new(configuration: &ManagerConfiguration) -> Result<Self, BuildError> {
-        let ManagerConfiguration { metrics, inspect, .. } = configuration;
-        // With reviews the file is for the command `inspect` only.
-        let token = inspect.token_file.as_deref().filter(|_| !inspect.auth).map(TokenFile::new).transpose();
-        let token = token.map_err(BuildError::TokenFile)?;
-        if metrics.auth && metrics.tls_dir.is_none() && leaves_this_host(metrics.bind_address) {
-            warn!(
-                "metrics.auth without metrics.tlsDir: the tokens of scrapers cross the network in plain text"
-            );
-        }
-        if inspect.tls_dir.is_none() && leaves_this_host(inspect.bind_address) {
-            warn!("inspect.bindAddress without inspect.tlsDir: tokens cross the network in plain text");
-        }
-        Ok(Self { reviewed: metrics.auth, inspect_reviewed: inspect.auth, token })
+/// Returns the token of the debug pages; `None` if they are reviewed, or bound to loopback, where any request
+/// from this host is admitted. Warns where a token crosses the network in plain text.
+pub(super) fn inspect_token(configuration: &ManagerConfiguration) -> Result<Option<TokenFile>, BuildError> {
+    let ManagerConfiguration { metrics, inspect, .. } = configuration;
+    if metrics.auth && metrics.tls_dir.is_none() && leaves_this_host(metrics.bind_address) {
+        warn!("metrics.auth without metrics.tlsDir: the tokens of scrapers cross the network in plain text");
     }
+    if inspect.tls_dir.is_none() && leaves_this_host(inspect.bind_address) {
+        warn!("inspect.bindAddress without inspect.tlsDir: tokens cross the network in plain text");
+    }
+    // With reviews the file is for the command `inspect` only.
+    let file = inspect.token_file.as_deref().filter(|_| !inspect.auth);
+    file.map(TokenFile::new).transpose().map_err(BuildError::TokenFile)
 }
 
 /// Whether a server at this address can be reached from elsewhere.

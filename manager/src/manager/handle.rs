@@ -64,7 +64,9 @@ pub struct ControllerGone {
 #[non_exhaustive]
 pub enum RemoveError {
     /// The controller is removed, but some of its work was dropped. No retry is needed.
-    #[error("controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", "))]
+    #[error(
+        "controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", ")
+    )]
     Late {
         /// The controller.
         name: Arc<str>,
@@ -107,8 +109,8 @@ impl<Q: Key> ControllerHandle<Q> {
         self.port.upgrade().map(|port| port.status())
     }
 
-    /// Enqueues `key` as if a person had asked for it: a key in backoff and a parked one run at once. Before the controller
-    /// runs, and on a standby replica, the key waits on the queue.
+    /// Enqueues `key` as if a person had asked for it: a key in backoff and a parked one run at once. Before
+    /// the controller runs, and on a standby replica, the key waits on the queue.
     ///
     /// # Errors
     /// The controller has been removed or has ended.
@@ -117,9 +119,9 @@ impl<Q: Key> ControllerHandle<Q> {
         Ok(())
     }
 
-    /// Adds a source. It starts with the controller, or now if the controller runs. A controller that has not reconciled
-    /// yet waits for its sync as for that of any other source. One that has continues meanwhile, which is safe because
-    /// reads from a store without its first list are errors.
+    /// Adds a source. It starts with the controller, or now if the controller runs. A controller that has not
+    /// reconciled yet waits for its sync as for that of any other source. One that has continues meanwhile,
+    /// which is safe because reads from a store without its first list are errors.
     ///
     /// # Errors
     /// The controller has been removed or has ended.
@@ -128,13 +130,14 @@ impl<Q: Key> ControllerHandle<Q> {
         if taken { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// Removes the controller from its manager, which continues. Its sources end, its queue closes, and running reconciles
-    /// have `shutdown.gracePeriod` to end, before they are dropped at their next await. After a return without error nothing
-    /// of the controller is left: no task, subscription, metric or debug page, and its name is free. A second removal has no
-    /// effect. Stores stay, because they belong to the manager.
+    /// Removes the controller from its manager, which continues. Its sources end, its queue closes, and
+    /// running reconciles have `shutdown.gracePeriod` to end, before they are dropped at their next await.
+    /// After a return without error nothing of the controller is left: no task, subscription, metric or debug
+    /// page, and its name is free. A second removal has no effect. Stores stay, because they belong to the
+    /// manager.
     ///
-    /// The removal begins with the call, and the future only waits for its end. A reconcile that removes its own controller
-    /// has to drop the future, because it cannot wait for itself.
+    /// The removal begins with the call, and the future only waits for its end. A reconcile that removes its
+    /// own controller has to drop the future, because it cannot wait for itself.
     ///
     /// # Errors
     /// See [`RemoveError`]; in each case the controller starts no more runs.

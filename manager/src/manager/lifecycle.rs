@@ -1,16 +1,16 @@
 //! Start and stop, in order.
 //!
-//! Start: servers; the runnables of their group; caches, until every readable kind has been listed; members without the
-//! Lease; the election, and members with the Lease, whose controllers are synced but idle until then. A runnable that
-//! declares its readiness blocks later groups until it is ready. Stop: leader-only work; the Lease, which is released only
-//! if that work has ended; all other members; caches; the runnables of the servers' group; servers; last the remaining
-//! Events.
+//! Start: servers; the runnables of their group; caches, until every readable kind has been listed; members
+//! without the Lease; the election, and members with the Lease, whose controllers are synced but idle until
+//! then. A runnable that declares its readiness blocks later groups until it is ready. Stop: leader-only
+//! work; the Lease, which is released only if that work has ended; all other members; caches; the runnables
+//! of the servers' group; servers; last the remaining Events.
 //!
 //! # Invariants
 //! 1. The Lease is never released while leader-only work is running.
 //! 2. Every task spawned here is awaited here, or named as late.
-//! 3. A runnable that never becomes ready blocks later start groups, but neither a stop, nor the handling of a failure, nor
-//!    the probes.
+//! 3. A runnable that never becomes ready blocks later start groups, but neither a stop, nor the handling of
+//!    a failure, nor the probes.
 
 mod group;
 mod outcome;
@@ -19,6 +19,7 @@ mod waiting;
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::OptionFuture;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -27,7 +28,7 @@ use tracing::{debug, info, warn};
 
 use super::candidate::{Candidate, ELECTION};
 use super::control::{ControlThread, Timers};
-use super::readiness::{self, Heartbeat};
+use super::readiness::Heartbeat;
 use super::runnable::PendingRunnable;
 use super::{Manager, ManagerError, Member, PendingController, RunnableGroup, Shared, StopError, Unstarted};
 use crate::election::{Leadership, OnLost};
@@ -39,8 +40,8 @@ use waiting::Waiting;
 /// Time for the remaining Events, even after the grace period.
 const EVENTS_TIME: Duration = Duration::from_secs(2);
 
-/// Least time for members that are stopped after others, so that a late member does not make those after it late. Five of
-/// these and [`EVENTS_TIME`] fit between the grace period (30 s) and that of the kubelet (45 s).
+/// Least time for members that are stopped after others, so that a late member does not make those after it
+/// late. Five of these and [`EVENTS_TIME`] fit between the grace period, 30 s, and that of the kubelet, 45 s.
 pub(super) const OWN_TURN: Duration = Duration::from_secs(1);
 
 /// Time to become ready after which the log reports a runnable: longer than a healthy start.
@@ -72,43 +73,32 @@ enum Stage {
     LeaderElection,
 }
 
-/// Accepts members and clusters while it exists.
-struct Intake<'a>(&'a Shared);
-
 // === impl Manager ===
 
 impl Manager {
-    /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and then stops
-    /// everything in order. When it returns, nothing of this manager runs any more, except the parts that the error names as
-    /// late.
+    /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and
+    /// then stops everything in order. When it returns, nothing of this manager runs any more, except the
+    /// parts that the error names as late.
     ///
-    /// Starts its servers, then each [group](crate::manager::RunnableGroup) once the one before it is ready, with the caches after
-    /// `Servers` and the election before `LeaderElection`; stops them in the opposite order. Controllers start at once and
-    /// reconcile when their sources have synced and their group has started.
+    /// Starts its servers, then each [group](crate::manager::RunnableGroup) once the one before it is ready,
+    /// with the caches after `Servers` and the election before `LeaderElection`; stops them in the opposite
+    /// order. Controllers start at once and reconcile when their sources have synced and their group has
+    /// started.
     ///
     /// # Errors
     /// The first failure, with all failures of the stop attached.
     ///
     /// # Cancel safety
-    /// Dropping the future aborts the members and leaves the Lease to expire, unless they ended at once; stop the
-    /// manager instead.
+    /// Dropping the future aborts the members and leaves the Lease to expire, unless they ended at once; stop
+    /// the manager instead.
     pub async fn run(&self) -> Result<(), ManagerError> {
         let shared = &*self.shared;
         let Unstarted { probes, metrics, inspect } =
             shared.unstarted.lock().take().ok_or(ManagerError::AlreadyRun)?;
-        // At every end, registrations are refused from then on.
-        let intake = Intake(shared);
-
         let heartbeat = Heartbeat::new();
         let mut beats = JoinSet::new();
         beats.spawn(heartbeat.clone().beat());
-        readiness::add_checks(&shared.checks, &heartbeat);
-        readiness::survey(
-            &shared.checks,
-            &shared.clusters,
-            &shared.readiness_list,
-            shared.options.watch_down_limit,
-        );
+        shared.add_checks(&heartbeat);
 
         let servers_stop = CancellationToken::new();
         // The control thread ends with this future, also if it is dropped.
@@ -126,7 +116,7 @@ impl Manager {
         shared.runtimes.add("control", &control.runtime);
 
         let end = running.live(&mut control, candidate.as_mut()).await;
-        drop(intake);
+        shared.close();
         info!("stopping");
         let grace = *shared.members.configuration().shutdown.grace_period;
         let deadline = Instant::now() + grace;
@@ -137,8 +127,8 @@ impl Manager {
         if timers.until(own_turn(deadline), control.jobs_ended()).await.is_none() {
             problems.late.push("servers".to_owned());
         }
-        while let Ok((name, failure)) = control.failures.try_recv() {
-            problems.fail(name, failure);
+        while let Ok(failure) = control.failures.try_recv() {
+            problems.fail(failure);
         }
         running.stop_events(&timers, deadline, &mut problems).await;
         info!("stopped");
@@ -152,10 +142,7 @@ impl<'a> Running<'a> {
     fn new(shared: &'a Shared) -> Self {
         let mut events = Group::new(CancellationToken::new());
         let writers = shared.clusters.clone().run_writers(events.stop.clone(), EVENTS_TIME);
-        events.spawn("events", async move {
-            writers.await;
-            Ok(())
-        });
+        events.tasks.spawn("events".into(), writers.map(Ok));
         Self {
             shared,
             stage: Stage::Servers,
@@ -176,19 +163,19 @@ impl<'a> Running<'a> {
             return End::Asked;
         }
         loop {
-            self.advance(candidate.as_deref_mut());
+            self.advance(candidate.as_deref());
             let (listing, report_at) = (self.stage == Stage::Caches, self.report_at());
-            // Biased: a stop does not wait behind many additions, and nothing starts after a failure. Of two failed members,
-            // the one on which more depends is the cause.
+            // Biased: a stop does not wait behind many additions, and nothing starts after a failure. Of two
+            // failed members, the one on which more depends is the cause.
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
-                Some((name, failure)) = control.failures.recv() => return End::Failed(name.into(), failure),
-                Some((name, failure)) = self.events.failure() => return End::Failed(name, failure),
-                Some((name, failure)) = self.servers.failure() => return End::Failed(name, failure),
-                Some((name, failure)) = self.caches.failure() => return End::Failed(name, failure),
-                Some((name, failure)) = self.others.failure() => return End::Failed(name, failure),
-                Some((name, failure)) = self.leader_only.failure() => return End::Failed(name, failure),
+                Some(failure) = control.failures.recv() => return End::Failed(failure),
+                Some(failure) = self.events.tasks.failure() => return End::Failed(failure),
+                Some(failure) = self.servers.tasks.failure() => return End::Failed(failure),
+                Some(failure) = self.caches.tasks.failure() => return End::Failed(failure),
+                Some(failure) = self.others.tasks.failure() => return End::Failed(failure),
+                Some(failure) = self.leader_only.tasks.failure() => return End::Failed(failure),
                 Some(leadership) = OptionFuture::from(candidate.as_deref_mut().map(Candidate::news)) => {
                     if let Some(end) = self.follow(&leadership) {
                         return end;
@@ -204,21 +191,25 @@ impl<'a> Running<'a> {
     }
 
     /// Begins the stages that no runnable blocks.
-    fn advance(&mut self, mut candidate: Option<&mut Candidate>) {
+    fn advance(&mut self, candidate: Option<&Candidate>) {
         loop {
             // A member that was added before a runnable became ready starts before later groups do.
             self.take_in(self.shared.members.take());
             let shut = |group| !self.shared.readiness_list.shut(group).is_empty();
             match self.stage {
                 Stage::Servers if !shut(RunnableGroup::Servers) => {
-                    self.start_caches();
+                    let caches = self.shared.clusters.clone().run_caches(self.caches.stop.clone());
+                    self.caches.tasks.spawn("caches".into(), caches.map(Ok));
                     self.enter(Stage::Caches);
                 }
                 Stage::Others if !shut(RunnableGroup::Others) => {
                     self.enter(Stage::LeaderElection);
-                    match candidate.as_deref_mut() {
+                    match candidate {
                         Some(candidate) => candidate.campaign(),
-                        None => self.lead(),
+                        None => {
+                            self.shared.term.begin();
+                            self.start_waiting();
+                        }
                     }
                 }
                 _ => return,
@@ -278,21 +269,13 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    fn start_caches(&mut self) {
-        let caches = self.shared.clusters.clone().run_caches(self.caches.stop.clone());
-        self.caches.spawn("caches", async move {
-            caches.await;
-            Ok(())
-        });
-    }
-
     /// Starts a controller. Its sources run at once. Its workers start when all sources have synced and its term
     /// has begun: after the caches are listed, and with `needs_lease` only while this replica leads.
     fn start_controller(&mut self, pending: PendingController) {
         let PendingController { needs_lease, future, name_guard, .. } = pending;
         debug!(name = &*name_guard.name, "starting");
         let group = if needs_lease { &mut self.leader_only } else { &mut self.others };
-        group.spawn(name_guard.name.clone(), async move {
+        group.tasks.spawn(name_guard.name.clone(), async move {
             // Dropped last, after everything of the controller, also if this task is aborted.
             let _name_guard = name_guard;
             Ok(future.await?)
@@ -316,47 +299,31 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn lead(&mut self) {
-        self.shared.term.begin();
-        self.start_waiting();
-    }
-
-    /// Handles news of the elector, which may be outdated. So this ends no term: the elector has ended it by itself, and the
-    /// present term may be a later one.
+    /// Handles news of the elector, which may be outdated. So this ends no term: the elector has ended it by
+    /// itself, and the present term may be a later one.
     fn follow(&mut self, leadership: &Leadership) -> Option<End> {
         match leadership {
-            Leadership::Leading { .. } => {
-                if self.shared.term.begin_granted() {
-                    self.start_waiting();
-                }
-            }
+            Leadership::Leading { .. } if self.shared.term.begin_granted() => self.start_waiting(),
             Leadership::Lost(_) if self.shared.on_lost() == Some(OnLost::Exit) => {
                 return Some(End::LeaseLost);
             }
-            Leadership::Lost(_) | Leadership::Standby { .. } => {}
+            _ => {}
         }
         None
     }
 }
 
 impl Drop for Running<'_> {
-    /// Ends leadership and work also if `run` is dropped instead of stopped, and cancels the tokens of user code.
+    /// Refuses registrations and ends leadership and work also if `run` is dropped instead of stopped, and
+    /// cancels the tokens of user code.
     fn drop(&mut self) {
+        self.shared.close();
         self.shared.term.lose();
         self.shared.always.lose();
         self.shared.stops.begun.cancel();
         for group in [&self.leader_only, &self.others, &self.caches, &self.servers, &self.events] {
             group.stop.cancel();
         }
-    }
-}
-
-// === impl Intake ===
-
-impl Drop for Intake<'_> {
-    fn drop(&mut self) {
-        self.0.members.close();
-        self.0.clusters.close();
     }
 }
 

@@ -1,11 +1,12 @@
-//! The members of a manager, controllers and runnables: taken names, settings in force, and members that have not started.
+//! The members of a manager, controllers and runnables: taken names, settings in force, and members that have
+//! not started.
 //!
 //! # Invariants
-//! 1. A name is taken while its [`NameGuard`] exists, and the controller drops the guard last. So nothing is left of a
-//!    controller whose name is free.
+//! 1. A name is taken while its [`NameGuard`] exists, and the controller drops the guard last. So nothing is
+//!    left of a controller whose name is free.
 //! 2. No user code is called or dropped under the lock: settings are computed before.
-//! 3. Every controller has settings of the configuration in force. Both change together under the lock, and a controller
-//!    with settings of an earlier configuration is not registered.
+//! 3. Every controller has settings of the configuration in force. Both change together under the lock, and a
+//!    controller with settings of an earlier configuration is not registered.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,8 +33,8 @@ pub(super) type WeakMembers = Weak<Shared>;
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Publishes the configuration in force, outside the lock: a reader that holds a `watch::Ref` blocks the sender, and may
-    /// register a controller meanwhile.
+    /// Publishes the configuration in force, outside the lock: a reader that holds a `watch::Ref` blocks the
+    /// sender, and may register a controller meanwhile.
     published: watch::Sender<Arc<ManagerConfiguration>>,
     /// Publish the sections of the program, also outside the lock.
     channels: Channels,
@@ -83,7 +84,7 @@ pub(super) struct NameGuard {
     pub(super) name: Arc<str>,
     /// The last field, so that it is dropped last: receivers take the close of this channel for the end of
     /// the controller.
-    stage: watch::Sender<Stage>,
+    pub(super) stage: watch::Sender<Stage>,
 }
 
 // === impl Members ===
@@ -114,7 +115,8 @@ impl Members {
         self.shared.channels.subscribe(name)
     }
 
-    /// Takes a name for a controller with these changes of code. Returns the guard of the name and the channel of settings.
+    /// Takes a name for a controller with these changes of code. Returns the guard of the name and the
+    /// channel of settings.
     pub(super) fn name_guard(
         &self,
         name: Arc<str>,
@@ -128,7 +130,7 @@ impl Members {
                 return Err(RegisterError::Stopped { name });
             }
             if state.controllers.contains_key(&name) {
-                return Err(RegisterError::DuplicateName { name });
+                return Err(RegisterError::DuplicateName { part: "controller", name });
             }
             if !Arc::ptr_eq(&configuration, &state.configuration) {
                 // Another configuration was put in force meanwhile.
@@ -142,7 +144,8 @@ impl Members {
         }
     }
 
-    /// Puts another configuration in force, for all controllers or for none. Calls user code, one call at a time.
+    /// Puts another configuration in force, for all controllers or for none. Calls user code, one call at a
+    /// time.
     ///
     /// # Errors
     /// The settings of controllers that are out of bounds, one line each.
@@ -230,7 +233,8 @@ pub(super) fn drop_removed(members: &WeakMembers) {
 // === impl Shared ===
 
 impl Shared {
-    /// Puts a configuration in force, unless a controller was registered whose settings were not computed for it.
+    /// Puts a configuration in force, unless a controller was registered whose settings were not computed for
+    /// it.
     fn put_in_force(
         &self,
         configuration: &Arc<ManagerConfiguration>,
@@ -243,8 +247,8 @@ impl Shared {
         if !state.controllers.iter().all(known) {
             return false;
         }
-        // Sent under the lock, so that no controller reads settings of another configuration. The sends do not block,
-        // because only controllers read these channels and none holds a `watch::Ref`.
+        // Sent under the lock, so that no controller reads settings of another configuration. The sends do
+        // not block, because only controllers read these channels and none holds a `watch::Ref`.
         for (holder, settings) in computed.values() {
             holder.settings.send_if_modified(|now| {
                 let differs = now != settings;
@@ -282,13 +286,6 @@ impl Member {
 }
 
 // === impl NameGuard ===
-
-impl NameGuard {
-    /// Returns the channel of the controller's stage.
-    pub(super) fn stage(&self) -> watch::Sender<Stage> {
-        self.stage.clone()
-    }
-}
 
 impl Drop for NameGuard {
     fn drop(&mut self) {

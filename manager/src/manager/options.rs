@@ -22,12 +22,12 @@ pub struct ManagerOptions {
     pub identity: String,
     /// Whether SIGTERM and SIGINT stop this manager. Turn it off with several managers in one process.
     pub signals: bool,
-    /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are routine, such as
-    /// a restart of the API server.
+    /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are
+    /// routine, such as a restart of the API server.
     pub watch_down_limit: Duration,
-    /// The file of the configuration, which a running manager follows: settings of controllers, the log level, the grace
-    /// period and the live keys of the program's sections are applied when it is saved, unless it has a mistake. `None` for
-    /// no file.
+    /// The file of the configuration, which a running manager follows: settings of controllers, the log
+    /// level, the grace period and the live keys of the program's sections are applied when it is saved,
+    /// unless it has a mistake. `None` for no file.
     pub source: Option<ConfigSource>,
     /// Changes the log level with the file; `None` if the program sets up its own log.
     pub log: Option<Arc<dyn SetLogLevel>>,
@@ -46,9 +46,10 @@ pub trait SetLogLevel: fmt::Debug + Send + Sync {
 // === impl ManagerOptions ===
 
 impl ManagerOptions {
-    /// Returns the options of a process that is one replica. Its identity is the name of its Pod, or of the host, with a
-    /// random part, so that a restarted container differs from its predecessor. The variables `POD_NAME`,
-    /// `POD_NAMESPACE`, `POD_UID` and `POD_IP` describe its Pod; a Deployment sets them by `fieldRef`.
+    /// Returns the options of a process that is one replica. Its identity is the name of its Pod, or of the
+    /// host, with a random part, so that a restarted container differs from its predecessor. The variables
+    /// `POD_NAME`, `POD_NAMESPACE`, `POD_UID` and `POD_IP` describe its Pod; a Deployment sets them by
+    /// `fieldRef`.
     pub fn replica(name: &'static str) -> Self {
         let pod = own_pod();
         Self {

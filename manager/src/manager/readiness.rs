@@ -1,24 +1,24 @@
 //! The answers of the probes: whether this process is alive, and whether its caches are current.
 //!
-//! Alive: the runtime of the reconciles still polls tasks. An outage of the API server does not change that, because a
-//! restart would not help.
+//! Alive: the runtime of the reconciles still polls tasks. An outage of the API server does not change that,
+//! because a restart would not help.
 //!
-//! Ready: every kind that was served at the start has been listed, and its watch has not been down for long. A standby
-//! replica is as ready as the leader. Each kind has a check `/readyz/cache-KIND`, or `/readyz/cache-CLUSTER-KIND` for
-//! another cluster than the manager's own. The check of a kind that is not served, or not readable, does not count for
-//! `/readyz`, so that a missing CRD does not make every replica unready; [`Required`] changes that for single kinds. A
-//! runnable that declares its readiness has a check `/readyz/NAME`, which counts unless it runs on the leader only.
+//! Ready: every kind that was served at the start has been listed, and its watch has not been down for long.
+//! A standby replica is as ready as the leader. Each kind has a check `/readyz/cache-KIND`, or
+//! `/readyz/cache-CLUSTER-KIND` for another cluster than the manager's own. The check of a kind that is not
+//! served, or not readable, does not count for `/readyz`, so that a missing CRD does not make every replica
+//! unready; [`Required`] changes that for single kinds. A runnable that declares its readiness has a check
+//! `/readyz/NAME`, which counts unless it runs on the leader only.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::clusters::Clusters;
-use super::readiness_list::ReadinessList;
+use super::Shared;
 use crate::cache::{KindStatus, Required};
-use crate::health::{Checks, Finding, Group};
+use crate::health::{Finding, Group};
 
 /// Time without a heartbeat after which the work runtime counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
@@ -28,16 +28,14 @@ const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 /// The time at which the work runtime last polled the heartbeat.
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeat {
-    began: Instant,
-    /// Milliseconds after `began`. Relaxed: there is one writer, and a reader may be late by one beat.
-    last: Arc<AtomicU64>,
+    last: Arc<Mutex<Instant>>,
 }
 
 // === impl Heartbeat ===
 
 impl Heartbeat {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now(), last: Arc::default() }
+        Self { last: Arc::new(Mutex::new(Instant::now())) }
     }
 
     /// Beats while it is polled.
@@ -45,14 +43,12 @@ impl Heartbeat {
         let mut ticks = tokio::time::interval(HEARTBEAT_PERIOD);
         loop {
             ticks.tick().await;
-            let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.last.store(since, Ordering::Relaxed);
+            *self.last.lock() = Instant::now();
         }
     }
 
     fn check(&self) -> Result<(), String> {
-        let silent =
-            self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)));
+        let silent = self.last.lock().elapsed();
         if silent <= HEARTBEAT_LIMIT {
             return Ok(());
         }
@@ -60,39 +56,34 @@ impl Heartbeat {
     }
 }
 
-/// Adds the checks with fixed names.
-pub(super) fn add_checks(checks: &Checks, heartbeat: &Heartbeat) {
-    for group in [Group::Live, Group::Health] {
-        let heartbeat = heartbeat.clone();
-        checks.add(group, "runtime", move || heartbeat.check());
+impl Shared {
+    /// Adds the checks of the heartbeat, and those of stores and of runnables that declare their readiness,
+    /// which change while the manager runs.
+    pub(super) fn add_checks(&self, heartbeat: &Heartbeat) {
+        for group in [Group::Live, Group::Health] {
+            let heartbeat = heartbeat.clone();
+            self.checks.add(group, "runtime", move || heartbeat.check());
+        }
+        let (clusters, watch_down_limit) = (self.clusters.clone(), self.options.watch_down_limit);
+        self.checks.survey(Group::Ready, "caches", move || clusters.findings(watch_down_limit));
+        let readiness_list = self.readiness_list.clone();
+        self.checks.survey(Group::Ready, "runnables", move || readiness_list.findings());
     }
 }
 
-/// Adds the checks of stores and of runnables that declare their readiness, which change while the manager runs.
-pub(super) fn survey(
-    checks: &Checks,
-    clusters: &Clusters,
-    readiness_list: &ReadinessList,
-    watch_down_limit: Duration,
-) {
-    let clusters = clusters.clone();
-    checks.survey(Group::Ready, "caches", move || clusters.findings(watch_down_limit));
-    let readiness_list = readiness_list.clone();
-    checks.survey(Group::Ready, "runnables", move || readiness_list.findings());
-}
-
-/// Returns the readiness of a store of the manager's own cluster. Unless [`Required`] sets another rule, a kind that is not
-/// served delays its own controllers only.
+/// Returns the readiness of a store of the manager's own cluster. Unless [`Required`] sets another rule, a
+/// kind that is not served delays its own controllers only.
 pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Finding {
-    // A kind that was not listed by the time its store has settled was not served; a later outage does not change that.
-    // Access to one of several namespaces may be denied; an outage of the others counts nevertheless.
+    // A kind that was not listed by the time its store has settled was not served; a later outage does not
+    // change that. Access to one of several namespaces may be denied; an outage of the others counts
+    // nevertheless.
     judge(status, watch_down_limit, |_| {
         !status.settled || (status.synced && !status.absent) || outage(status, watch_down_limit).is_some()
     })
 }
 
-/// Returns the readiness of a store of another cluster. An outage there hits every replica, so it makes none unready; only a
-/// starting replica is unready until the first list was tried.
+/// Returns the readiness of a store of another cluster. An outage there hits every replica, so it makes none
+/// unready; only a starting replica is unready until the first list was tried.
 pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool, watch_down_limit: Duration) -> Finding {
     let unknown = !status.synced && status.last_error.is_none();
     judge(status, watch_down_limit, |outcome| outcome.is_ok() || (awaited && unknown))
@@ -135,7 +126,8 @@ fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String
     Ok(())
 }
 
-/// Returns the message about a watch that worked and has been down for too long; `None` for a kind that is not served.
+/// Returns the message about a watch that worked and has been down for too long; `None` for a kind that is
+/// not served.
 fn outage(status: &KindStatus, watch_down_limit: Duration) -> Option<String> {
     let watches = status.parts.iter().filter(|part| part.lists > 0 && !part.working && !part.absent);
     let longest = watches.min_by_key(|part| part.since)?;

@@ -1,10 +1,11 @@
 //! Runnables that declare their readiness, and block later start groups until they are ready.
 //!
-//! A runnable that declares its readiness has an entry here from the moment it is added. Later start groups start once
-//! every entry before them is ready, and `/readyz/NAME` shows the state of the entry.
+//! A runnable that declares its readiness has an entry here from the moment it is added. Later start groups
+//! start once every entry before them is ready, and `/readyz/NAME` shows the state of the entry.
 //!
 //! # Invariants
-//! 1. A runnable that fails does not become ready, so that no group starts before the manager handles the failure.
+//! 1. A runnable that fails does not become ready, so that no group starts before the manager handles the
+//!    failure.
 //! 2. An entry that is ready stays ready until the runnable ends, which removes it.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Changes of the configuration while the manager runs.
 //!
-//! The control thread follows the file. A new version is validated and put in force on a thread of its own, because that
-//! calls user code, which may block for ever and needs the runtime of the reconciles. A file is accepted as a whole or not
-//! at all. Its live keys are in force at once and for all controllers together; the other keys are reported, and take
-//! effect at the next start.
+//! The control thread follows the file. A new version is validated and put in force on a thread of its own,
+//! because that calls user code, which may block for ever and needs the runtime of the reconciles. A file is
+//! accepted as a whole or not at all. Its live keys are in force at once and for all controllers together;
+//! the other keys are reported, and take effect at the next start.
 //!
 //! # Invariants
 //! 1. A refused file changes nothing but reports: the log, the metrics, an Event, the debug page.
@@ -81,7 +81,8 @@ impl Manager {
         self.shared.members.configuration()
     }
 
-    /// Returns a channel that publishes the configuration in force. It closes with the last handle of the manager.
+    /// Returns a channel that publishes the configuration in force. It closes with the last handle of the
+    /// manager.
     ///
     /// ```no_run
     /// # async fn follow(manager: &mainstay::manager::Manager) {
@@ -95,8 +96,8 @@ impl Manager {
         self.shared.members.configurations()
     }
 
-    /// Returns a channel that publishes a section of the program. Keys of the section that apply at the next start keep the
-    /// values of this start.
+    /// Returns a channel that publishes a section of the program. Keys of the section that apply at the next
+    /// start keep the values of this start.
     ///
     /// # Errors
     /// The program has not declared the section, or with another type; see
@@ -105,7 +106,8 @@ impl Manager {
         self.shared.members.section(name)
     }
 
-    /// Returns the status of the configuration: the values in force, those that wait for a restart, and a refused file.
+    /// Returns the status of the configuration: the values in force, those that wait for a restart, and a
+    /// refused file.
     pub fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
         self.shared.reloads.reload_status()
     }
@@ -194,18 +196,13 @@ impl Reloads {
         let mut follower = Follower::new([source.file().to_owned()]);
         let mut first = true;
         while let Some([read]) = stop.run_until_cancelled(follower.next()).await {
-            let not_utf8 =
-                |_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
-            let read = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_utf8));
-            match stop.run_until_cancelled(self.judge(source.clone(), read)).await {
-                // The version at the start is no change.
-                Some(Ok(Outcome::Unchanged)) if first => {}
-                Some(Ok(outcome)) => self.metrics.count(outcome),
-                Some(Err(problem)) => {
-                    self.refuse(vec![problem]);
-                    self.metrics.count(Outcome::Refused);
-                }
-                None => return,
+            let read = read.and_then(|bytes| io::read_to_string(&*bytes));
+            let judged = stop.run_until_cancelled(self.judge(source.clone(), read)).await;
+            let Some(judged) = judged else { return };
+            let outcome = judged.unwrap_or_else(|problem| self.refuse(vec![problem]));
+            // The version at the start is no change.
+            if !first || outcome != Outcome::Unchanged {
+                self.metrics.count(outcome);
             }
             first = false;
         }
@@ -227,7 +224,8 @@ impl Reloads {
         }
         warn!(
             file = self.file(),
-            "the validation of the configuration takes longer than {PATIENCE:?}: a controller's settings callback has not returned"
+            "the validation of the configuration takes longer than {PATIENCE:?}: \
+             a controller's settings callback has not returned"
         );
         outcome.await.map_err(|_| PANICKED.to_owned())
     }
@@ -235,13 +233,7 @@ impl Reloads {
     /// Validates a version, puts it in force if it is valid, and reports the result.
     fn take(&self, source: &ConfigSource, read: io::Result<String>) -> Outcome {
         let parsed = source.parse(read).map_err(|error| error.lines());
-        match parsed.and_then(|next| self.accept(next)) {
-            Ok(outcome) => outcome,
-            Err(problems) => {
-                self.refuse(problems);
-                Outcome::Refused
-            }
-        }
+        parsed.and_then(|next| self.accept(next)).unwrap_or_else(|problems| self.refuse(problems))
     }
 
     fn accept(&self, loaded: Loaded) -> Result<Outcome, Vec<String>> {
@@ -299,7 +291,7 @@ impl Reloads {
     }
 
     /// Reports a refused file. The configuration in force stays.
-    fn refuse(&self, problems: Vec<String>) {
+    fn refuse(&self, problems: Vec<String>) -> Outcome {
         let text = summary(&problems);
         error!(file = self.file(), error = text, "configuration refused; the one in force stays");
         self.record(EventType::Warning, "ConfigRefused", &text);
@@ -307,6 +299,7 @@ impl Reloads {
         self.status.send_modify(|status| {
             status.refused = Some(RefusedFile { at: Instant::now(), problems });
         });
+        Outcome::Refused
     }
 
     fn record(&self, kind: EventType, reason: &str, note: &str) {

@@ -12,8 +12,8 @@ use crate::reconcile::{BoxError, Context, RunEnvironment};
 
 /// A long-running part beside the controllers: a server, a poller, a one-off job.
 ///
-/// The first error of a runnable, or its first panic, ends the manager; an end without error does not. This is also true
-/// after `cx.stop` is cancelled: return `Ok` for work that is left undone by a stop.
+/// The first error of a runnable, or its first panic, ends the manager; an end without error does not. This
+/// is also true after `cx.stop` is cancelled: return `Ok` for work that is left undone by a stop.
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
@@ -53,26 +53,27 @@ use crate::reconcile::{BoxError, Context, RunEnvironment};
 /// }
 /// ```
 pub trait Runnable: Send + 'static {
-    /// Returns the name for logs, errors and `/readyz/NAME`: 1 to 63 lower-case letters, digits and hyphens, no hyphen at
-    /// either end. Called once, like [`group`](Self::group) and [`declares_readiness`](Self::declares_readiness): when the
-    /// runnable is added.
+    /// Returns the name for logs, errors and `/readyz/NAME`: 1 to 63 lower-case letters, digits and hyphens,
+    /// no hyphen at either end. Called once, like [`group`](Self::group) and
+    /// [`declares_readiness`](Self::declares_readiness): when the runnable is added.
     ///
-    /// Two runnables of one name share `/readyz/NAME`, which is ready once both are. A check of the same name in
-    /// [`Manager::checks`](super::Manager::checks) replaces theirs, so give it another name.
+    /// Two runnables of one name share `/readyz/NAME`, which is ready once both are. A check of the same name
+    /// in [`Manager::checks`](super::Manager::checks) replaces theirs, so give it another name.
     fn name(&self) -> &'static str;
 
-    /// Returns the start group. By default it runs on the leader only: most work must not run on two replicas at the same
-    /// time, and the opposite mistake would be noticed late.
+    /// Returns the start group. By default it runs on the leader only: most work must not run on two replicas
+    /// at the same time, and the opposite mistake would be noticed late.
     fn group(&self) -> RunnableGroup {
         RunnableGroup::LeaderElection
     }
 
-    /// Returns whether the runnable becomes ready by [`RunContext::ready`], or by an end without error. By default it is
-    /// ready when it starts.
+    /// Returns whether the runnable becomes ready by [`RunContext::ready`], or by an end without error. By
+    /// default it is ready when it starts.
     ///
-    /// Until it is ready, `/readyz/NAME` fails, and so does `/readyz` unless it runs on the leader only. It also blocks
-    /// later start groups, and the election, if it was added before they started. A runnable that becomes ready only on
-    /// the leader has to be in the leader's group; in another group it would wait for the election that waits for it.
+    /// Until it is ready, `/readyz/NAME` fails, and so does `/readyz` unless it runs on the leader only. It
+    /// also blocks later start groups, and the election, if it was added before they started. A runnable that
+    /// becomes ready only on the leader has to be in the leader's group; in another group it would wait for
+    /// the election that waits for it.
     fn declares_readiness(&self) -> bool {
         false
     }
@@ -81,19 +82,20 @@ pub trait Runnable: Send + 'static {
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
-/// The start group of a [`Runnable`]. A group starts once the group before it is ready; groups stop in the opposite order.
-/// A runnable that is added to a running manager starts once its group has started and, unless it is a server, the stores
-/// declared before it have been listed. Stores that are declared later do not delay it.
+/// The start group of a [`Runnable`]. A group starts once the group before it is ready; groups stop in the
+/// opposite order. A runnable that is added to a running manager starts once its group has started and,
+/// unless it is a server, the stores declared before it have been listed. Stores that are declared later do
+/// not delay it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
-    /// After the manager's own servers and before its caches, on every replica: for servers that the API server needs
-    /// before it can answer the caches, such as a conversion webhook.
+    /// After the manager's own servers and before its caches, on every replica: for servers that the API
+    /// server needs before it can answer the caches, such as a conversion webhook.
     Servers,
     /// After the first lists of the caches, on every replica.
     Others,
-    /// After all others, while this replica leads. Ends before the Lease is released, and is dropped at its next await if
-    /// the Lease is lost.
+    /// After all others, while this replica leads. Ends before the Lease is released, and is dropped at its
+    /// next await if the Lease is lost.
     LeaderElection,
 }
 
@@ -101,8 +103,8 @@ pub enum RunnableGroup {
 #[derive(Clone, derive_more::Debug)]
 #[debug("RunContext {{ stop: {:?}, .. }}", self.stop)]
 pub struct RunContext {
-    /// Cancelled when the runnable has to end. Its future is dropped at the end of the grace period, or at once if the Lease
-    /// is lost.
+    /// Cancelled when the runnable has to end. Its future is dropped at the end of the grace period, or at
+    /// once if the Lease is lost.
     pub stop: CancellationToken,
     /// Publishes whether this replica leads: for a runnable that needs no Lease and does less without it.
     pub leading: watch::Receiver<bool>,
@@ -126,11 +128,11 @@ pub(super) struct PendingRunnable {
 impl RunContext {
     /// Returns a context for writes, fenced by the Lease and in its term if the runnable needs it.
     pub fn context(&self) -> Context {
-        self.run_environment.context().with_term(self.term)
+        self.run_environment.context().within(self.term, None)
     }
 
-    /// Marks the runnable as ready, so that later start groups may start. It cannot be undone. No effect for a runnable that
-    /// does not [declare its readiness](Runnable::declares_readiness).
+    /// Marks the runnable as ready, so that later start groups may start. It cannot be undone. No effect for
+    /// a runnable that does not [declare its readiness](Runnable::declares_readiness).
     pub fn ready(&self) {
         if let Some(entry) = &self.entry {
             entry.ready();
@@ -147,7 +149,8 @@ impl PendingRunnable {
         Self { name: name.into(), group, entry, runnable: Box::new(runnable) }
     }
 
-    /// Returns the future of the runnable, which calls user code only when it is polled, so that a panic is one of its task.
+    /// Returns the future of the runnable, which calls user code only when it is polled, so that a panic is
+    /// one of its task.
     pub(super) fn run(self, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         let Self { name, entry, runnable, .. } = self;
         if let Some(entry) = &entry {

@@ -58,6 +58,7 @@ impl Shared {
         inspect: Option<(Bound, Leader)>,
         stop: &CancellationToken,
     ) -> Vec<Job> {
+        let configuration = self.members.configuration();
         let mut jobs = Vec::new();
         let mut serve = |name, bound: Bound, router: Router, reviewers: Option<(Connections, _)>| {
             info!(server = name, address = %bound.local_addr(), "serving");
@@ -78,15 +79,15 @@ impl Shared {
             serve("probes", bound, self::probes(&self.checks), None);
         }
         if let Some(bound) = metrics {
-            let reviewers = self.guards.reviewed.then(|| (reviewers(), None));
+            let reviewers = configuration.metrics.auth.then(|| (reviewers(), None));
             serve("metrics", bound, scrapes(ScrapeCache::new(self.registry.clone())), reviewers);
         }
         if let Some((bound, leader)) = inspect {
             let peers = Peers::new(leader.clone(), self.notice.clone());
-            let (pages, token) = (self.debug_pages(leader), self.guards.token.clone());
-            let pages = if self.members.configuration().inspect.peers { peers.before(pages) } else { pages };
+            let (pages, token) = (self.debug_pages(leader), self.inspect_token.clone());
+            let pages = if configuration.inspect.peers { peers.before(pages) } else { pages };
             let Some(token) = token else {
-                let reviewers = self.guards.inspect_reviewed.then(|| (reviewers(), Some(INSPECT_AUDIENCE)));
+                let reviewers = configuration.inspect.auth.then(|| (reviewers(), Some(INSPECT_AUDIENCE)));
                 serve("inspect", bound, pages, reviewers);
                 return jobs;
             };
@@ -150,8 +151,9 @@ pub(super) fn count_reads(certificates: &Certificates, registry: &Registry) {
     registry.register("certwatcher_read_certificate_errors", "Number of certificate read errors", errors);
 }
 
-/// Answers each group of checks with threads of its own. Checks may be user code and block: while a readiness check hangs,
-/// the kubelet has to get the answer of the liveness check, or it would restart the process in vain.
+/// Answers each group of checks with threads of its own. Checks may be user code and block: while a readiness
+/// check hangs, the kubelet has to get the answer of the liveness check, or it would restart the process in
+/// vain.
 pub(super) fn probes(checks: &Checks) -> Router {
     let turns = Group::ALL.map(|group| (group, BlockingSlots::new(PROBES_AT_ONCE)));
     let checks = checks.clone();

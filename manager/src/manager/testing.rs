@@ -13,8 +13,8 @@ const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: Man
     leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
     inspect: {bindAddress: \"\"}\n";
 
-/// A manager that runs in the background of a test. Made by [`Manager::for_test`]; lends itself as `&Manager`. Dropping it
-/// aborts it, [`RunningManager::stop`] stops it in order.
+/// A manager that runs in the background of a test. Made by [`Manager::for_test`]; lends itself as
+/// `&Manager`. Dropping it aborts it, [`RunningManager::stop`] stops it in order.
 #[derive(derive_more::Debug)]
 #[debug("RunningManager {{ .. }}")]
 pub struct RunningManager {
@@ -24,8 +24,8 @@ pub struct RunningManager {
 
 impl Manager {
     /// Starts a manager for a test on a cluster: `setup` registers the controllers, as in
-    /// [`Program::setup`](crate::program::Program::setup), and the manager runs in the background. It leads without an
-    /// election and opens no ports. Only with feature `testing`.
+    /// [`Program::setup`](crate::program::Program::setup), and the manager runs in the background. It leads
+    /// without an election and opens no ports. Only with feature `testing`.
     ///
     /// ```no_run
     /// # use k8s_openapi::api::core::v1::ConfigMap;

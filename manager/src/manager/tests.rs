@@ -17,7 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A manager of whose configuration file this is the section `controllers`.
 fn manager(controllers: &str) -> Manager {
     let text = format!(
-        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
+        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+         leaderElection: {{enabled: false}}\n\
          health: {{bindAddress: \"\"}}\nmetrics: {{bindAddress: \"\"}}\ninspect: {{bindAddress: \"\"}}\n\
          controllers: {controllers}\n"
     );
@@ -76,7 +77,9 @@ async fn what_is_said_to_all_is_inherited_and_never_overrides_what_the_code_sets
 
 #[tokio::test]
 async fn an_entry_of_its_name_is_the_last_word_on_what_is_written_there_and_on_nothing_else() {
-    let file = r#"{"*": {workers: 3, queue: {retryShare: 20}}, web: {workers: 9, queue: {maxWait: 5s}}, api: {workers: 1}}"#;
+    let file = r#"{
+        "*": {workers: 3, queue: {retryShare: 20}}, web: {workers: 9, queue: {maxWait: 5s}}, api: {workers: 1}
+    }"#;
     let settings = in_force(file, |web| {
         web.workers(4).reconcile_timeout(SECOND).queue(|queue| {
             queue.max_wait = SECOND;
@@ -145,14 +148,15 @@ async fn nonsense_in_code_is_refused_with_all_of_its_fields_values_and_remedies(
     };
     let expected = [
         r#"controller "web": workers 0 would reconcile nothing; give a number from 1 to 1000"#,
-        r#"controller "web": queue.retry.baseDelay 9s is longer than retry.maxDelay 3s; raise maxDelay or lower baseDelay"#,
+        "controller \"web\": queue.retry.baseDelay 9s is longer than retry.maxDelay 3s; \
+         raise maxDelay or lower baseDelay",
         r#"controller "web": queue.maxWait 0ns makes every key the most urgent one; give a duration above 0"#,
     ];
     assert_eq!(refusal("{}", nonsense), expected);
     assert_eq!(
         refusal("{}", |web| web.workers(usize::MAX)),
         [format!(
-            r#"controller "web": workers {} would only wait for the API server; give a number from 1 to 1000"#,
+            "controller \"web\": workers {} would only wait for the API server; give a number from 1 to 1000",
             usize::MAX
         )]
     );
@@ -166,9 +170,8 @@ async fn code_and_file_that_are_right_by_themselves_may_not_fit_together() {
         |web: Controller| web.queue(|queue| queue.retry = RetryPolicy::exponential(SECOND, 10 * SECOND));
     assert_eq!(
         refusal("{web: {queue: {retry: {baseDelay: 20s}}}}", own),
-        [
-            r#"controller "web": queue.retry.baseDelay 20s is longer than retry.maxDelay 10s; raise maxDelay or lower baseDelay"#
-        ]
+        ["controller \"web\": queue.retry.baseDelay 20s is longer than retry.maxDelay 10s; \
+             raise maxDelay or lower baseDelay"]
     );
 }
 
@@ -191,10 +194,10 @@ async fn only_a_dns_label_is_the_name_of_a_controller() {
         manager.register(registration(Controller::new(name))).unwrap();
     }
     let refused = |name| manager.register(registration(Controller::new(name))).unwrap_err().to_string();
-    let form = "expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end, such as web-frontend: \
-                it stands in metrics and the configuration";
+    let form = "expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end, such as \
+                web-frontend: it appears in metrics, paths and the configuration";
     assert_eq!(refused("Web"), format!(r#""Web" is no name of a controller; {form}"#));
-    assert_eq!(refused("*"), format!(r#""*" is no name of a controller, it means all of them; {form}"#));
+    assert_eq!(refused("*"), format!(r#""*" is no name of a controller, it means all controllers; {form}"#));
 }
 
 #[tokio::test]
@@ -202,7 +205,7 @@ async fn a_name_is_taken_once_in_a_manager_and_again_in_another() {
     let (one, other) = (manager("{}"), manager("{}"));
     one.register(registration(Controller::new("web"))).unwrap();
     let error = one.register(registration(Controller::new("web"))).unwrap_err();
-    assert!(matches!(&error, RegisterError::DuplicateName { name } if **name == *"web"), "{error}");
+    assert!(matches!(&error, RegisterError::DuplicateName { name, .. } if **name == *"web"), "{error}");
     other.register(registration(Controller::new("web"))).unwrap();
     one.register(registration(Controller::new("api"))).unwrap();
 }

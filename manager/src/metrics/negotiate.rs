@@ -9,13 +9,9 @@ use super::Format;
 /// Returns the format of the best range; `None` if no range with a weight above zero names a supported
 /// format.
 pub(super) fn preferred(accept: &str) -> Option<Format> {
-    let mut best = None;
-    for (format, weight) in accept.split(',').filter_map(range) {
-        // Of equal weights the first wins.
-        if weight > 0.0 && best.is_none_or(|(_, highest)| weight > highest) {
-            best = Some((format, weight));
-        }
-    }
+    let acceptable = accept.split(',').filter_map(range).filter(|(_, weight)| *weight > 0.0);
+    // Of equal weights the first wins.
+    let best = acceptable.reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.map(|(format, _)| format)
 }
 

@@ -7,14 +7,12 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 
 use crate::util::os::{ProcessUsage, file_limit, processor_time, virtual_memory_limit};
 
-use super::Registry;
+use super::{Registry, encode_value};
 
 /// Reads the process at each scrape.
 #[derive(Debug)]
@@ -23,41 +21,32 @@ pub(crate) struct Process;
 type Read = fn(&ProcessUsage) -> Option<f64>;
 
 const FAMILIES: [(&str, &str, MetricType, Read); 9] = [
-    ("process_cpu_seconds", "Total user and system CPU time spent in seconds", MetricType::Counter, |_| {
+    ("process_cpu_seconds", "Total user and system CPU time spent in seconds", Counter, |_| {
         Some(processor_time().as_secs_f64())
     }),
-    ("process_max_fds", "Maximum number of open file descriptors", MetricType::Gauge, |_| {
-        Some(limit(file_limit()))
+    ("process_max_fds", "Maximum number of open file descriptors", Gauge, |_| Some(limit(file_limit()))),
+    ("process_open_fds", "Number of open file descriptors", Gauge, |usage| usage.open_files),
+    ("process_resident_memory_bytes", "Resident memory size in bytes", Gauge, |usage| usage.resident_bytes),
+    ("process_start_time_seconds", "Start time of the process since unix epoch in seconds", Gauge, |usage| {
+        usage.started
     }),
-    ("process_open_fds", "Number of open file descriptors", MetricType::Gauge, |usage| usage.open_files),
-    ("process_resident_memory_bytes", "Resident memory size in bytes", MetricType::Gauge, |usage| {
-        usage.resident_bytes
-    }),
-    (
-        "process_start_time_seconds",
-        "Start time of the process since unix epoch in seconds",
-        MetricType::Gauge,
-        |usage| usage.started,
-    ),
-    ("process_virtual_memory_bytes", "Virtual memory size in bytes", MetricType::Gauge, |usage| {
-        usage.virtual_bytes
-    }),
+    ("process_virtual_memory_bytes", "Virtual memory size in bytes", Gauge, |usage| usage.virtual_bytes),
     (
         "process_virtual_memory_max_bytes",
         "Maximum amount of virtual memory available in bytes",
-        MetricType::Gauge,
+        Gauge,
         |_| Some(limit(virtual_memory_limit())),
     ),
     (
         "process_network_receive_bytes",
         "Number of bytes received by the process over the network",
-        MetricType::Counter,
+        Counter,
         |usage| usage.received_bytes,
     ),
     (
         "process_network_transmit_bytes",
         "Number of bytes sent by the process over the network",
-        MetricType::Counter,
+        Counter,
         |usage| usage.sent_bytes,
     ),
 ];
@@ -81,11 +70,7 @@ impl Collector for Process {
         let usage = ProcessUsage::read();
         for (name, help, metric_type, read) in FAMILIES {
             let Some(value) = read(&usage) else { continue };
-            let family = encoder.encode_descriptor(name, help, None, metric_type)?;
-            match metric_type {
-                MetricType::Counter => ConstCounter::new(value).encode(family)?,
-                _ => ConstGauge::new(value).encode(family)?,
-            }
+            encode_value(encoder.encode_descriptor(name, help, None, metric_type)?, metric_type, value)?;
         }
         Ok(())
     }

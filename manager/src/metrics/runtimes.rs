@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-use super::Registry;
+use super::{Registry, encode_value};
 
 /// The runtimes of one manager by purpose, which is the label `runtime`. Clones share one list.
 #[derive(Clone, Debug, Default)]
@@ -26,36 +24,26 @@ pub(crate) struct Runtimes {
 type Read = fn(&RuntimeMetrics) -> f64;
 
 const FAMILIES: [(&str, &str, MetricType, Read); 5] = [
-    ("mainstay_tokio_workers", "Threads that run tasks", MetricType::Gauge, |runtime| {
-        count(runtime.num_workers())
-    }),
-    ("mainstay_tokio_alive_tasks", "Tasks that have not ended", MetricType::Gauge, |runtime| {
+    ("mainstay_tokio_workers", "Threads that run tasks", Gauge, |runtime| count(runtime.num_workers())),
+    ("mainstay_tokio_alive_tasks", "Tasks that have not ended", Gauge, |runtime| {
         count(runtime.num_alive_tasks())
     }),
-    (
-        "mainstay_tokio_global_queue_depth",
-        "Tasks that wait for any thread to take them",
-        MetricType::Gauge,
-        |runtime| count(runtime.global_queue_depth()),
-    ),
+    ("mainstay_tokio_global_queue_depth", "Tasks that wait for any thread to take them", Gauge, |runtime| {
+        count(runtime.global_queue_depth())
+    }),
     (
         "mainstay_tokio_busy_seconds",
         "Time that the threads have spent on tasks, all together",
-        MetricType::Counter,
+        Counter,
         |runtime| {
             let busy = |worker| runtime.worker_total_busy_duration(worker).as_secs_f64();
             (0..runtime.num_workers()).map(busy).sum()
         },
     ),
-    (
-        "mainstay_tokio_parks",
-        "Times that a thread had nothing to do and slept",
-        MetricType::Counter,
-        |runtime| {
-            let parks = |worker| runtime.worker_park_count(worker) as f64;
-            (0..runtime.num_workers()).map(parks).sum()
-        },
-    ),
+    ("mainstay_tokio_parks", "Times that a thread had nothing to do and slept", Counter, |runtime| {
+        let parks = |worker| runtime.worker_park_count(worker) as f64;
+        (0..runtime.num_workers()).map(parks).sum()
+    }),
 ];
 
 // === impl Runtimes ===
@@ -82,11 +70,7 @@ impl Collector for Runtimes {
             let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
             for (purpose, runtime) in list.iter() {
                 let labels = [("runtime", *purpose)];
-                let series = family.encode_family(&labels)?;
-                match metric_type {
-                    MetricType::Counter => ConstCounter::new(read(runtime)).encode(series)?,
-                    _ => ConstGauge::new(read(runtime)).encode(series)?,
-                }
+                encode_value(family.encode_family(&labels)?, metric_type, read(runtime))?;
             }
         }
         Ok(())

@@ -20,13 +20,13 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ScrapeCache {
     registry: Registry,
-    /// The last text in each format and its time. A text lives only while a response holds it, so a scrape
-    /// without others in progress returns the present values.
-    last: Mutex<Vec<(Format, Instant, Weak<String>)>>,
+    /// The last text in each format.
+    last: Mutex<Vec<LastText>>,
 }
 
-/// A reference to a shared text.
-struct SharedText(Arc<String>);
+/// The format and time of a text. The text lives only while a response holds it, so a scrape without others
+/// in progress returns the present values.
+type LastText = (Format, Instant, Weak<[u8]>);
 
 // === impl ScrapeCache ===
 
@@ -46,21 +46,13 @@ impl ScrapeCache {
             if *of == format && is_recent(*written) { text.upgrade() } else { None }
         });
         if let Some(text) = recent {
-            return Ok(Bytes::from_owner(SharedText(text)));
+            return Ok(Bytes::from_owner(text));
         }
-        let text = Arc::new(self.registry.encode(format)?);
+        let text: Arc<[u8]> = self.registry.encode(format)?.into_bytes().into();
         let mut last = self.last.lock();
         last.retain(|(of, ..)| *of != format);
         last.push((format, now, Arc::downgrade(&text)));
-        Ok(Bytes::from_owner(SharedText(text)))
-    }
-}
-
-// === impl SharedText ===
-
-impl AsRef<[u8]> for SharedText {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
+        Ok(Bytes::from_owner(text))
     }
 }
 

@@ -204,7 +204,7 @@ impl ServerFlags {
         if let Some(path) = &self.config {
             let inspect = match schema.load(path, &Overrides::default()) {
                 Ok(loaded) => loaded.configuration.inspect,
-                Err(error @ ConfigError::Read { .. }) => return Err(Failure::from(&error)),
+                Err(error @ ConfigError::Read { .. }) => return Err(error.into()),
                 // A manager that refuses this file still runs with an earlier file, and can be inspected.
                 Err(error) => {
                     let text = "the manager may run with an earlier file; using the default address";

@@ -12,7 +12,7 @@ use super::{Exit, Failure, Setup, logging};
 use crate::client::connect::{self, ConnectError};
 use crate::config::{ConfigSource, Loaded};
 use crate::key::Chain;
-use crate::manager::{BuildError, ClusterError, Manager, ManagerOptions, RegisterError};
+use crate::manager::{BuildError, Manager, ManagerOptions, RegisterError};
 use crate::reconcile::BoxError;
 
 /// tokio's environment variable for the number of worker threads.
@@ -84,15 +84,17 @@ fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     let connect = |error: &ConnectError| !matches!(error, ConnectError::Credentials { .. });
     if let Some(error) = problem.downcast_ref::<RegisterError>() {
         // The file can override every setting made in code.
-        matches!(error, RegisterError::Settings { .. } | RegisterError::RunsOnce { .. })
+        match error {
+            RegisterError::Settings { .. } | RegisterError::RunsOnce { .. } => true,
+            RegisterError::Connect { source, .. } => connect(source),
+            _ => false,
+        }
     } else if let Some(error) = problem.downcast_ref::<BuildError>() {
         match error {
             BuildError::NoLeaseNamespace | BuildError::NoPeerAddress | BuildError::Election(_) => true,
             BuildError::Connect(error) => connect(error),
             _ => false,
         }
-    } else if let Some(ClusterError::Connect { source, .. }) = problem.downcast_ref() {
-        connect(source)
     } else {
         problem.downcast_ref().is_some_and(connect)
     }

@@ -22,9 +22,9 @@ pub struct RunEnvironment {
     /// The runtime that the clients of runs belong to.
     runtime: Option<Handle>,
     /// Whether writes are stopped with the Lease, in every cluster.
-    fenced: bool,
-    /// The environments in other clusters, each made at its first use. Locked for a look-up, and while one is made, which
-    /// never awaits.
+    pub(crate) fenced: bool,
+    /// The environments in other clusters, each made at its first use. Locked for a look-up, and while one is
+    /// made, which never awaits.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
     /// The kinds that the controller writes, with its appliers of this cluster.
     pub(crate) writes: Arc<Writes>,
@@ -70,26 +70,21 @@ impl Context {
         Self { run_environment, attempt, cause, deadline: None, term: 0, id, writer, client }
     }
 
-    /// Returns the same context for a run of this key, so that its own writes do not end the backoff of the key.
+    /// Returns the same context for a run of this key, so that its own writes do not end the backoff of the
+    /// key.
     #[must_use]
     pub(crate) fn with_key(self, key: &impl Key) -> Self {
         Self { writer: self.writer.in_run_of(key), ..self }
     }
 
+    /// Returns the same context for a run in this term, until this deadline.
     #[must_use]
-    pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
-        self
+    pub(crate) fn within(self, term: u64, deadline: Option<Instant>) -> Self {
+        Self { term, deadline, ..self }
     }
 
-    #[must_use]
-    pub(crate) fn with_term(mut self, term: u64) -> Self {
-        self.term = term;
-        self
-    }
-
-    /// Returns the context of the same run in another cluster. `move_to` is called once for each controller, with the
-    /// environment here, and returns the client and the recorder there.
+    /// Returns the context of the same run in another cluster. `move_to` is called once for each controller,
+    /// with the environment here, and returns the client and the recorder there.
     pub(crate) fn elsewhere(
         &self,
         cluster: &Arc<str>,
@@ -117,11 +112,11 @@ impl Context {
         &self.run_environment.writes
     }
 
-    /// Returns the client to read live and to write with. If this controller needs the Lease, no request of it leaves
-    /// this replica later than the Lease allows.
+    /// Returns the client to read live and to write with. If this controller needs the Lease, no request of
+    /// it leaves this replica later than the Lease allows.
     ///
-    /// The client belongs to this run: its writes do not end the backoff of the key. Take the client from the context of
-    /// each run, and keep none.
+    /// The client belongs to this run: its writes do not end the backoff of the key. Take the client from the
+    /// context of each run, and keep none.
     pub fn client(&self) -> &kube::Client {
         let RunEnvironment { client, runtime: Some(runtime), .. } = &*self.run_environment else {
             return &self.run_environment.client;
@@ -146,7 +141,8 @@ impl Context {
         self.attempt
     }
 
-    /// Returns the cause by which the key was enqueued, for logs and metrics. A reconciler must not decide by it.
+    /// Returns the cause by which the key was enqueued, for logs and metrics. A reconciler must not decide by
+    /// it.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
@@ -156,14 +152,15 @@ impl Context {
         self.deadline
     }
 
-    /// Returns the number of the term of leadership of this run, counted from 1 for this replica. Another replica may have
-    /// led and written between two terms, so memory of an earlier term must not save a write.
+    /// Returns the number of the term of leadership of this run, counted from 1 for this replica. Another
+    /// replica may have led and written between two terms, so memory of an earlier term must not save a
+    /// write.
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Returns a token that is cancelled when the manager begins to stop, or the removal of the controller begins. A long
-    /// run may end early then.
+    /// Returns a token that is cancelled when the manager begins to stop, or the removal of the controller
+    /// begins. A long run may end early then.
     pub fn stopping(&self) -> &CancellationToken {
         &self.run_environment.stopping
     }
@@ -200,21 +197,11 @@ impl RunEnvironment {
         }
     }
 
-    /// Marks the client as one that is stopped with the Lease.
-    #[must_use]
-    pub(crate) fn fenced(self) -> Self {
-        Self { fenced: true, ..self }
-    }
-
-    /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of the runs.
+    /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of
+    /// the runs.
     #[must_use]
     pub(crate) fn signed(self, writer: Writer, declared: Arc<Writes>) -> Self {
         Self { writer, writes: declared, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
-    }
-
-    /// Returns whether the client is stopped with the Lease.
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fenced
     }
 
     /// Makes a context outside of a queue, such as for a runnable that writes.

@@ -13,8 +13,8 @@ pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
 /// The cause of a failed run, and when its key is retried.
 ///
-/// It does not implement `Error` on purpose, so that `?` converts every error type, `&str` and `String` into it. The chain
-/// of causes of the error decides about the retry:
+/// It does not implement `Error` on purpose, so that `?` converts every error type, `&str` and `String` into
+/// it. The chain of causes of the error decides about the retry:
 ///
 /// | a cause in the chain | retry |
 /// |---|---|
@@ -45,8 +45,8 @@ pub struct ReconcileError {
 pub enum Retry {
     /// After the delay of the queue's retry policy.
     Backoff,
-    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for. See
-    /// [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for its limit.
+    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for.
+    /// See [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for its limit.
     NotBefore(Duration),
     /// After exactly this time, which the reconciler has set.
     After(Duration),
@@ -77,8 +77,8 @@ impl ReconcileError {
         &*self.source
     }
 
-    /// Returns whether a cause in the chain is a conflict: the server refused a write because the object had changed. Such a
-    /// run is retried like any other, but is neither logged nor counted as an error.
+    /// Returns whether a cause in the chain is a conflict: the server refused a write because the object had
+    /// changed. Such a run is retried like any other, but is neither logged nor counted as an error.
     pub fn is_conflict(&self) -> bool {
         is_conflict(&*self.source)
     }

@@ -7,12 +7,13 @@
 //! | does not exist | does nothing |
 //! | exists, with the finalizer | calls `reconcile` |
 //! | exists, without the finalizer | adds the finalizer, then calls `reconcile` |
-//! | is being deleted, with the finalizer | calls `cleanup`; after `Ok(Action::Done)` it removes the finalizer |
+//! | is being deleted, with the finalizer | calls `cleanup`; after `Ok(Action::Done)` removes the finalizer |
 //! | is being deleted, without the finalizer | does nothing |
 //! | is left out by [`ObjectAdapter::when`], with the finalizer | as for an object that is being deleted |
 //! | is left out by [`ObjectAdapter::when`], without the finalizer | does nothing |
 //!
-//! Differs from kube's `finalizer`, which ends the run after it has added the finalizer and waits for the watch event.
+//! Differs from kube's `finalizer`, which ends the run after it has added the finalizer and waits for the
+//! watch event.
 //!
 //! # Invariants
 //! 1. `reconcile` runs only on an object that has the finalizer, so everything it does is cleaned up.
@@ -39,26 +40,28 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
     /// Acts on an object that exists and is not being deleted.
     fn reconcile(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Takes back what [`reconcile`](Self::reconcile) did, except for children, which the garbage collector deletes.
-    /// Called while the object is being deleted and has the finalizer, and for one that [`ObjectAdapter::when`] no longer
-    /// admits.
+    /// Takes back what [`reconcile`](Self::reconcile) did, except for children, which the garbage collector
+    /// deletes. Called while the object is being deleted and has the finalizer, and for one that
+    /// [`ObjectAdapter::when`] no longer admits.
     ///
-    /// After `Ok(Action::Done)`, and after `RequeueAfter` of zero, which is the same, the finalizer is removed. After an
-    /// error or any other `RequeueAfter` the object keeps it, and `cleanup` is called again.
+    /// After `Ok(Action::Done)`, and after `RequeueAfter` of zero, which is the same, the finalizer is
+    /// removed. After an error or any other `RequeueAfter` the object keeps it, and `cleanup` is called
+    /// again.
     fn cleanup(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send {
         let _ = (object, cx);
         async { Ok(Action::Done) }
     }
 }
 
-/// Adapts an [`ObjectReconciler`] to a controller that reconciles the objects of `store`, and holds each object back by
-/// a finalizer, such as `greeter.example.com/goodbye`, until `cleanup` has run.
+/// Adapts an [`ObjectReconciler`] to a controller that reconciles the objects of `store`, and holds each
+/// object back by a finalizer, such as `greeter.example.com/goodbye`, until `cleanup` has run.
 ///
-/// The controller needs the rights named at [`finalizer`](crate::client::finalizer). The store must not select by labels
-/// or fields: an object that leaves the selection would keep its finalizer. Select with [`ObjectAdapter::when`] instead.
+/// The controller needs the rights named at [`finalizer`](crate::client::finalizer). The store must not
+/// select by labels or fields: an object that leaves the selection would keep its finalizer. Select with
+/// [`ObjectAdapter::when`] instead.
 ///
-/// `Manager::register` refuses a finalizer that has no valid name, and a store of another kind than the controller
-/// reconciles.
+/// `Manager::register` refuses a finalizer that has no valid name, and a store of another kind than the
+/// controller reconciles.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -96,8 +99,8 @@ where
     ObjectAdapter { finalizer: Some(Finalizer::new(finalizer)), ..without_finalizer(store, reconciler) }
 }
 
-/// As [`with_finalizer`], for a reconciler whose every trace goes with the object by owner references: no finalizer is
-/// written, and `cleanup` is never called.
+/// As [`with_finalizer`], for a reconciler whose every trace goes with the object by owner references: no
+/// finalizer is written, and `cleanup` is never called.
 pub fn without_finalizer<K, R>(store: &Store<K>, reconciler: R) -> ObjectAdapter<K, R>
 where
     R: ObjectReconciler<K>,
@@ -124,8 +127,8 @@ type Admits<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 // === impl ObjectAdapter ===
 
 impl<K, R> ObjectAdapter<K, R> {
-    /// Reconciles only the objects that `admits` returns true for. An object that was reconciled before and is no longer
-    /// admitted is cleaned up and loses the finalizer.
+    /// Reconciles only the objects that `admits` returns true for. An object that was reconciled before and
+    /// is no longer admitted is cleaned up and loses the finalizer.
     #[must_use]
     pub fn when(self, admits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         Self { admits: Some(Box::new(admits)), ..self }
@@ -187,8 +190,8 @@ where
             Edited::Changed => debug!(%finalizer, "finalizer added"),
             Edited::Already => {}
         }
-        // The store shows the own write at once, so that a write guarded by its version is not refused. A store that
-        // cannot judge own writes shows the object as it was.
+        // The store shows the own write at once, so that a write guarded by its version is not refused. A
+        // store that cannot judge own writes shows the object as it was.
         let now = self.store.entry(&meta.request)?;
         let Some(now) = now.filter(|now| now.meta().uid == meta.uid && !now.meta().deleting) else {
             // Deleted meanwhile: the next run cleans up, if the finalizer holds the object back.

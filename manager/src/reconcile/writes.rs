@@ -1,8 +1,8 @@
 //! Typed writes of a run: of children, and of the status of the object that is reconciled.
 //!
-//! A controller declares which kinds it writes; [`Context::apply`] finds here, by the kind of an object, the applier
-//! and the store to compare with. A kind that is not declared is refused before any request, because the rights of the
-//! controller follow from what it declares.
+//! A controller declares which kinds it writes; [`Context::apply`] finds here, by the kind of an object, the
+//! applier and the store to compare with. A kind that is not declared is refused before any request, because
+//! the rights of the controller follow from what it declares.
 
 use std::fmt;
 use std::panic::Location;
@@ -40,20 +40,6 @@ struct DeclaredKind {
     applier: Applier<()>,
 }
 
-/// A reconciler tried to write a kind that its controller has not declared.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{kind} {name} was not sent: controller {controller:?} has not declared that it writes this kind; call \
-     .owns(&store) or .writes::<{}>() on the controller{declared}", .kind.kind()
-)]
-struct Undeclared {
-    controller: Arc<str>,
-    kind: KindId,
-    name: NamespacedName,
-    /// The end of the message: the kinds that are declared, and where.
-    declared: String,
-}
-
 // === impl Writes ===
 
 impl Writes {
@@ -78,8 +64,8 @@ impl Writes {
         Self { controller, field_manager, ..self }.within(None)
     }
 
-    /// Returns the same kinds in one cluster, `None` for the manager's own. Appliers are new, for one remembers the objects
-    /// of a single cluster.
+    /// Returns the same kinds in one cluster, `None` for the manager's own. Appliers are new, for one
+    /// remembers the objects of a single cluster.
     pub(crate) fn within(&self, cluster: Option<&Arc<str>>) -> Self {
         let mut writes = Self { cluster: cluster.cloned(), ..self.clone() };
         for declared in &mut writes.kinds {
@@ -88,7 +74,8 @@ impl Writes {
         writes
     }
 
-    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the object.
+    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the
+    /// object.
     fn held(&self, kind: &KindId, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
         let fits =
             |store: &&Arc<UntypedStore>| store.kind() == kind && store.cluster() == self.cluster.as_deref();
@@ -112,8 +99,12 @@ impl Writes {
             let places: Vec<String> = self.places().collect();
             let declared =
                 if places.is_empty() { String::new() } else { format!("; declared: {}", places.join(", ")) };
-            let (controller, kind, name) = (Arc::clone(&self.controller), kind.clone(), name.clone());
-            ReconcileError::terminal(Undeclared { controller, kind, name, declared })
+            ReconcileError::terminal(format!(
+                "{kind} {name} was not sent: controller {:?} has not declared that it writes this kind; call \
+                 .owns(&store) or .writes::<{}>() on the controller{declared}",
+                self.controller,
+                kind.kind()
+            ))
         })
     }
 }
@@ -129,13 +120,14 @@ impl fmt::Debug for Writes {
 impl Context {
     /// Makes `child` as given, as a child that `owner` controls, and sends nothing if it is so already.
     ///
-    /// The controller has to declare the kind of `child`, with `.owns(&store)` or `.writes::<K>()`. The child needs a
-    /// name; filled in are the namespace of the owner where the child has none, the owner reference and the field
-    /// manager, which is the controller's name unless [`Controller::field_manager`] sets another one.
+    /// The controller has to declare the kind of `child`, with `.owns(&store)` or `.writes::<K>()`. The child
+    /// needs a name; filled in are the namespace of the owner where the child has none, the owner reference
+    /// and the field manager, which is the controller's name unless [`Controller::field_manager`] sets
+    /// another one.
     ///
-    /// The child is compared with the stores that the controller watches; see [`Applier::ensure`] for when a request is
-    /// sent. A store that selects by labels has to select the child, so give the child those labels. If no store of the
-    /// controller can hold the child, it is read from the API server first.
+    /// The child is compared with the stores that the controller watches; see [`Applier::ensure`] for when a
+    /// request is sent. A store that selects by labels has to select the child, so give the child those
+    /// labels. If no store of the controller can hold the child, it is read from the API server first.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -166,8 +158,8 @@ impl Context {
     /// ```
     ///
     /// # Errors
-    /// Terminal, and before any request: a kind that is not declared, and an owner that cannot own the child, such as
-    /// one in another namespace. Else those of [`Applier::apply`] and of reads from the store.
+    /// Terminal, and before any request: a kind that is not declared, and an owner that cannot own the child,
+    /// such as one in another namespace. Else those of [`Applier::apply`] and of reads from the store.
     ///
     /// # Cancel safety
     /// Dropping it may leave the request sent; applying again is safe.
@@ -189,8 +181,8 @@ impl Context {
         self.apply_unowned(&child).await
     }
 
-    /// As [`apply`](Self::apply), for an object that is no child: it stays when the reconciled object goes, unless
-    /// [`cleanup`](super::ObjectReconciler::cleanup) deletes it.
+    /// As [`apply`](Self::apply), for an object that is no child: it stays when the reconciled object goes,
+    /// unless [`cleanup`](super::ObjectReconciler::cleanup) deletes it.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -211,10 +203,11 @@ impl Context {
         })
     }
 
-    /// Makes the status of `object` as given, through the `status` subresource, and sends nothing if it is so already.
-    /// Fields of the status that other field managers have set stay.
+    /// Makes the status of `object` as given, through the `status` subresource, and sends nothing if it is so
+    /// already. Fields of the status that other field managers have set stay.
     ///
-    /// The kind is the one that the controller reconciles, or one that it declares as for [`apply`](Self::apply).
+    /// The kind is the one that the controller reconciles, or one that it declares as for
+    /// [`apply`](Self::apply).
     ///
     /// # Errors
     /// As [`apply`](Self::apply); a 404 if the object has gone, a 409 if another has taken its name.

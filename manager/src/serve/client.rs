@@ -13,21 +13,15 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Accepts only the certificate with this SHA-256.
-#[derive(Debug)]
-struct PinnedVerifier {
-    sha256: String,
-    provider: Arc<CryptoProvider>,
-}
+use crate::util::UnchainedVerifier;
 
 /// Does a TLS handshake with a server whose certificate has this SHA-256, in hexadecimal.
 ///
@@ -37,7 +31,7 @@ pub(crate) async fn connect_tls(stream: TcpStream, sha256: String) -> io::Result
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-    let verifier = Arc::new(PinnedVerifier { sha256, provider });
+    let verifier = Arc::new(UnchainedVerifier::pinned(provider, sha256));
     let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     // An IP address is not sent as the server name.
     let no_name = ServerName::from(IpAddr::from(Ipv4Addr::UNSPECIFIED));
@@ -65,44 +59,6 @@ pub(crate) async fn exchange(
     // If the connection fails, so does the answer.
     let (answer, _ended) = tokio::join!(answer, connection);
     answer
-}
-
-// === impl PinnedVerifier ===
-
-impl ServerCertVerifier for PinnedVerifier {
-    fn verify_server_cert(
-        &self,
-        own: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verified = (crate::util::sha256(own) == self.sha256).then(ServerCertVerified::assertion);
-        verified.ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

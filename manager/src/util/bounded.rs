@@ -27,7 +27,8 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct BoundedMap<K, V> {
     capacity: usize,
-    ttl: Option<Duration>,
+    /// The life of an entry; [`Duration::MAX`] if entries do not expire.
+    ttl: Duration,
     entries: HashMap<K, Entry<V>>,
     /// The key of each entry by its `used`, least recently used first.
     by_use: BTreeMap<u64, K>,
@@ -50,13 +51,13 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
     /// Makes an empty map; a capacity of 0 counts as 1.
     pub fn new(capacity: usize) -> Self {
         let (entries, by_use) = (HashMap::new(), BTreeMap::new());
-        Self { capacity: capacity.max(1), ttl: None, entries, by_use, uses: 0 }
+        Self { capacity: capacity.max(1), ttl: Duration::MAX, entries, by_use, uses: 0 }
     }
 
     /// Sets the life of an entry, counted from its insertion. A read does not prolong it.
     #[must_use]
     pub fn expire_after(self, ttl: Duration) -> Self {
-        Self { ttl: Some(ttl), ..self }
+        Self { ttl, ..self }
     }
 
     /// Returns the value of a key, unless it is absent or expired. Counts as a use.
@@ -84,22 +85,18 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
 
     /// Returns the value of a key, and makes it first if it is absent or expired. Counts as a use.
     pub fn get_or_insert_with(&mut self, key: &K, now: Instant, make: impl FnOnce() -> V) -> &mut V {
-        let until = self.ttl.and_then(|ttl| now.checked_add(ttl));
-        self.place(key.clone(), until, now, make)
+        self.place(key.clone(), self.ttl, now, make)
     }
 
     /// Inserts a value and returns the one it replaces, unless that had expired. Counts as a use.
     pub fn insert(&mut self, key: K, value: V, now: Instant) -> Option<V> {
-        let replaced = self.remove(&key, now);
-        let until = self.ttl.and_then(|ttl| now.checked_add(ttl));
-        self.place(key, until, now, || value);
-        replaced
+        self.insert_for(key, value, self.ttl, now)
     }
 
     /// Inserts as [`insert`](Self::insert) does, with a time to live for this entry alone.
     pub fn insert_for(&mut self, key: K, value: V, ttl: Duration, now: Instant) -> Option<V> {
         let replaced = self.remove(&key, now);
-        self.place(key, now.checked_add(ttl), now, || value);
+        self.place(key, ttl, now, || value);
         replaced
     }
 
@@ -131,12 +128,12 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         self.entries.is_empty()
     }
 
-    fn place(&mut self, key: K, until: Option<Instant>, now: Instant, make: impl FnOnce() -> V) -> &mut V {
+    fn place(&mut self, key: K, ttl: Duration, now: Instant, make: impl FnOnce() -> V) -> &mut V {
         if self.len() >= self.capacity && !self.entries.contains_key(&key) {
             self.pop_least_used();
         }
         self.uses += 1;
-        let used = self.uses;
+        let (used, until) = (self.uses, now.checked_add(ttl));
         let entry = match self.entries.entry(key.clone()) {
             hash_map::Entry::Vacant(vacant) => vacant.insert(Entry { value: make(), used, until }),
             hash_map::Entry::Occupied(known) => {

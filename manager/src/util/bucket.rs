@@ -64,11 +64,6 @@ where
         Self { limit, full_at: None }
     }
 
-    /// Returns the present limit.
-    pub fn limit(&self) -> Limit {
-        self.limit
-    }
-
     /// Sets another limit. Spent tokens stay spent, but the next one is added within one new interval.
     pub fn set_limit(&mut self, limit: Limit, now: T) {
         if limit != self.limit {

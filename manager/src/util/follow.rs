@@ -11,13 +11,13 @@
 //! 2. Contents are returned only if they differ from those returned last. An error is contents too.
 
 use std::fs::metadata;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ring::digest::{Context, SHA256};
 use tokio::task::spawn_blocking;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -41,10 +41,11 @@ pub(crate) struct Follower<const N: usize> {
     ticks: Interval,
     /// The attributes before the last read; `None` if the next poll must read in any case.
     attributes: Option<[Attributes; N]>,
-    /// Digest of contents that were read once.
-    unconfirmed: Option<Digest>,
-    /// Digest of the contents returned last.
-    returned: Option<Digest>,
+    /// Hash of contents that were read once.
+    unconfirmed: Option<u64>,
+    /// Hash of the contents returned last.
+    returned: Option<u64>,
+    hasher: RandomState,
     read: fn(&Path) -> io::Result<Vec<u8>>,
 }
 
@@ -65,8 +66,6 @@ struct Attributes {
     changed: (i64, i64),
 }
 
-type Digest = [u8; 32];
-
 // === impl Follower ===
 
 impl<const N: usize> Follower<N> {
@@ -80,6 +79,7 @@ impl<const N: usize> Follower<N> {
             attributes: None,
             unconfirmed: None,
             returned: None,
+            hasher: RandomState::new(),
             read: read_regular,
         }
     }
@@ -100,12 +100,13 @@ impl<const N: usize> Follower<N> {
             let Ok(Some(Poll { attributes, contents })) = polled else { continue };
             // An error may end without a change of the attributes.
             self.attributes = contents.iter().all(Result::is_ok).then_some(attributes);
-            let digest = digest(&contents);
-            if self.returned == Some(digest) {
+            let read = contents.each_ref().map(|read| read.as_ref().map_err(ToString::to_string));
+            let hash = self.hasher.hash_one(read);
+            if self.returned == Some(hash) {
                 self.unconfirmed = None;
-            } else if self.unconfirmed.replace(digest) == Some(digest) {
+            } else if self.unconfirmed.replace(hash) == Some(hash) {
                 self.unconfirmed = None;
-                self.returned = Some(digest);
+                self.returned = Some(hash);
                 return contents;
             } else {
                 self.ticks.reset_after(CONFIRMATION);
@@ -160,26 +161,6 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("longer than 1 MiB"));
     }
     Ok(bytes)
-}
-
-fn digest<const N: usize>(contents: &[io::Result<Vec<u8>>; N]) -> Digest {
-    let mut context = Context::new(&SHA256);
-    for read in contents {
-        let text;
-        let bytes = match read {
-            Ok(bytes) => bytes.as_slice(),
-            Err(error) => {
-                text = error.to_string();
-                text.as_bytes()
-            }
-        };
-        context.update(&[u8::from(read.is_ok())]);
-        context.update(&bytes.len().to_le_bytes());
-        context.update(bytes);
-    }
-    let mut digest = Digest::default();
-    digest.copy_from_slice(context.finish().as_ref());
-    digest
 }
 
 #[cfg(test)]

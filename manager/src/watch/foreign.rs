@@ -2,12 +2,11 @@
 
 use std::convert::Infallible;
 
-use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _, pin_mut};
 use tokio::task::coop::consume_budget;
 use tokio_util::sync::CancellationToken;
 
-use super::{Sink, Source, SourceError};
+use super::{Sink, Source, SourceFuture};
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
@@ -25,7 +24,8 @@ pub fn stream<Q: Key>(keys: impl Stream<Item = Q> + Send + 'static) -> impl Sour
     of_stream("stream".to_owned(), keys.map(Ok::<Q, Infallible>))
 }
 
-/// As [`stream`], for a stream that can fail. Its first error ends the source, and with it the manager, under `name`.
+/// As [`stream`], for a stream that can fail. Its first error ends the source, and with it the manager, under
+/// `name`.
 pub fn try_stream<Q, E>(
     name: &'static str,
     keys: impl Stream<Item = Result<Q, E>> + Send + 'static,
@@ -56,8 +56,8 @@ where
     FunctionSource { name, run, syncs_itself: false }
 }
 
-/// Runs a function as a source. It should return when its token is cancelled, and may return earlier; an error ends the
-/// manager under `name`.
+/// Runs a function as a source. It should return when its token is cancelled, and may return earlier; an
+/// error ends the manager under `name`.
 ///
 /// Counts as synced at once, unless [`FunctionSource::syncs_itself`].
 pub fn function<Q, F, W>(name: &'static str, run: F) -> FunctionSource<F>
@@ -86,17 +86,13 @@ where
     F: FnOnce(Sink<Q>, CancellationToken) -> W + Send + 'static,
     W: Future<Output = Result<(), BoxError>> + Send,
 {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let Self { name, run, syncs_itself } = *self;
+    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture {
+        let Self { run, syncs_itself, .. } = *self;
         Box::pin(async move {
             if !syncs_itself {
                 sink.synced();
             }
-            run(sink, stop).await.map_err(|source| SourceError { name, source })
+            run(sink, stop).await
         })
     }
 

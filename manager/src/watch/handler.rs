@@ -2,7 +2,6 @@
 
 use std::any::type_name;
 use std::collections::HashSet;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -18,9 +17,10 @@ const FEW: usize = 16;
 
 /// Turns a delta of an object into the keys to reconcile.
 ///
-/// The delta has both the old and the new state, so that a key that only the old state names is enqueued too. Runs in the
-/// dispatcher of the store, so it has to be quick: an expensive mapping belongs in an index. A panic loses this one delta,
-/// and is counted and logged under the names of the controller and of the handler.
+/// The delta has both the old and the new state, so that a key that only the old state names is enqueued too.
+/// Runs in the dispatcher of the store, so it has to be quick: an expensive mapping belongs in an index. A
+/// panic loses this one delta, and is counted and logged under the names of the controller and of the
+/// handler.
 ///
 /// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
@@ -59,13 +59,10 @@ pub struct EnqueueForOwner {
     only_controller: bool,
 }
 
-/// Calls a function with the view of an object.
-struct MapView<F>(F);
-
-/// Calls a function with an object decoded as a `K`.
-struct Map<K, F> {
-    function: F,
-    decode: PhantomData<fn() -> K>,
+/// A function as a handler, under the name of the function that the user gave.
+struct Named<F> {
+    name: &'static str,
+    handle: F,
 }
 
 // === impl Enqueue ===
@@ -89,14 +86,15 @@ impl<Q: Key> Enqueue<Q> {
         self.add_with(key, add);
     }
 
-    /// Enqueues a key with strength, band, cause and delay of the handler's choice. A cause without an object gets the
-    /// object of the delta. Of several adds of one key the queue takes the strongest and earliest.
+    /// Enqueues a key with strength, band, cause and delay of the handler's choice. A cause without an object
+    /// gets the object of the delta. Of several adds of one key the queue takes the strongest and earliest.
     pub fn add_with(&mut self, key: Q, add: Add) {
         self.keys.push((key, Some(add)));
     }
 
-    /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. For the key whose run wrote the
-    /// delta it uses a weak one instead, unless the answer of the API server may also show edits by others.
+    /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. For the key whose run
+    /// wrote the delta it uses a weak one instead, unless the answer of the API server may also show edits by
+    /// others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }
@@ -182,9 +180,10 @@ fn group(api_version: &str) -> Option<&str> {
     }
 }
 
-// === impl MapView, Map ===
+// === impl Named ===
 
-/// Enqueues the keys that a function returns for the old and for the new state of an object, from its metadata alone.
+/// Enqueues the keys that a function returns for the old and for the new state of an object, from its
+/// metadata alone.
 ///
 /// [`map`] gives the function the object itself, which has to be decoded first.
 pub fn map_view<Q, I, F>(function: F) -> impl EventHandler<Q>
@@ -193,10 +192,16 @@ where
     I: IntoIterator<Item = Q>,
     F: Fn(&View) -> I + Send + Sync + 'static,
 {
-    MapView(function)
+    let handle = move |delta: &Delta<'_>, out: &mut Enqueue<Q>| {
+        for view in delta.old.into_iter().chain(delta.new) {
+            function(view).into_iter().for_each(|key| out.add(key));
+        }
+    };
+    Named { name: type_name::<F>(), handle }
 }
 
-/// Enqueues the keys that a function returns for the old and for the new state of an object, decoded as a `K`.
+/// Enqueues the keys that a function returns for the old and for the new state of an object, decoded as a
+/// `K`.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;
@@ -217,8 +222,8 @@ where
 /// # }
 /// ```
 ///
-/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues nothing, and the log names it. Where
-/// metadata is enough, [`map_view`] costs less.
+/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues nothing, and the log names
+/// it. Where metadata is enough, [`map_view`] costs less.
 pub fn map<K, Q, I, F>(function: F) -> impl EventHandler<Q>
 where
     K: DeserializeOwned + Send + Sync + 'static,
@@ -226,49 +231,27 @@ where
     I: IntoIterator<Item = Q>,
     F: Fn(&K) -> I + Send + Sync + 'static,
 {
-    Map { function, decode: PhantomData::<fn() -> K> }
-}
-
-impl<K, Q, I, F> EventHandler<Q> for Map<K, F>
-where
-    K: DeserializeOwned + Send + Sync + 'static,
-    Q: Key,
-    I: IntoIterator<Item = Q>,
-    F: Fn(&K) -> I + Send + Sync + 'static,
-{
-    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
+    let handle = move |delta: &Delta<'_>, out: &mut Enqueue<Q>| {
         for view in delta.old.into_iter().chain(delta.new) {
             match view.decode::<K>() {
-                Ok(object) => (self.function)(&object).into_iter().for_each(|key| out.add(key)),
+                Ok(object) => function(&object).into_iter().for_each(|key| out.add(key)),
                 Err(error) => {
                     let object = view.request();
                     warn!(handler = type_name::<F>(), %object, %error, "an object cannot be mapped to keys");
                 }
             }
         }
-    }
-
-    fn name(&self) -> &str {
-        type_name::<F>()
-    }
+    };
+    Named { name: type_name::<F>(), handle }
 }
 
-impl<Q, I, F> EventHandler<Q> for MapView<F>
-where
-    Q: Key,
-    I: IntoIterator<Item = Q>,
-    F: Fn(&View) -> I + Send + Sync + 'static,
-{
+impl<Q: Key, F: Fn(&Delta<'_>, &mut Enqueue<Q>) + Send + Sync + 'static> EventHandler<Q> for Named<F> {
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>) {
-        for view in delta.old.into_iter().chain(delta.new) {
-            for key in (self.0)(view) {
-                out.add(key);
-            }
-        }
+        (self.handle)(delta, out);
     }
 
     fn name(&self) -> &str {
-        type_name::<F>()
+        self.name
     }
 }
 

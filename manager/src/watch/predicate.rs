@@ -1,17 +1,20 @@
 //! Which deltas reach the handler of a controller.
 //!
-//! Most predicates decide about updates alone: a created object, for example, has no earlier generation. For any other
-//! delta they return [`Verdict::Indifferent`], and it passes, also under [`not`](Predicate::not): however predicates of
-//! updates are combined, they never hide that an object was created or deleted. They are also indifferent to an update
-//! by which an object becomes too large to be decoded, or small enough again.
+//! Most predicates decide about updates alone: a created object, for example, has no earlier generation. For
+//! any other delta they return [`Verdict::Indifferent`], and it passes, also under [`not`](Predicate::not):
+//! however predicates of updates are combined, they never hide that an object was created or deleted. They
+//! are also indifferent to an update by which an object becomes too large to be decoded, or small enough
+//! again.
 //!
 //! Predicates save reconciles and no memory: to leave objects out of the cache, narrow its
-//! [`Scope`](crate::cache::Scope). The annotations that pause an object or ask for a reconcile bypass predicates.
+//! [`Scope`](crate::cache::Scope). The annotations that pause an object or ask for a reconcile bypass
+//! predicates.
 
 use crate::cache::{Delta, LabelSelector, Meta, View};
 use crate::client::Extent;
 
-/// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>) -> bool` is one.
+/// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>)` that returns a `bool` or a [`Verdict`]
+/// is one.
 ///
 /// ```
 /// use mainstay::watch::{DeletionRequested, GenerationChanged, LabelsChanged, Predicate};
@@ -26,27 +29,39 @@ pub trait Predicate: Send + Sync + 'static {
     fn verdict(&self, delta: &Delta<'_>) -> Verdict;
 
     /// Admits a delta that both admit.
-    fn and<P: Predicate>(self, other: P) -> And<Self, P>
+    fn and(self, other: impl Predicate) -> impl Predicate
     where
         Self: Sized,
     {
-        And(self, other)
+        move |delta: &Delta<'_>| match (self.verdict(delta), other.verdict(delta)) {
+            (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
+            (Verdict::Admit, Verdict::Admit) => Verdict::Admit,
+            _ => Verdict::Indifferent,
+        }
     }
 
     /// Admits a delta that one of the two admits.
-    fn or<P: Predicate>(self, other: P) -> Or<Self, P>
+    fn or(self, other: impl Predicate) -> impl Predicate
     where
         Self: Sized,
     {
-        Or(self, other)
+        move |delta: &Delta<'_>| match (self.verdict(delta), other.verdict(delta)) {
+            (Verdict::Admit, _) | (_, Verdict::Admit) => Verdict::Admit,
+            (Verdict::Drop, Verdict::Drop) => Verdict::Drop,
+            _ => Verdict::Indifferent,
+        }
     }
 
     /// Admits a delta that this predicate drops, and drops one that it admits.
-    fn not(self) -> Not<Self>
+    fn not(self) -> impl Predicate
     where
         Self: Sized,
     {
-        Not(self)
+        move |delta: &Delta<'_>| match self.verdict(delta) {
+            Verdict::Admit => Verdict::Drop,
+            Verdict::Drop => Verdict::Admit,
+            Verdict::Indifferent => Verdict::Indifferent,
+        }
     }
 }
 
@@ -57,12 +72,13 @@ pub enum Verdict {
     Admit,
     /// The delta is dropped.
     Drop,
-    /// The predicate is not about such deltas: the delta passes, also under [`Predicate::not`], unless another drops it.
+    /// The predicate is not about such deltas: the delta passes, also under [`Predicate::not`], unless
+    /// another drops it.
     Indifferent,
 }
 
-/// Admits updates with a new `metadata.generation`, which the server raises for a change of `spec` and not for one of
-/// `status` or metadata. Indifferent to resyncs and to kinds without generations.
+/// Admits updates with a new `metadata.generation`, which the server raises for a change of `spec` and not
+/// for one of `status` or metadata. Indifferent to resyncs and to kinds without generations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerationChanged;
 
@@ -85,18 +101,6 @@ pub struct DeletionRequested;
 /// Drops resyncs and other updates that bring the same version again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceVersionChanged;
-
-/// See [`Predicate::and`].
-#[derive(Clone, Copy, Debug)]
-pub struct And<A, B>(A, B);
-
-/// See [`Predicate::or`].
-#[derive(Clone, Copy, Debug)]
-pub struct Or<A, B>(A, B);
-
-/// See [`Predicate::not`].
-#[derive(Clone, Copy, Debug)]
-pub struct Not<A>(A);
 
 // === impl Verdict ===
 
@@ -169,8 +173,8 @@ impl Predicate for ResourceVersionChanged {
 
 // === impl LabelSelector ===
 
-/// Admits deltas of an object that the selector selects, or selected before this change: the last delta of an object that
-/// leaves the selection is the one by which it leaves.
+/// Admits deltas of an object that the selector selects, or selected before this change: the last delta of an
+/// object that leaves the selection is the one by which it leaves.
 impl Predicate for LabelSelector {
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         let mut states = delta.old.into_iter().chain(delta.new);
@@ -178,46 +182,20 @@ impl Predicate for LabelSelector {
     }
 }
 
-// === impl And, Or, Not ===
+// === impl Fn ===
 
-impl<A: Predicate, B: Predicate> Predicate for And<A, B> {
-    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
-        match (self.0.verdict(delta), self.1.verdict(delta)) {
-            (Verdict::Drop, _) | (_, Verdict::Drop) => Verdict::Drop,
-            (Verdict::Admit, Verdict::Admit) => Verdict::Admit,
-            _ => Verdict::Indifferent,
-        }
-    }
-}
-
-impl<A: Predicate, B: Predicate> Predicate for Or<A, B> {
-    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
-        match (self.0.verdict(delta), self.1.verdict(delta)) {
-            (Verdict::Admit, _) | (_, Verdict::Admit) => Verdict::Admit,
-            (Verdict::Drop, Verdict::Drop) => Verdict::Drop,
-            _ => Verdict::Indifferent,
-        }
-    }
-}
-
-impl<A: Predicate> Predicate for Not<A> {
-    fn verdict(&self, delta: &Delta<'_>) -> Verdict {
-        match self.0.verdict(delta) {
-            Verdict::Admit => Verdict::Drop,
-            Verdict::Drop => Verdict::Admit,
-            Verdict::Indifferent => Verdict::Indifferent,
-        }
-    }
-}
-
-impl<F: Fn(&Delta<'_>) -> bool + Send + Sync + 'static> Predicate for F {
+impl<F, V> Predicate for F
+where
+    F: Fn(&Delta<'_>) -> V + Send + Sync + 'static,
+    V: Into<Verdict>,
+{
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         self(delta).into()
     }
 }
 
-/// Returns whether the object has become too large to be decoded, or small enough again: the next run may have another
-/// outcome, whichever part of the object has changed.
+/// Returns whether the object has become too large to be decoded, or small enough again: the next run may
+/// have another outcome, whichever part of the object has changed.
 pub(super) fn changes_readability(delta: &Delta<'_>) -> bool {
     let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge { .. });
     matches!((delta.old, delta.new), (Some(old), Some(new)) if is_too_large(old) != is_too_large(new))

@@ -4,36 +4,33 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 use tracing::{error, trace};
 
-use super::SourceMetrics;
 use crate::key::{Cause, Key, panic_text};
 use crate::queue::{Add, Added, WorkQueue};
 
 /// Enqueues keys of one source on the queue of its controller. Cheap to clone.
 ///
-/// A controller reconciles nothing until all of its sources have called [`Sink::synced`]: a reconcile must never take an
-/// object that has not been listed yet for a deleted one.
+/// A controller reconciles nothing until all of its sources have called [`Sink::synced`]: a reconcile must
+/// never take an object that has not been listed yet for a deleted one.
 #[derive(Clone, Debug)]
 pub struct Sink<Q: Key> {
     queue: WorkQueue<Q>,
     pending: Arc<Pending>,
 }
 
-/// Counts the sources of a controller that have not handled their initial list. Cheap to clone; all clones share the count.
+/// Counts the sources of a controller that have not handled their initial list. Cheap to clone; all clones
+/// share the count.
 #[derive(Clone, Debug, Default)]
-pub struct SourcesSynced {
+pub(crate) struct SourcesSynced {
     account: watch::Sender<Account>,
 }
 
-/// A source ended before it had synced, so its controller would wait for ever.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("source {name} ended before it had synced")]
-pub struct NeverSynced {
-    /// The name of the source.
-    pub name: String,
-}
+/// The panics of sources by controller. The cache counts those of handlers, which run in its task.
+pub(crate) type SourcePanics = Family<[(&'static str, String); 1], Counter>;
 
 /// The state of [`SourcesSynced`].
 #[derive(Clone, Debug, Default)]
@@ -51,7 +48,7 @@ struct Pending {
     name: Arc<str>,
     account: watch::Sender<Account>,
     counted_out: AtomicBool,
-    metrics: SourceMetrics,
+    panics: SourcePanics,
 }
 
 // === impl Sink ===
@@ -62,11 +59,11 @@ impl<Q: Key> Sink<Q> {
         queue: &WorkQueue<Q>,
         synced: &SourcesSynced,
         source: String,
-        metrics: &SourceMetrics,
+        panics: &SourcePanics,
     ) -> Self {
         synced.account.send_modify(|account| account.pending += 1);
         let (account, counted_out) = (synced.account.clone(), false.into());
-        let pending = Pending { name: source.into(), account, counted_out, metrics: metrics.clone() };
+        let pending = Pending { name: source.into(), account, counted_out, panics: panics.clone() };
         Self { queue: queue.clone(), pending: Arc::new(pending) }
     }
 
@@ -86,7 +83,8 @@ impl<Q: Key> Sink<Q> {
         self.queue.add(key, add)
     }
 
-    /// Marks the source as synced: every object that existed at the start has been enqueued. Further calls do nothing.
+    /// Marks the source as synced: every object that existed at the start has been enqueued. Further calls do
+    /// nothing.
     pub fn synced(&self) {
         self.pending.count_out(|account| account.pending -= 1);
     }
@@ -94,7 +92,7 @@ impl<Q: Key> Sink<Q> {
     /// Counts and logs a panic that loses one round of the source, and no more.
     pub(super) fn count_panic(&self, panic: &(dyn Any + Send)) {
         let (controller, source) = (self.queue.name(), &*self.pending.name);
-        self.pending.metrics.count_panic(controller);
+        self.pending.panics.get_or_create_owned(&[("controller", controller.to_owned())]).inc();
         error!(controller, source, panic = panic_text(panic), "source panicked; this round is lost");
     }
 
@@ -128,22 +126,19 @@ impl SourcesSynced {
     /// Waits until every source has synced.
     ///
     /// # Errors
-    /// A source ended before it had synced.
+    /// The name of a source that ended before it had synced, so that its controller would wait for ever.
     ///
     /// # Cancel safety
     /// Holds no state; dropping it loses nothing.
-    pub async fn wait(&self) -> Result<(), NeverSynced> {
+    pub(crate) async fn wait(&self) -> Result<(), Arc<str>> {
         let mut account = self.account.subscribe();
         let decided = account.wait_for(|account| account.pending == 0 || account.abandoned.is_some()).await;
         // The sender lives in `self`, so the channel does not close during the wait.
-        match decided.ok().and_then(|account| account.abandoned.clone()) {
-            Some(name) => Err(NeverSynced { name: name.to_string() }),
-            None => Ok(()),
-        }
+        decided.ok().and_then(|account| account.abandoned.clone()).map_or(Ok(()), Err)
     }
 
     /// Returns whether every source has synced.
-    pub fn is_synced(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         self.account.borrow().pending == 0
     }
 }

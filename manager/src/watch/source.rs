@@ -3,7 +3,6 @@
 use std::any::type_name;
 
 use futures_util::future::BoxFuture;
-use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -13,32 +12,23 @@ use crate::reconcile::BoxError;
 
 /// Enqueues keys for one controller for as long as the controller runs.
 pub trait Source<Q: Key>: Send + 'static {
-    /// Runs until `stop` is cancelled. Calls [`Sink::synced`] once every object that existed at the start is enqueued.
+    /// Runs until `stop` is cancelled. Calls [`Sink::synced`] once every object that existed at the start is
+    /// enqueued.
     ///
     /// # Errors
-    /// An error ends the manager, because a controller without one of its sources would miss changes unnoticed.
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>>;
+    /// An error ends the manager, because a controller without one of its sources would miss changes
+    /// unnoticed.
+    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture;
 
-    /// Returns the name of this source in errors and logs, where it follows the name of the controller. Called once.
+    /// Returns the name of this source in errors and logs, where it follows the name of the controller.
+    /// Called once.
     fn name(&self) -> String {
         type_name::<Self>().to_owned()
     }
 }
 
-/// A source could not go on.
-#[derive(Debug, Error)]
-#[error("source {name} ended")]
-pub struct SourceError {
-    /// The name of the source.
-    pub name: String,
-    /// The cause.
-    #[source]
-    pub source: BoxError,
-}
+/// The future of a source, from its start to its end.
+pub type SourceFuture = BoxFuture<'static, Result<(), BoxError>>;
 
 /// Feeds a queue from the other half of [`channel`].
 #[derive(Debug)]
@@ -54,8 +44,8 @@ pub struct Notifier<Q> {
 
 /// Makes a source and the handle that enqueues through it.
 ///
-/// Unbounded on purpose: the receiver only passes keys to a queue that keeps each key once, and a notifier that could
-/// block would let a slow controller stall, for example, every probe.
+/// Unbounded on purpose: the receiver only passes keys to a queue that keeps each key once, and a notifier
+/// that could block would let a slow controller stall, for example, every probe.
 pub fn channel<Q: Key>() -> (Notifier<Q>, ChannelSource<Q>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Notifier { keys: sender }, ChannelSource { keys: receiver })
@@ -74,33 +64,22 @@ impl<Q: Key> Notifier<Q> {
 // === impl ChannelSource ===
 
 impl<Q: Key> Source<Q> for ChannelSource<Q> {
-    fn run(
-        mut self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(mut self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture {
         Box::pin(async move {
             let add = |key| sink.add(key, Cause::bare(Trigger::Generic));
-            // Keys that were sent before the start belong to the initial sync. Their number is read first, so that the
-            // sync comes however fast more are sent.
+            // Keys that were sent before the start belong to the initial sync. Their number is read first, so
+            // that the sync comes however fast more are sent.
             for _ in 0..self.keys.len() {
                 self.keys.try_recv().into_iter().for_each(add);
             }
             sink.synced();
-            loop {
-                // Biased: a stop does not wait behind a full channel.
-                let key = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return Ok(()),
-                    key = self.keys.recv() => key,
-                };
-                let Some(key) = key else {
-                    // Every notifier was dropped, which is no error.
-                    stop.cancelled().await;
-                    return Ok(());
-                };
+            // A stop does not wait behind a full channel: the token is read before each key.
+            while let Some(Some(key)) = stop.run_until_cancelled(self.keys.recv()).await {
                 add(key);
             }
+            // The end of the channel is no error: every notifier was dropped.
+            stop.cancelled().await;
+            Ok(())
         })
     }
 

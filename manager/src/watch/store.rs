@@ -1,26 +1,27 @@
 //! The source of most controllers: the deltas of one store.
 //!
 //! # Invariants
-//! 1. No key is lost to a full queue, and memory stays bounded. After a refusal the source waits until the queue has
-//!    drained and sweeps the store: it offers every object again, and waits at each further refusal.
+//! 1. No key is lost to a full queue, and memory stays bounded. After a refusal the source waits until the
+//!    queue has drained and sweeps the store: it offers every object again, and waits at each further
+//!    refusal.
 //! 2. The adds of a sweep are weak: they enqueue an absent key and leave a key in its backoff alone.
-//! 3. Weak, so that they never end a backoff, are also the adds of a resync, of a write by the run of the same key, and
-//!    of a change of nothing but the status of the primary object. All others are strong. See [`strength`].
-//! 4. A new generation of the primary object, or a new object of its name, clears the failures of the key. A generation
-//!    that the run of the key wrote itself does not.
-//! 5. The annotations that pause an object or ask for a reconcile bypass the predicates, and their adds are strong. Strong
-//!    are also the adds when an object becomes too large to be decoded, or small enough again.
+//! 3. Weak, so that they never end a backoff, are also the adds of a resync, of a write by the run of the
+//!    same key, and of a change of nothing but the status of the primary object. All others are strong. See
+//!    [`strength`].
+//! 4. A new generation of the primary object, or a new object of its name, clears the failures of the key. A
+//!    generation that the run of the key wrote itself does not.
+//! 5. The annotations that pause an object or ask for a reconcile bypass the predicates, and their adds are
+//!    strong. Strong are also the adds when an object becomes too large to be decoded, or small enough again.
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::trace;
 
 use super::predicate::changes_readability;
-use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceError};
+use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceFuture};
 use crate::cache::{Aspect, Changes, Delta, DeltaHandler, ReadError, Select, Store, UntypedStore, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
@@ -128,8 +129,8 @@ impl<Q: Key> StoreSource<Q> {
         Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
-    /// Marks the objects of this store as those that the queue is keyed by: a change of nothing but their status is then
-    /// a weak add, and a new generation, or a new object of the name, clears earlier failures.
+    /// Marks the objects of this store as those that the queue is keyed by: a change of nothing but their
+    /// status is then a weak add, and a new generation, or a new object of the name, clears earlier failures.
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;
@@ -138,12 +139,7 @@ impl<Q: Key> StoreSource<Q> {
 }
 
 impl<Q: Key> Source<Q> for StoreSource<Q> {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
-        let called = Source::name(&*self);
+    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture {
         let Self { store, feed } = *self;
         let name = format!("{}: {}", sink.queue().name(), feed.handler.name());
         let shared = Arc::new(Shared { feed, sink, name, sweep_due: Notify::new() });
@@ -167,7 +163,7 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(()),
-                failure = sweeps => Err(SourceError { name: called, source: failure.into() }),
+                failure = sweeps => Err(failure.into()),
             }
         })
     }
@@ -218,9 +214,11 @@ impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
 // === impl Sweeper ===
 
 impl<Q: Key> Sweeper<Q> {
-    /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is full.
+    /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is
+    /// full.
     ///
-    /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last ones.
+    /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last
+    /// ones.
     async fn sweep(&self, store: &UntypedStore) -> Result<(), ReadError> {
         self.wait_for_room().await;
         // Names and not views: a sweep may take long, and each object is read when its turn comes.
@@ -341,15 +339,16 @@ fn is_steered(delta: &Delta<'_>) -> bool {
     asked || old.paused != new.paused
 }
 
-/// Returns the strength of the add for a delta; `own` if the run of the key wrote it. The first case that applies decides:
+/// Returns the strength of the add for a delta; `own` if the run of the key wrote it. The first case that
+/// applies decides:
 ///
 /// | case | strength |
 /// |---|---|
-/// | the annotation `mainstay.dev/paused` is set or removed, or `mainstay.dev/reconcile-at` changes, by any writer | strong |
+/// | the annotation `paused` is set or removed, or `reconcile-at` changes, by any writer | strong |
 /// | the object becomes too large to be decoded, or small enough again | strong |
 /// | a resync | weak |
 /// | a write of the primary by the run, if the answer may also show edits by others | strong |
-/// | any other write by the run: a run that writes a child and then fails must not end its own backoff | weak |
+/// | any other write by the run, which must not end its own backoff if it fails afterwards | weak |
 /// | a change of nothing but status and managedFields, of a primary whose kind has generations | weak |
 /// | everything else, also writes by runs of other keys and by other controllers of this process | strong |
 ///
@@ -365,10 +364,10 @@ pub(super) fn strength(delta: &Delta<'_>, primary: bool, own: bool) -> Strength 
     if weak { Strength::Weak } else { Strength::Strong }
 }
 
-/// Returns whether the answer to an own write may also show edits by others, which no later event shows again: another
-/// generation (other content, for a kind without generations) or other finalizers, unless the write was for exactly the
-/// stored version. A new status is no such edit, because a failing run may report one each time. The beginning of a
-/// deletion always is, because the object may need a cleanup.
+/// Returns whether the answer to an own write may also show edits by others, which no later event shows
+/// again: another generation (other content, for a kind without generations) or other finalizers, unless the
+/// write was for exactly the stored version. A new status is no such edit, because a failing run may report
+/// one each time. The beginning of a deletion always is, because the object may need a cleanup.
 fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     let (old, Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let Some(old) = old else { return new.deleting };
@@ -382,8 +381,8 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     old.deleting != new.deleting || (edited && !alone())
 }
 
-/// Returns whether nothing but the status changed. For a kind with generations, content that changes without a new
-/// generation is status too.
+/// Returns whether nothing but the status changed. For a kind with generations, content that changes without
+/// a new generation is status too.
 fn same_but_status(old: &View, new: &View) -> bool {
     let is_status = |aspect| matches!(aspect, Aspect::Status | Aspect::Content);
     old.meta().uid == new.meta().uid && Changes::between(old, new).iter().all(is_status)

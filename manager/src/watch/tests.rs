@@ -196,7 +196,8 @@ fn the_object_itself_is_named_once_whatever_happened_to_it() {
 #[test]
 fn a_change_of_owner_concerns_the_old_owner_and_the_new_one() {
     let owned_by = |name: &str, api_version: &str, controller: bool| {
-        let owner = json!({"apiVersion": api_version, "kind": "Set", "name": name, "uid": name, "controller": controller});
+        let mut owner = json!({"kind": "Set", "name": name, "uid": name, "controller": controller});
+        owner["apiVersion"] = json!(api_version);
         view_of(&with("/metadata/ownerReferences", json!([owner])))
     };
     let kind = KindId::new("apps", "v1", "Set", "sets", true);

@@ -3,11 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Sink, Source, SourceError};
+use super::{Sink, Source, SourceFuture};
 use crate::key::{Cause, Key, Trigger};
 use crate::queue::{Add, Added, Strength};
 
@@ -22,15 +21,16 @@ pub struct Interval<F> {
     period: Duration,
     keys: F,
     strength: Strength,
-    random: fastrand::Rng,
+    pub(super) random: fastrand::Rng,
 }
 
-/// Calls `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a tenth earlier.
-/// A panic in it loses this one round, and is counted and logged under `name`.
+/// Calls `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a
+/// tenth earlier. A panic in it loses this one round, and is counted and logged under `name`.
 ///
-/// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind live events. While
-/// the queue is full the source waits and calls nothing; the rest of the first round is then enqueued after the sync. With
-/// a period of zero, or one beyond the range of the clock, the function is called once.
+/// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind live
+/// events. While the queue is full the source waits and calls nothing; the rest of the first round is then
+/// enqueued after the sync. With a period of zero, or one beyond the range of the clock, the function is
+/// called once.
 pub fn interval<Q, I, F>(name: &'static str, period: Duration, keys: F) -> Interval<F>
 where
     Q: Key,
@@ -43,48 +43,18 @@ where
 // === impl Interval ===
 
 impl<F> Interval<F> {
-    /// Makes the adds weak, so that failing keys stay in their backoff: for a periodic round over all keys, such as a resync.
+    /// Makes the adds weak, so that failing keys stay in their backoff: for a periodic round over all keys,
+    /// such as a resync.
     #[must_use]
     pub fn weak(mut self) -> Self {
         self.strength = Strength::Weak;
         self
     }
 
-    /// Sets the source of randomness.
-    #[must_use]
-    pub fn with_random(mut self, random: fastrand::Rng) -> Self {
-        self.random = random;
-        self
-    }
-
-    /// Returns the time to the next round. Subtracts, because a product with a factor near one may round up and overflow.
+    /// Returns the time to the next round. Subtracts, because a product with a factor near one may round up
+    /// and overflow.
     fn next_wait(&mut self) -> Duration {
         self.period.saturating_sub(self.period.mul_f64(JITTER * self.random.f64()))
-    }
-}
-
-impl<F> Interval<F> {
-    async fn ask<Q, I>(&mut self, sink: &Sink<Q>)
-    where
-        Q: Key,
-        I: IntoIterator<Item = Q>,
-        F: FnMut() -> I,
-    {
-        // Collected, because the iterator need not be `Send`. A panic can leave only the function's own state broken.
-        let round = catch_unwind(AssertUnwindSafe(|| (self.keys)().into_iter().collect::<Vec<Q>>()));
-        let keys = round.unwrap_or_else(|panic| {
-            sink.count_panic(&*panic);
-            Vec::new()
-        });
-        let add =
-            Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
-        for key in keys {
-            while sink.offer(key.clone(), add.clone()) == Added::Refused {
-                // Offered again later. Synced first, because the controller drains its queue only after the sync.
-                sink.synced();
-                sink.queue().wait_for_room().await;
-            }
-        }
     }
 
     async fn run_on<Q, I>(mut self, sink: Sink<Q>)
@@ -93,15 +63,34 @@ impl<F> Interval<F> {
         I: IntoIterator<Item = Q>,
         F: FnMut() -> I,
     {
+        let add =
+            Add { strength: self.strength, ..Add::strong(Cause::bare(Trigger::Generic)) }.in_background();
         let mut next = Instant::now();
-        self.ask(&sink).await;
-        sink.synced();
-        while !self.period.is_zero() {
-            // From the planned time and not from the end of the last round, so that a full queue does not stretch the period.
+        loop {
+            // Collected, because the iterator need not be `Send`. A panic can leave only the function's own
+            // state broken.
+            let round = catch_unwind(AssertUnwindSafe(|| (self.keys)().into_iter().collect::<Vec<Q>>()));
+            let keys = round.unwrap_or_else(|panic| {
+                sink.count_panic(&*panic);
+                Vec::new()
+            });
+            for key in keys {
+                while sink.offer(key.clone(), add.clone()) == Added::Refused {
+                    // Offered again later. Synced first, because the controller drains its queue only after
+                    // the sync.
+                    sink.synced();
+                    sink.queue().wait_for_room().await;
+                }
+            }
+            sink.synced();
+            if self.period.is_zero() {
+                return;
+            }
+            // From the planned time and not from the end of the last round, so that a full queue does not
+            // stretch the period.
             let Some(planned) = next.checked_add(self.next_wait()) else { return };
             next = planned.max(Instant::now());
             sleep_until(next).await;
-            self.ask(&sink).await;
         }
     }
 }
@@ -112,11 +101,7 @@ where
     I: IntoIterator<Item = Q>,
     F: FnMut() -> I + Send + 'static,
 {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<Q>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture {
         Box::pin(async move {
             stop.run_until_cancelled(self.run_on(sink)).await;
             Ok(())

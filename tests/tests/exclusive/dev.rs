@@ -14,7 +14,7 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
     let _turn = TestCluster::turn().await;
     let began = Instant::now();
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
-    let Some(ready) = dev.tells("the cluster is ready").await else { return skip_or_fail(dev).await };
+    let Some(ready) = dev.line_with("the cluster is ready").await else { return skip_or_fail(dev).await };
     let kubeconfig = ready.split_once("export KUBECONFIG=").map(|(_, path)| PathBuf::from(path));
     let kubeconfig = kubeconfig.expect("the path of a kubeconfig");
     assert!(kubeconfig.is_file(), "{}", kubeconfig.display());
@@ -31,7 +31,9 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
         "the Deployment was created",
         "default/hello is Ready",
     ] {
-        dev.tells(step).await.unwrap_or_else(|| panic!("dev ended before {step:?}: {:#?}", dev.told()));
+        dev.line_with(step)
+            .await
+            .unwrap_or_else(|| panic!("dev ended before {step:?}: {:#?}", dev.printed()));
     }
     let took = began.elapsed();
     figure_of_time("dev.ready", took);
@@ -40,7 +42,7 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
     dev.interrupt();
     let (status, errors) = dev.ended().await;
     figure_of_time("dev.stopped", interrupted.elapsed());
-    assert!(status.success(), "{status}; {errors}; {:#?}", dev.told());
+    assert!(status.success(), "{status}; {errors}; {:#?}", dev.printed());
     // On a busy machine a handler may run long enough for this warning.
     let wrong: Vec<_> = errors.lines().filter(|line| !line.contains("handler is slow")).collect();
     assert_eq!(wrong, [""; 0], "standard error holds errors");
@@ -52,7 +54,7 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
 async fn dev_can_be_interrupted_before_its_cluster_is_ready() {
     let _turn = TestCluster::turn().await;
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
-    dev.tells("starting a control plane").await.expect("the first line of dev");
+    dev.line_with("starting a control plane").await.expect("the first line of dev");
     let own = dev.id();
     // The interrupt comes after the first program has started, so that there is something to clean up.
     let started = async {
@@ -82,7 +84,7 @@ async fn skip_or_fail(mut dev: Terminal) {
     let (status, errors) = dev.ended().await;
     let unavailable = errors.contains("no control plane here");
     let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-    assert!(unavailable && !ci, "{status}: {errors}{:#?}", dev.told());
+    assert!(unavailable && !ci, "{status}: {errors}{:#?}", dev.printed());
     drop(writeln!(std::io::stderr(), "skipped: {errors}"));
 }
 

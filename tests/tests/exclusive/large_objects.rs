@@ -113,7 +113,8 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     // After the object has become small, its gate works like any other.
     let shrink = Patch::Merge(json!({"spec": {"x": null}}));
     large.patch("large-0", &PatchParams::default(), &shrink).await.expect("patched");
-    wait::until(&large, "large-0", "to wait again", wait::says("Ready", "WaitingForDependencies")).await;
+    wait::until(&large, "large-0", "to wait again", wait::has_reason("Ready", "WaitingForDependencies"))
+        .await;
     most = most.max(most_memory(&third));
     assert!(stopped(&mut third).await, "{:#?}", third.log());
     let alone = tokio::select! {
@@ -332,7 +333,7 @@ async fn gates(cluster: &TestCluster, prefix: &str, count: usize) -> Latencies {
         let dependency = json!({"name": "it", "service": {"name": name, "port": 80}});
         let changes = json!({"spec": {"replicas": 0, "waitFor": {"dependencies": [dependency]}}});
         objects.create(&PostParams::default(), &wait_deployment(&name, &changes)).await.expect("created");
-        wait::until(&objects, &name, "to wait", wait::says("Ready", "WaitingForDependencies")).await;
+        wait::until(&objects, &name, "to wait", wait::has_reason("Ready", "WaitingForDependencies")).await;
         took.gate_ms.push(opening(cluster, &name, async || ()).await);
         took.control_ms.extend(controls(cluster, &name, 1).await);
     }

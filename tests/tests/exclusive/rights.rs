@@ -13,7 +13,7 @@ use mainstay_tests::kstatus::{Kstatus, kstatus};
 use mainstay_tests::manifests::{documents_of, documents_of_base};
 use mainstay_tests::rights::{Right, rights_of};
 use mainstay_tests::sockets::Prerequisite;
-use mainstay_tests::wait::{says, tells};
+use mainstay_tests::wait::{dependency_has_reason, has_reason};
 use mainstay_tests::{LocalManager, TestCluster, argo, wait};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ async fn make_service(cluster: &TestCluster) {
 
 /// Waits for the reason `ApplyForbidden` and returns the message of the API server.
 async fn forbidden(cluster: &TestCluster, name: &str) -> String {
-    let refused = says("Ready", "ApplyForbidden");
+    let refused = has_reason("Ready", "ApplyForbidden");
     let object =
         wait::until(&cluster.api::<WaitDeployment>(), name, "the apply to be refused", refused).await;
     let seen = serde_json::to_value(&object).expect("JSON");
@@ -98,21 +98,22 @@ async fn the_shipped_rights_are_exactly_those_the_manager_uses() {
     let manager = LocalManager::start(&cluster, &identity, &changes).await;
     let web = object("web", &waits_for_all(&prerequisite));
     objects.create(&PostParams::default(), &web).await.expect("created");
-    wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
+    wait::until(&objects, "web", "Ready", has_reason("Ready", "Available")).await;
     // The second loss is counted in the Event of the first.
-    let lost = says("DependenciesReady", "Lost");
+    let lost = has_reason("DependenciesReady", "Lost");
     for _ in 0..2 {
         prerequisite.go_down().await;
         wait::until(&objects, "web", "the reason Lost", &lost).await;
         prerequisite.come_up();
-        wait::until(&objects, "web", "the reason AllReady", says("DependenciesReady", "AllReady")).await;
+        wait::until(&objects, "web", "the reason AllReady", has_reason("DependenciesReady", "AllReady"))
+            .await;
     }
     let repeated = Right::new("patch", "events", "events.k8s.io");
     wait::until_so("the count of an Event", async || cluster.usage().used.contains(&repeated)).await;
     for (name, reason) in
         [("schema", "NotFound"), ("front", "AuthoritiesNotFound"), ("elsewhere", "PolicyDenied")]
     {
-        wait::until(&objects, "web", reason, tells(name, reason)).await;
+        wait::until(&objects, "web", reason, dependency_has_reason(name, reason)).await;
     }
     assert_eq!(cluster.usage().missing, BTreeSet::new(), "a request was refused");
 
@@ -133,7 +134,7 @@ async fn the_shipped_rights_are_exactly_those_the_manager_uses() {
     let again = Patch::Merge(json!({"metadata": {"annotations": {"mainstay.dev/reconcile-at": "now"}}}));
     for name in ["old", "late"] {
         objects.patch(name, &PatchParams::default(), &again).await.expect("asked");
-        wait::until(&objects, name, "Ready", says("Ready", "Available")).await;
+        wait::until(&objects, name, "Ready", has_reason("Ready", "Available")).await;
     }
     let owned = |old: &Deployment| old.metadata.owner_references.iter().flatten().count() == 1;
     wait::until(&cluster.api::<Deployment>(), "old", "an owner reference", owned).await;

@@ -35,7 +35,8 @@ async fn old_deployment(cluster: &TestCluster) -> Deployment {
     let old = json!({
         "metadata": {"name": "web", "labels": {"by": "hand"}},
         "spec": {
-            "replicas": 2, "minReadySeconds": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template(),
+            "replicas": 2, "minReadySeconds": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": template(),
         },
     });
     let old = serde_json::from_value(old).expect("a Deployment");
@@ -47,7 +48,7 @@ async fn old_deployment(cluster: &TestCluster) -> Deployment {
     .await
 }
 
-fn says(object: &WaitDeployment, type_: &str, status: &str, reason: &str) -> bool {
+fn has_condition(object: &WaitDeployment, type_: &str, status: &str, reason: &str) -> bool {
     object
         .condition(type_)
         .is_some_and(|found| found.status == status && found.reason.as_deref() == Some(reason))
@@ -81,7 +82,7 @@ async fn an_old_deployment_is_adopted_with_its_fields_and_without_a_restart() {
         .await
         .expect("made");
     let adopted = wait::until(&deployments, "web", "to be adopted", is_owned).await;
-    let ready = |web: &WaitDeployment| says(web, "Ready", "True", "Available");
+    let ready = |web: &WaitDeployment| has_condition(web, "Ready", "True", "Available");
     wait::until(&objects, "web", "Ready", ready).await;
     assert_eq!(adopted.uid(), before.uid(), "the same Deployment");
     assert_eq!(adopted.spec, before.spec, "with the same spec, replicas and the user's restart included");
@@ -155,7 +156,7 @@ async fn a_deployment_that_may_not_be_adopted_is_left_unchanged() {
     ];
     for (object, why) in refused {
         objects.create(&PostParams::default(), &object).await.expect("created");
-        let conflict = |web: &WaitDeployment| says(web, "Ready", "False", "DeploymentConflict");
+        let conflict = |web: &WaitDeployment| has_condition(web, "Ready", "False", "DeploymentConflict");
         let web = wait::until(&objects, "web", why, conflict).await;
         let message = web.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default();
         assert!(message.contains(why), "{message}");
@@ -192,7 +193,7 @@ async fn a_deployment_of_another_controller_is_left_alone_whatever_the_policy() 
     for policy in ["Never", "IfUnowned", "IfIdentical"] {
         let object = object(&prerequisite, &template(), &json!({"adoption": policy}));
         objects.create(&PostParams::default(), &object).await.expect("created");
-        let conflict = |web: &WaitDeployment| says(web, "Ready", "False", "DeploymentConflict");
+        let conflict = |web: &WaitDeployment| has_condition(web, "Ready", "False", "DeploymentConflict");
         let web = wait::until(&objects, "web", policy, conflict).await;
         let message = web.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default();
         assert!(message.contains("is controlled by ConfigMap other"), "{policy}: {message}");

@@ -33,7 +33,7 @@ async fn report_and_fail(request: NamespacedName, cx: Context) -> Outcome {
 }
 
 /// Writes the status of a Service that `web` depends on.
-async fn be_friendly(request: NamespacedName, cx: Context) -> Outcome {
+async fn write_friend_status(request: NamespacedName, cx: Context) -> Outcome {
     let services: Api<Service> =
         Api::namespaced(cx.client().clone(), request.namespace().unwrap_or_default());
     services.patch_status(request.name(), &PatchParams::default(), &probed("False")).await?;
@@ -119,7 +119,7 @@ impl Scene {
                 .watches(&friends, map_view(waits_for));
             controller = Some(manager.register(wired.reconciler(reconciler)).expect("registered"));
             let neighbour = Controller::new("neighbour").source(orders);
-            drop(manager.register(neighbour.reconciler(witness(be_friendly).0)).expect("registered"));
+            drop(manager.register(neighbour.reconciler(witness(write_friend_status).0)).expect("registered"));
         })
         .await;
         let first = [runs.next().await, runs.next().await];
@@ -133,7 +133,7 @@ impl Scene {
 
     /// Changes `marker` and waits for its run. Asserts that no other key ran before, and that `web` waits
     /// after so many failures.
-    async fn nothing_until_marker(&mut self, failures: u32) {
+    async fn only_marker_runs(&mut self, failures: u32) {
         self.marks += 1;
         let mark = json!({"metadata": {"labels": {"mark": self.marks.to_string()}}});
         self.cluster
@@ -171,10 +171,10 @@ async fn a_status_change_of_another_object_ends_a_backoff_and_an_own_one_does_no
 
     // By now its own status write was watched; then another writer changes that status.
     wait::until(&ingresses, WEB, "its own report", |web| has_host(web, &host_of(1))).await;
-    scene.nothing_until_marker(1).await;
+    scene.only_marker_runs(1).await;
     let foreign = Patch::Merge(of_attempt(99));
     ingresses.patch_status(WEB, &PatchParams::default(), &foreign).await.expect("written");
-    scene.nothing_until_marker(1).await;
+    scene.only_marker_runs(1).await;
 
     for (attempt, service) in [(2, CHILD), (3, FRIEND)] {
         scene.change_status(service).await;
@@ -186,7 +186,7 @@ async fn a_status_change_of_another_object_ends_a_backoff_and_an_own_one_does_no
         );
         assert!(run.cause.starts_with("updated ") && run.cause.contains(service), "{run:?}");
         wait::until(&ingresses, WEB, "its own report", |web| has_host(web, &host_of(attempt))).await;
-        scene.nothing_until_marker(attempt).await;
+        scene.only_marker_runs(attempt).await;
     }
 
     let Scene { manager, runs, .. } = scene;
@@ -199,11 +199,11 @@ async fn a_write_of_another_controller_of_the_manager_ends_a_backoff() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let friend = NamespacedName::namespaced(cluster.namespace(), FRIEND);
     let mut scene = Scene::begin(cluster).await;
-    scene.nothing_until_marker(1).await;
+    scene.only_marker_runs(1).await;
     scene.neighbour.notify(friend);
     let run = scene.next().await;
     assert_eq!((&*run.name, run.attempt), (WEB, 2), "a write of the same process wakes it too: {run:?}");
-    scene.nothing_until_marker(2).await;
+    scene.only_marker_runs(2).await;
     scene.manager.stop().await.expect("stopped in order");
     assert_eq!(scene.runs.to_the_end().await, [""; 0]);
 }

@@ -175,7 +175,7 @@ impl Side {
         tokio::select! {
             biased;
             () = told => {}
-            () = stuck => panic!("{} of {WAITING} have no status that names their black hole", *left.borrow()),
+            () = stuck => panic!("{} of {WAITING} do not name their black hole", *left.borrow()),
         }
     }
 

@@ -35,16 +35,16 @@ fn changes(workers: usize) -> Value {
 }
 
 /// Polls the endpoints of one process; every answer must come in time.
-struct Asking {
+struct Poller {
     probes: SocketAddr,
     metrics: SocketAddr,
     /// The time of the slowest answer.
     slowest: Duration,
 }
 
-// === impl Asking ===
+// === impl Poller ===
 
-impl Asking {
+impl Poller {
     fn new(probes: SocketAddr, metrics: SocketAddr) -> Self {
         Self { probes, metrics, slowest: Duration::ZERO }
     }
@@ -89,13 +89,13 @@ async fn a_blocking_reconcile_affects_neither_the_lease_nor_the_health_endpoints
 
     let began = Timestamp::now();
     let mut seen = began;
-    let mut asking = Asking::new(manager.probes(), manager.metrics());
+    let mut poller = Poller::new(manager.probes(), manager.metrics());
     while *progress.ended.borrow() == 0 {
         seen = Timestamp::now();
-        let (alive, body) = asking.round().await;
+        let (alive, body) = poller.round().await;
         assert!(alive, "/livez: {body}");
     }
-    figure("blocked.one_thread_slowest_answer", asking.slowest.as_secs_f64(), "s");
+    figure("blocked.one_thread_slowest_answer", poller.slowest.as_secs_f64(), "s");
     let looked = seen.duration_since(began).unsigned_abs();
     assert!(looked > LEASE, "the observed block of {looked:?} is too short to lose the Lease");
     assert_held(&cluster, "blocked.one_thread", began).await;
@@ -114,14 +114,14 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_fails_livez() {
     let environment = [(slow::VARIABLE, seconds.as_str())];
     let changes = changes(slow::threads());
     let process = ManagerProcess::start_with(binary, &cluster, &identity, "slow", &changes, &environment);
-    let mut asking = Asking::new(process.address("probes").await, process.address("metrics").await);
-    let mut checks = Checks::of(asking.probes, &[]).await;
+    let mut poller = Poller::new(process.address("probes").await, process.address("metrics").await);
+    let mut checks = Checks::of(poller.probes, &[]).await;
 
     let (first, last) = blocked_since(&process).await;
     // A lower bound counts from the first blocked thread, an upper bound from the last.
     let (some, all) = (instant(first), instant(last));
     let stuck = loop {
-        let (alive, body) = asking.round().await;
+        let (alive, body) = poller.round().await;
         if !alive {
             assert!(body.contains("runtime"), "it names the stuck part: {body}");
             break Instant::now();
@@ -131,14 +131,14 @@ async fn a_process_with_all_threads_blocked_keeps_its_lease_and_fails_livez() {
     let liveness = ["/livez", "/livez/runtime", "/healthz", "/healthz/runtime"];
     let told = checks.turned(false, &liveness, all).await;
     let alive = loop {
-        if asking.round().await.0 {
+        if poller.round().await.0 {
             break Instant::now();
         }
         assert!(all.elapsed() < blocks + PATIENCE, "/livez still fails long after the block");
     };
     let back = checks.turned(true, &liveness, all + blocks).await;
     checks.are_unchanged();
-    figure("blocked.all_threads_slowest_answer", asking.slowest.as_secs_f64(), "s");
+    figure("blocked.all_threads_slowest_answer", poller.slowest.as_secs_f64(), "s");
     figure("blocked.all_threads_stuck_after", (stuck - all).as_secs_f64(), "s");
     figure("blocked.all_threads_alive_again_after", (alive - all).as_secs_f64(), "s");
     assert!(stuck - some > ALIVE, "/livez failed after {:?}", stuck - some);

@@ -24,7 +24,7 @@ use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::Identity;
 use mainstay_tests::process::{get, sample};
 use mainstay_tests::proxy::{Protocol, Proxy};
-use mainstay_tests::wait::{says, until_so};
+use mainstay_tests::wait::{has_reason, until_so};
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
@@ -161,7 +161,7 @@ async fn a_manager_works_through_the_proxy_of_its_kubeconfig() {
         let objects = cluster.api::<WaitDeployment>();
         let object = wait_deployment(&name, &json!({"spec": {"replicas": 1}}));
         objects.create(&PostParams::default(), &object).await.expect("created");
-        wait::until(&objects, &name, "Ready", says("Ready", "Available")).await;
+        wait::until(&objects, &name, "Ready", has_reason("Ready", "Available")).await;
         manager.stop().await.expect("stopped in order");
         let asked = proxy.asked();
         assert!(asked.len() >= 3, "watches, writes and the Lease have connections of their own: {asked:?}");
@@ -390,7 +390,8 @@ async fn answer(
             200,
             json!({
                 "issuer": url, "jwks_uri": format!("{url}/keys"), "token_endpoint": format!("{url}/token"),
-                "authorization_endpoint": format!("{url}/authorize"), "response_types_supported": ["id_token"],
+                "authorization_endpoint": format!("{url}/authorize"),
+                "response_types_supported": ["id_token"],
                 "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"],
             }),
         ),

@@ -17,14 +17,18 @@ async fn dev_runs_its_sample_on_an_existing_cluster_and_deletes_it() {
         (config.display().to_string(), cluster.kubeconfig_path().display().to_string());
     let arguments = ["dev", "--kubeconfig", &kubeconfig, "--config", &config];
     let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &arguments);
-    let ready = dev.tells("default/hello is Ready").await;
+    let ready = dev.line_with("default/hello is Ready").await;
     assert!(ready.is_some(), "dev ended early: {:?}", dev.ended().await);
-    assert!(!dev.told().iter().any(|line| line.contains("starting a control plane")), "{:#?}", dev.told());
+    assert!(
+        !dev.printed().iter().any(|line| line.contains("starting a control plane")),
+        "{:#?}",
+        dev.printed()
+    );
 
     dev.interrupt();
     let (status, errors) = dev.ended().await;
     assert!(status.success(), "{status}: {errors}");
-    assert!(dev.told().iter().any(|line| line.contains("deleted the sample")), "{:#?}", dev.told());
+    assert!(dev.printed().iter().any(|line| line.contains("deleted the sample")), "{:#?}", dev.printed());
     wait::until_gone(&Api::<WaitDeployment>::namespaced(cluster.client(), "default"), "hello").await;
     wait::until_gone(&Api::<Deployment>::namespaced(cluster.client(), "default"), "hello").await;
 }

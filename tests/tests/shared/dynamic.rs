@@ -66,20 +66,21 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
         let (painter, told) = witness(move |request: NamespacedName, cx| {
             let (applier, read) = (applier.clone(), read.clone());
             async move {
-            let Some(object) = read.get(&request)? else { return Ok(Action::Done) };
-            let colour = object.data["spec"]["colour"].as_str();
-            let colour = colour.ok_or_else(|| ReconcileError::from("no colour"))?;
-            let labels = json!({"colour": colour});
-            let painted =
-                json!({"metadata": {"name": request.name(), "namespace": request.namespace(), "labels": labels}});
-            let _effect = applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
-            let entry = read.entry(&request)?.expect("an entry");
-            assert_eq!(entry.meta().labels.get("colour"), Some(colour), "an own write is read at once");
-            Ok(Action::Done)
+                let Some(object) = read.get(&request)? else { return Ok(Action::Done) };
+                let colour = object.data["spec"]["colour"].as_str();
+                let colour = colour.ok_or_else(|| ReconcileError::from("no colour"))?;
+                let labels = json!({"colour": colour});
+                let painted = json!({"metadata": {"name": request.name(), "namespace": request.namespace(),
+                    "labels": labels}});
+                let _effect = applier.ensure(&cx, read.entry(&request)?.as_ref(), &painted).await?;
+                let entry = read.entry(&request)?.expect("an entry");
+                assert_eq!(entry.meta().labels.get("colour"), Some(colour), "an own write is read at once");
+                Ok(Action::Done)
             }
         });
         runs = Some(told);
-        drop(manager.register(Controller::new("painter").reconciles(&widgets).reconciler(painter)).expect("registered"));
+        let controller = Controller::new("painter").reconciles(&widgets).reconciler(painter);
+        drop(manager.register(controller).expect("registered"));
     })
     .await;
     let (mut runs, (widgets, meta)) = (runs.expect("registered"), stores.expect("declared"));

@@ -1,4 +1,4 @@
-//! The way of an event through the modules, as `docs/architecture.md` lists it.
+//! The path of an event through the modules, as `docs/architecture.md` lists it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt as _};
 
 const ARCHITECTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
 
-/// The modules of trace events, each at its first event.
+/// The modules of trace events, in the order of their first event.
 #[derive(Clone, Default)]
 struct Modules(Arc<Mutex<Vec<String>>>);
 
@@ -26,7 +26,7 @@ impl<S: Subscriber> Layer<S> for Modules {
     fn on_event(&self, event: &Event<'_>, _: LayerContext<'_, S>) {
         let metadata = event.metadata();
         if *metadata.level() == Level::TRACE && metadata.target().starts_with("mainstay::") {
-            // Formats every field too, as a log does.
+            // Formats every field as a log does.
             event.record(&mut Formats);
             let mut modules = self.0.lock();
             if !modules.iter().any(|module| module == metadata.target()) {
@@ -53,7 +53,7 @@ impl Reconciler for Counts {
     }
 }
 
-/// The files of the list in the docs, as module paths, each with whether it emits a trace event.
+/// Returns the files of the list in the docs, as module paths, each with whether it emits a trace event.
 fn documented() -> Vec<(String, bool)> {
     let text = std::fs::read_to_string(ARCHITECTURE).expect("the architecture");
     let section = text.split("## The way of an event").nth(1).expect("a section");
@@ -63,7 +63,7 @@ fn documented() -> Vec<(String, bool)> {
     files.map(|(file, rest)| (module(file), !rest.contains("under the lock"))).collect()
 }
 
-/// On one thread, which the subscriber is set for.
+/// Single-threaded: the subscriber is set for the current thread.
 #[tokio::test]
 async fn an_event_goes_through_the_modules_that_the_docs_list_in_their_order() {
     let Some(cluster) = TestCluster::shared().await else { return };

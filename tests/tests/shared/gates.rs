@@ -64,10 +64,10 @@ fn of_gate(cluster: &TestCluster) -> Vec<Write> {
 
 /// Requests a reconcile of an unchanged object, and waits until it is done: a gate with one worker then
 /// writes the Deployment of an object created later, without dependencies.
-async fn look_again(cluster: &TestCluster, name: &str, time: usize) {
+async fn reconcile_again(cluster: &TestCluster, name: &str, time: usize) {
     let asked = json!({"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: time.to_string()}}});
     let objects = cluster.api::<WaitDeployment>();
-    objects.patch(name, &PatchParams::default(), &Patch::Merge(asked)).await.expect("asked");
+    objects.patch(name, &PatchParams::default(), &Patch::Merge(asked)).await.expect("read");
     let later = format!("{MARKER}{time}");
     let object = wait_deployment(&later, &json!({"spec": {"replicas": 0}}));
     objects.create(&PostParams::default(), &object).await.expect("created");
@@ -118,7 +118,7 @@ async fn the_gate_opens_once_all_dependencies_are_ready_and_lists_the_missing_on
     assert_eq!(says(&web, "TemplateAccepted"), "True/Accepted", "a dry run while it waits");
     second.come_up();
     wait::until(&objects, "web", "one to be missing", waits("a (NotReady)")).await;
-    assert!(deployments.get_opt("web").await.expect("asked").is_none());
+    assert!(deployments.get_opt("web").await.expect("read").is_none());
     first.come_up();
     let web = wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
     let status = web.status.expect("a status");
@@ -191,12 +191,12 @@ async fn a_new_template_is_held_back_while_other_changes_are_applied() {
     };
     assert!(restarted(&web), "a user's restart is kept");
     // The first reconcile finishes the effects of the edit.
-    look_again(&cluster, "web", 0).await;
+    reconcile_again(&cluster, "web", 0).await;
     let before = of_gate(&cluster);
     assert_eq!(of_deployment(&before, true).len(), tried + 1, "one dry run of the new template");
-    // Each further reconcile has the same result, and writes nothing.
+    // Each further reconcile has the same result, without a write.
     for time in 1..4 {
-        look_again(&cluster, "web", time).await;
+        reconcile_again(&cluster, "web", time).await;
     }
     let after = of_gate(&cluster);
     assert_eq!(after.len(), before.len(), "writes without a change: {:#?}", &after[before.len()..]);
@@ -348,7 +348,7 @@ async fn a_deployment_deleted_by_hand_is_created_again_once_the_dependencies_are
             && web.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some())
     };
     wait::until(&objects, "web", "the gate to be closed again", closed).await;
-    assert!(deployments.get_opt("web").await.expect("asked").is_none());
+    assert!(deployments.get_opt("web").await.expect("read").is_none());
     prerequisite.come_up();
     wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
     manager.stop().await.expect("stopped in order");

@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Lease durations of both sides. They differ, to detect a candidate that waits for its own duration.
-const OURS_HOLDS: Duration = Duration::from_secs(4);
-const THEIRS_HOLDS: Duration = Duration::from_secs(5);
+const MAINSTAY_DURATION: Duration = Duration::from_secs(4);
+const CLIENT_GO_DURATION: Duration = Duration::from_secs(5);
 /// Longest time in which a manager may write after its last renewal: nine tenths of its lease duration.
-const OURS_WRITES: Duration = Duration::from_millis(3600);
+const MAINSTAY_WRITES: Duration = Duration::from_millis(3600);
 
 /// Number of hand-overs, by default and with `MAINSTAY_LONG=1`.
 const ROUNDS: usize = 6;
@@ -32,8 +32,8 @@ const ROUNDS_LONG: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    Ours,
-    Theirs,
+    Mainstay,
+    ClientGo,
 }
 
 /// How a leader ends.
@@ -41,7 +41,7 @@ enum Side {
 enum Way {
     /// It gets SIGTERM, and releases the Lease.
     Release,
-    /// It is killed and releases nothing.
+    /// It is killed and does not release the Lease.
     Kill,
     /// It is frozen, and thawed when the other side leads.
     Pause,
@@ -52,8 +52,8 @@ const WAYS: [Way; 3] = [Way::Release, Way::Kill, Way::Pause];
 /// The cluster and the kubeconfigs with which replicas of both sides start.
 struct Stage<'a> {
     cluster: &'a TestCluster,
-    ours: PathBuf,
-    theirs: PathBuf,
+    mainstay: PathBuf,
+    client_go: PathBuf,
 }
 
 /// A replica of either side.
@@ -85,35 +85,35 @@ impl Side {
     /// Returns the name of its ServiceAccount.
     fn user(self) -> &'static str {
         match self {
-            Self::Ours => "mainstay",
-            Self::Theirs => "mainstay-too",
+            Self::Mainstay => "mainstay",
+            Self::ClientGo => "mainstay-too",
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Ours => "ours",
-            Self::Theirs => "client_go",
+            Self::Mainstay => "ours",
+            Self::ClientGo => "client_go",
         }
     }
 
     fn other(self) -> Self {
         match self {
-            Self::Ours => Self::Theirs,
-            Self::Theirs => Self::Ours,
+            Self::Mainstay => Self::ClientGo,
+            Self::ClientGo => Self::Mainstay,
         }
     }
 
     /// Returns the lease duration in its records.
     fn holds(self) -> Duration {
         match self {
-            Self::Ours => OURS_HOLDS,
-            Self::Theirs => THEIRS_HOLDS,
+            Self::Mainstay => MAINSTAY_DURATION,
+            Self::ClientGo => CLIENT_GO_DURATION,
         }
     }
 
     fn of(user: &str) -> Self {
-        if user == Self::Ours.user() { Self::Ours } else { Self::Theirs }
+        if user == Self::Mainstay.user() { Self::Mainstay } else { Self::ClientGo }
     }
 }
 
@@ -123,11 +123,11 @@ impl Stage<'_> {
     /// Starts a replica; `number` becomes part of client-go's identity. None without an elector of client-go.
     fn start(&self, side: Side, number: usize) -> Option<Replica> {
         let process = match side {
-            Side::Ours => {
+            Side::Mainstay => {
                 let identity =
-                    Identity { service_account: side.user().to_owned(), kubeconfig: self.ours.clone() };
+                    Identity { service_account: side.user().to_owned(), kubeconfig: self.mainstay.clone() };
                 let changes = json!({"leaderElection": {
-                    "leaseDuration": format!("{}s", OURS_HOLDS.as_secs()),
+                    "leaseDuration": format!("{}s", MAINSTAY_DURATION.as_secs()),
                     "renewDeadline": "2500ms",
                     // At least a second: client-go treats two renewals within the same second as one.
                     "retryPeriod": "1s",
@@ -135,13 +135,13 @@ impl Stage<'_> {
                 let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
                 ManagerProcess::start(binary, self.cluster, &identity, side.name(), &changes)
             }
-            Side::Theirs => {
+            Side::ClientGo => {
                 let flags = [
-                    format!("--kubeconfig={}", self.theirs.display()),
+                    format!("--kubeconfig={}", self.client_go.display()),
                     format!("--namespace={}", self.cluster.namespace()),
                     "--name=mainstay".to_owned(),
                     format!("--identity=client-go-{number}"),
-                    format!("--lease-duration={}s", THEIRS_HOLDS.as_secs()),
+                    format!("--lease-duration={}s", CLIENT_GO_DURATION.as_secs()),
                     "--renew-deadline=3s".to_owned(),
                     "--retry-period=500ms".to_owned(),
                 ];
@@ -158,11 +158,11 @@ impl Replica {
     /// Waits until it leads, and returns its identity.
     async fn leads(&self, number: usize) -> String {
         match self.side {
-            Side::Ours => {
+            Side::Mainstay => {
                 let line = self.logged("that it leads", |line| line["msg"] == "became leader").await;
                 line["identity"].as_str().expect("its identity").to_owned()
             }
-            Side::Theirs => {
+            Side::ClientGo => {
                 self.logged("that it leads", |line| line["msg"] == "started leading").await;
                 format!("client-go-{number}")
             }
@@ -171,7 +171,7 @@ impl Replica {
 
     /// Waits until it has logged the new leader.
     async fn knows(&self, leader: &str) {
-        let key = if self.side == Side::Ours { "holder" } else { "identity" };
+        let key = if self.side == Side::Mainstay { "holder" } else { "identity" };
         self.logged(&format!("that {leader} leads"), |line| {
             line["msg"] == "new leader" && line[key] == leader
         })
@@ -207,20 +207,20 @@ impl Replica {
     }
 }
 
-// === what happens ===
+// === the test ===
 
 #[tokio::test]
 async fn client_gos_elector_and_the_managers_share_one_lease_without_overlap() {
     let Some(cluster) = TestCluster::shared().await else { return };
     cluster.install_base_for(&["mainstay-too"]).await;
-    let ours = cluster.kubeconfig_of(Side::Ours.user()).await;
-    let theirs = cluster.kubeconfig_of(Side::Theirs.user()).await;
-    let stage = Stage { cluster: &cluster, ours, theirs };
+    let mainstay = cluster.kubeconfig_of(Side::Mainstay.user()).await;
+    let client_go = cluster.kubeconfig_of(Side::ClientGo.user()).await;
+    let stage = Stage { cluster: &cluster, mainstay, client_go };
     let rounds = if long_form() { ROUNDS_LONG } else { ROUNDS };
 
-    let Some(mut standby) = stage.start(Side::Theirs, 0) else { return };
+    let Some(mut standby) = stage.start(Side::ClientGo, 0) else { return };
     let mut leader_name = standby.leads(0).await;
-    let mut leader = std::mem::replace(&mut standby, stage.start(Side::Ours, 0).expect("a manager"));
+    let mut leader = std::mem::replace(&mut standby, stage.start(Side::Mainstay, 0).expect("a manager"));
     standby.knows(&leader_name).await;
 
     let (mut holders, mut took) = (vec![leader_name.clone()], Vec::new());
@@ -252,11 +252,11 @@ async fn client_gos_elector_and_the_managers_share_one_lease_without_overlap() {
     let held: Vec<_> = terms.iter().map(|term| term.holder.as_str()).collect();
     assert_eq!(held, holders, "each round is one hand-over: {terms:#?}");
     let states: Vec<State> = writes.iter().filter_map(State::of).collect();
-    follow_the_record(&states);
+    check_changes(&states);
     let mut read = 0;
     for gone in &gone {
-        read += check_what_it_saw(gone, &states);
-        check_what_it_wrote(gone, &writes);
+        read += check_log(gone, &states);
+        check_late_writes(gone, &writes);
     }
     // The number of log lines depends on timing; each of them has been compared.
     assert!(read > 0, "client-go read no record of a manager");
@@ -264,7 +264,7 @@ async fn client_gos_elector_and_the_managers_share_one_lease_without_overlap() {
 
 /// Prints the slowest hand-over of each kind.
 fn report(took: &[(Side, Way, Duration)]) {
-    for side in [Side::Ours, Side::Theirs] {
+    for side in [Side::Mainstay, Side::ClientGo] {
         for way in WAYS {
             let slowest =
                 took.iter().filter(|(s, w, _)| (*s, *w) == (side, way)).map(|(.., took)| *took).max();
@@ -274,7 +274,7 @@ fn report(took: &[(Side, Way, Duration)]) {
     }
 }
 
-// === what has to hold ===
+// === checks ===
 
 impl State {
     fn of(write: &Write) -> Option<Self> {
@@ -288,8 +288,8 @@ impl State {
 }
 
 /// Checks that each change of the Lease is a valid renewal, release or take-over.
-fn follow_the_record(states: &[State]) {
-    let (mut earliest_ours, mut earliest_theirs) = (Duration::MAX, Duration::MAX);
+fn check_changes(states: &[State]) {
+    let (mut earliest_mainstay, mut earliest_client_go) = (Duration::MAX, Duration::MAX);
     for pair in states.windows(2) {
         let [old, new] = pair else { continue };
         let (before, after) = (&old.record, &new.record);
@@ -314,19 +314,19 @@ fn follow_the_record(states: &[State]) {
             let waited = new.received.duration_since(old.received).unsigned_abs();
             match (Side::of(&new.user), before.holder.is_some()) {
                 (_, false) => assert!(before.is_release(), "{change}"),
-                (Side::Ours, true) => {
+                (Side::Mainstay, true) => {
                     assert!(
-                        waited >= THEIRS_HOLDS,
+                        waited >= CLIENT_GO_DURATION,
                         "the manager took it after {waited:?}, before client-go's duration was over: {change}"
                     );
-                    earliest_ours = earliest_ours.min(waited);
+                    earliest_mainstay = earliest_mainstay.min(waited);
                 }
-                (Side::Theirs, true) => {
+                (Side::ClientGo, true) => {
                     assert!(
-                        waited >= OURS_WRITES,
+                        waited >= MAINSTAY_WRITES,
                         "client-go took it after {waited:?}, while the manager could still write: {change}"
                     );
-                    earliest_theirs = earliest_theirs.min(waited);
+                    earliest_client_go = earliest_client_go.min(waited);
                 }
             }
         }
@@ -336,13 +336,13 @@ fn follow_the_record(states: &[State]) {
         };
         assert_eq!(after.duration(Duration::ZERO), until, "{change}");
     }
-    figure("interop.ours_took_after_last_renewal_min", earliest_ours.as_secs_f64(), "s");
-    figure("interop.client_go_took_after_last_renewal_min", earliest_theirs.as_secs_f64(), "s");
+    figure("interop.ours_took_after_last_renewal_min", earliest_mainstay.as_secs_f64(), "s");
+    figure("interop.client_go_took_after_last_renewal_min", earliest_client_go.as_secs_f64(), "s");
 }
 
 /// Checks the log of a replica: its lines about records of the other side match the Lease, and those about
 /// itself match its writes. Returns the number of the manager's records that client-go has read.
-fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
+fn check_log(gone: &Gone, states: &[State]) -> usize {
     let mut read = 0;
     let term = |holder: &str| {
         let mut of = states.iter().filter(|state| state.record.holder.as_deref() == Some(holder));
@@ -355,7 +355,7 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
             // The record of a manager, as client-go read it. client-go reads the Lease again for this line,
             // and may find a later record.
             Some("new leader")
-                if gone.side == Side::Theirs && line["record"]["holderIdentity"] == line["identity"] =>
+                if gone.side == Side::ClientGo && line["record"]["holderIdentity"] == line["identity"] =>
             {
                 let Some(holder) = line["identity"].as_str().filter(|holder| !holder.is_empty()) else {
                     continue;
@@ -368,7 +368,7 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
                     record["acquireTime"].as_str().and_then(|at| at.parse().ok());
                 let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
                 assert_eq!(seconds(acquired), seconds(first.record.acquired), "{line}");
-                read += usize::from(Side::of(&first.user) == Side::Ours);
+                read += usize::from(Side::of(&first.user) == Side::Mainstay);
             }
             Some("became leader") => {
                 let (first, _) = term(&gone.identity);
@@ -378,7 +378,7 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
                     "logged before its request for the Lease: {line}"
                 );
             }
-            Some("stopped leading") if gone.side == Side::Ours && gone.way == Way::Release => {
+            Some("stopped leading") if gone.side == Side::Mainstay && gone.way == Way::Release => {
                 let (_, last) = term(&gone.identity);
                 let release = states.iter().find(|state| state.received > last.received);
                 let release = release.expect("a state after its last renewal");
@@ -392,12 +392,12 @@ fn check_what_it_saw(gone: &Gone, states: &[State]) -> usize {
 
 /// Checks that a thawed replica did not take the Lease back. Of a manager, at most the one request it was
 /// frozen in arrives late.
-fn check_what_it_wrote(gone: &Gone, writes: &[Write]) {
+fn check_late_writes(gone: &Gone, writes: &[Write]) {
     let Some(thawed) = gone.thawed else { return };
     let late: Vec<_> = writes
         .iter()
         .filter(|write| write.is_of_lease() && write.holder() == gone.identity && write.received >= thawed)
         .collect();
     assert!(late.iter().all(|write| !write.is_accepted()), "thawed at {thawed}: {late:#?}");
-    assert!(gone.side == Side::Theirs || late.len() <= 1, "thawed at {thawed}: {late:#?}");
+    assert!(gone.side == Side::ClientGo || late.len() <= 1, "thawed at {thawed}: {late:#?}");
 }

@@ -41,7 +41,7 @@ struct Stage {
     manager: LocalManager,
     objects: Api<DynamicObject>,
     /// The created objects by name, with the text that their conditions must contain.
-    to_say: BTreeMap<String, String>,
+    expected_texts: BTreeMap<String, String>,
 }
 
 impl Stage {
@@ -51,7 +51,7 @@ impl Stage {
         let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
         let resource = ApiResource::erase::<WaitDeployment>(&());
         let objects = Api::namespaced_with(cluster.client(), cluster.namespace(), &resource);
-        Some(Self { cluster, manager, objects, to_say: BTreeMap::new() })
+        Some(Self { cluster, manager, objects, expected_texts: BTreeMap::new() })
     }
 
     /// Creates the object; returns it, or the message of the refusal.
@@ -67,17 +67,17 @@ impl Stage {
         }
     }
 
-    /// Creates an object that the API server must admit; `all_say` checks its conditions later.
-    async fn admit(&mut self, object: &Value, to_say: String) {
+    /// Creates an object that the API server must admit; `all_reported` checks its conditions later.
+    async fn admit(&mut self, object: &Value, expected_texts: String) {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         assert_eq!(self.create(object, false).await.err(), None, "{object} is admitted");
-        self.to_say.insert(name, to_say);
+        self.expected_texts.insert(name, expected_texts);
     }
 
     /// Waits until the conditions of every admitted object contain the expected text.
-    async fn all_say(&self) {
-        for (name, words) in &self.to_say {
-            wait::until(&self.objects, name, words, |object| says(object, words)).await;
+    async fn all_reported(&self) {
+        for (name, words) in &self.expected_texts {
+            wait::until(&self.objects, name, words, |object| is_reported(object, words)).await;
         }
     }
 
@@ -93,7 +93,7 @@ impl Stage {
 
 /// Whether the conditions say `words` and that a person has to act, and the mirror has written its conditions
 /// too: each later write counts as a superfluous retry.
-fn says(object: &DynamicObject, words: &str) -> bool {
+fn is_reported(object: &DynamicObject, words: &str) -> bool {
     let conditions = object.data["status"]["conditions"].as_array();
     let find = |type_: &str| {
         let mut conditions = conditions.into_iter().flatten();
@@ -227,7 +227,7 @@ async fn invalid_specs_are_refused_by_field_and_cost_few_requests() {
     let unknown: Vec<_> = admitted.iter().filter(|path| !ADMITTED.contains(&path.as_str())).collect();
     assert_eq!(unknown, [""; 0], "could the definition refuse these?");
 
-    stage.all_say().await;
+    stage.all_reported().await;
     let requests = stage.requests();
     // Until another object has become ready, the invalid ones cause no request.
     assert_eq!(stage.create(&bare("good"), false).await.err(), None);
@@ -241,12 +241,13 @@ async fn invalid_specs_are_refused_by_field_and_cost_few_requests() {
     })
     .await;
     let later = stage.requests();
-    for name in stage.to_say.keys() {
+    for name in stage.expected_texts.keys() {
         let count = later.get(name).copied().unwrap_or_default();
         assert!((1..=MOST_REQUESTS).contains(&count), "{name} cost {count} requests");
         assert_eq!(requests.get(name), later.get(name), "{name} is still being retried");
     }
-    let most = stage.to_say.keys().filter_map(|name| later.get(name)).max().copied().unwrap_or_default();
+    let most =
+        stage.expected_texts.keys().filter_map(|name| later.get(name)).max().copied().unwrap_or_default();
     figure("invalid_specs.most_requests", f64::from(u32::try_from(most).expect("few")), "requests");
     let deployments = stage.cluster.api::<Deployment>().list(&ListParams::default()).await.expect("listed");
     assert_eq!(deployments.items.len(), 1, "only the valid object has a Deployment");

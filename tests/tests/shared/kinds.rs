@@ -90,7 +90,7 @@ async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 
-// === what happens ===
+// === tests ===
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_created_or_deleted_definition_affects_its_own_controllers_only() {

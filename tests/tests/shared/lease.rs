@@ -1,5 +1,4 @@
-//! A Lease on a real server that people edit, delete and create: who leads, the repairs by the leader, and
-//! the log.
+//! A Lease on a real server that people edit, delete and create: the leader, its repairs, and the log.
 //!
 //! The API server refuses invalid edits. Any other edit is overwritten by the leader, and delays a candidate.
 //! Each kind of incident is one log line, even if it repeats.
@@ -79,7 +78,7 @@ async fn pair_of(
     let leader = start(cluster, leader, "leader", holds);
     let name = leads(&leader).await;
     let standby = start(cluster, &account(cluster, "mainstay-too").await, "standby", holds);
-    standby.logged("who leads", |line| line["msg"] == "new leader" && line["holder"] == name.as_str()).await;
+    standby.logged("the leader", |line| line["msg"] == "new leader" && line["holder"] == name.as_str()).await;
     (leader, name, standby)
 }
 
@@ -310,7 +309,7 @@ async fn a_leader_survives_late_and_wrong_answers_and_ends_in_time_without_answe
         let before = leases.get(NAME).await.expect("read");
         let before = mended(&leases, &before, &name).await;
         impostor.lie(&lie, if matches!(lie, Lie::Late(_)) { 1 } else { 2 });
-        impostor.all_told().await;
+        impostor.all_sent().await;
         let answered = leases.get(NAME).await.expect("read");
         assert_eq!(holder(&answered), name, "{lie:?}");
         let after = mended(&leases, &answered, &name).await;

@@ -53,7 +53,7 @@ async fn done(_: NamespacedName, _: Context) -> Outcome {
     Ok(Action::Done)
 }
 
-/// Returns a controller whose reconcile does nothing, and its runs.
+/// Returns a controller with a reconcile that does no work, and its runs.
 fn idle(name: &'static str, maps: &Store<ConfigMap>) -> (Registration, Runs) {
     let (reconciler, runs) = witness(done);
     (Controller::new(name).reconciles(maps).reconciler(reconciler), runs)
@@ -94,7 +94,7 @@ async fn a_controller_registered_on_the_leader_runs_and_is_removed_completely() 
     create(&cluster, "other").await;
     assert_eq!(runs.next().await.name, "other", "a new object");
     let taken = manager.manager.register(idle("late", &store).0);
-    assert!(matches!(&taken, Err(RegisterError::DuplicateName { name }) if **name == *"late"), "{taken:?}");
+    assert!(matches!(&taken, Err(RegisterError::DuplicateName { name, .. }) if **name == *"late"), "{taken:?}");
     let inspect = manager.manager.inspect_addr().expect("an address");
     let page = async || get(inspect, "/debug/controllers/late/queue").await.0;
     assert!(manager.metrics_text().await.contains(r#"controller="late""#));

@@ -12,7 +12,7 @@ use mainstay_tests::fixtures::{tcp, wait_deployment};
 use mainstay_tests::kstatus::Kstatus;
 use mainstay_tests::process::sample;
 use mainstay_tests::sockets::Prerequisite;
-use mainstay_tests::wait::says;
+use mainstay_tests::wait::has_reason;
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
 
@@ -37,7 +37,8 @@ async fn all_hold(objects: &Api<WaitDeployment>, count: usize) {
         &ListParams::default(),
         "all objects and their dependencies to be ready",
         |found| {
-            let (ready, held) = (says("Ready", "Available"), says("DependenciesReady", "AllReady"));
+            let (ready, held) =
+                (has_reason("Ready", "Available"), has_reason("DependenciesReady", "AllReady"));
             let holds = |one| ready(one) && held(one);
             found.len() == count && found.iter().all(holds)
         },
@@ -86,7 +87,7 @@ async fn a_cut_network_scales_nothing_down_and_a_real_loss_does() {
     assert_eq!(generations(&deployments).await, before, "no Deployment was changed afterwards");
 
     prerequisites[0].go_down().await;
-    let scaled = says("Ready", "ScaledToZero");
+    let scaled = has_reason("Ready", "ScaledToZero");
     let web = wait::until(&objects, "web-2", "the lost target's Deployment to be scaled down", scaled).await;
     judge(&web, "scaled to zero", Kstatus::InProgress, "Progressing");
     let replicas = |count| move |web: &Deployment| web.spec.replicas == Some(count);
@@ -94,7 +95,7 @@ async fn a_cut_network_scales_nothing_down_and_a_real_loss_does() {
     assert_eq!(generations(&deployments).await[1..], before[1..], "only that Deployment");
     let impatient = Patch::Merge(json!({"spec": {"waitFor": {"recoveryDeadlineSeconds": 1}}}));
     objects.patch("web-2", &PatchParams::default(), &impatient).await.expect("edited");
-    let over = says("Ready", "RecoveryDeadlineExceeded");
+    let over = has_reason("Ready", "RecoveryDeadlineExceeded");
     let web = wait::until(&objects, "web-2", "the time to recover to be over", over).await;
     judge(&web, "not recovered in time", Kstatus::Failed, "Degraded");
     prerequisites[0].come_up();

@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-const OURS: &str = "objects.example.com/held";
+const OWN: &str = "objects.example.com/held";
 const OTHER: &str = "other.example.com/held";
 const NAME: &str = "web";
 
@@ -52,7 +52,7 @@ impl Authority for Admin {
 // === impl Witness ===
 
 impl Witness {
-    async fn tell(&self, call: &'static str, map: &ConfigMap, cx: &Context) -> Result<(), ReconcileError> {
+    async fn report(&self, call: &'static str, map: &ConfigMap, cx: &Context) -> Result<(), ReconcileError> {
         let namespace = map.namespace().unwrap_or_default();
         let live = Api::<ConfigMap>::namespaced(cx.client().clone(), &namespace).get(&map.name_any()).await?;
         self.calls.send((call, live.finalizers().to_vec())).expect("a receiver");
@@ -62,15 +62,15 @@ impl Witness {
 
 impl ObjectReconciler<ConfigMap> for Witness {
     async fn reconcile(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        self.tell("reconcile", &map, cx).await?;
+        self.report("reconcile", &map, cx).await?;
         Ok(Action::Done)
     }
 
     async fn cleanup(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        self.tell("cleanup", &map, cx).await?;
+        self.report("cleanup", &map, cx).await?;
         if let Some(meddler) = &self.meddler {
             let maps = Api::namespaced(meddler.clone(), &map.namespace().unwrap_or_default());
-            set_finalizers(&maps, &[OURS]).await;
+            set_finalizers(&maps, &[OWN]).await;
         }
         self.script.lock().pop_front().unwrap_or(Ok(Action::Done))
     }
@@ -91,7 +91,7 @@ async fn start(
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
         // The label selects the objects of this test, and never changes.
         let maps = manager.store::<ConfigMap>(Scope::all().labels("of=objects".parse().expect("a selector")));
-        let reconciler = with_finalizer(&maps, OURS, witness);
+        let reconciler = with_finalizer(&maps, OWN, witness);
         let controller = Controller::new("objects").reconciles(&maps);
         drop(manager.register(controller.reconciler(reconciler)).expect("registered"));
     })
@@ -135,12 +135,12 @@ async fn a_finalizer_is_set_before_the_first_reconcile_and_kept_until_the_cleanu
     let first = timeout(wait::PATIENCE, calls.recv()).await.expect("a call in time").expect("one");
     assert_eq!(
         first,
-        ("reconcile", vec![OTHER.to_owned(), OURS.to_owned()]),
+        ("reconcile", vec![OTHER.to_owned(), OWN.to_owned()]),
         "the finalizer is set before the first reconcile"
     );
     delete(&maps).await;
     for attempt in 1..=3 {
-        assert_eq!(cleanup(&mut calls).await, [OTHER, OURS], "the finalizer is set at attempt {attempt}");
+        assert_eq!(cleanup(&mut calls).await, [OTHER, OWN], "the finalizer is set at attempt {attempt}");
     }
     let left = wait::until(&maps, NAME, "the own finalizer to go", |map| map.finalizers() == [OTHER]).await;
     assert!(left.metadata.deletion_timestamp.is_some(), "the object waits for the other finalizer");
@@ -164,10 +164,10 @@ async fn a_requeued_cleanup_keeps_the_object() {
     let (manager, mut calls) = start(&cluster, [later(), later()], None).await;
     let maps = cluster.api::<ConfigMap>();
     create(&maps, &[]).await;
-    wait::until(&maps, NAME, "to have the finalizer", |map| map.finalizers() == [OURS]).await;
+    wait::until(&maps, NAME, "to have the finalizer", |map| map.finalizers() == [OWN]).await;
     delete(&maps).await;
     for _ in 0..3 {
-        assert_eq!(cleanup(&mut calls).await, [OURS]);
+        assert_eq!(cleanup(&mut calls).await, [OWN]);
     }
     wait::until_gone(&maps, NAME).await;
     manager.stop().await.expect("stopped in order");
@@ -180,9 +180,9 @@ async fn a_foreign_finalizer_removed_during_the_cleanup_causes_no_second_cleanup
     let (manager, mut calls) = start(&cluster, [], Some(cluster.client())).await;
     let maps = cluster.api::<ConfigMap>();
     create(&maps, &[OTHER]).await;
-    wait::until(&maps, NAME, "to have the finalizers", |map| map.finalizers() == [OTHER, OURS]).await;
+    wait::until(&maps, NAME, "to have the finalizers", |map| map.finalizers() == [OTHER, OWN]).await;
     delete(&maps).await;
-    assert_eq!(cleanup(&mut calls).await, [OTHER, OURS]);
+    assert_eq!(cleanup(&mut calls).await, [OTHER, OWN]);
     wait::until_gone(&maps, NAME).await;
     manager.stop().await.expect("stopped in order");
     assert!(calls.try_recv().is_err(), "the conflict was resolved without another cleanup");
@@ -203,7 +203,7 @@ async fn finalizer_edits_from_a_stale_object_apply_to_the_live_one() {
 
 async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
     let kind = KindId::of::<ConfigMap>();
-    let finalizer = Finalizer::new(OURS).expect("qualified");
+    let finalizer = Finalizer::new(OWN).expect("qualified");
     let add =
         async |stale: &ConfigMap| finalizer.add(&admin, &kind, &stale.metadata).await.expect("answered");
     let remove =
@@ -213,11 +213,11 @@ async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
     let stale = create(maps, &[]).await;
     set_finalizers(maps, &[OTHER]).await;
     assert_eq!(add(&stale).await, Edited::Changed);
-    assert_eq!(live().await, [OTHER, OURS], "a finalizer added meanwhile stays");
+    assert_eq!(live().await, [OTHER, OWN], "a finalizer added meanwhile stays");
     assert_eq!(add(&stale).await, Edited::Already);
 
     let held = maps.get(NAME).await.expect("there");
-    set_finalizers(maps, &[OURS]).await;
+    set_finalizers(maps, &[OWN]).await;
     assert!(remove(&held).await);
     assert_eq!(live().await, [""; 0], "a finalizer removed meanwhile is not restored");
     assert!(!remove(&held).await);
@@ -228,8 +228,8 @@ async fn late_writes(admin: Admin, maps: &Api<ConfigMap>) {
     set_finalizers(maps, &[]).await;
     wait::until_gone(maps, NAME).await;
     assert_eq!(add(&stale).await, Edited::TooLate, "the object is gone");
-    create(maps, &[OURS]).await;
+    create(maps, &[OWN]).await;
     assert_eq!(add(&stale).await, Edited::TooLate, "another object has its name");
     assert!(!remove(&held).await);
-    assert_eq!(live().await, [OURS], "the other object is not changed");
+    assert_eq!(live().await, [OWN], "the other object is not changed");
 }

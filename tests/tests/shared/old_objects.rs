@@ -176,7 +176,8 @@ async fn a_manifest_of_the_articles_form_is_admitted_and_stored_completely() {
         "metadata": {"creationTimestamp": null},
         "waitProbe": {"address": "postgres:5432", "timeout": 3_000_000_000_i64},
         "spec": {
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "10%", "newKnob": [1, {"a": null}]}},
+            "strategy": {"type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": "10%", "newKnob": [1, {"a": null}]}},
             "template": {
                 "metadata": {"labels": {"app": "web"}, "newMark": {"x": 1}},
                 "spec": {

@@ -30,7 +30,7 @@ async fn waits_for(cluster: &TestCluster, name: &str, dependencies: &[Value]) {
 }
 
 /// Waits until the status entry of a dependency has these words in its message.
-async fn told(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
+async fn until_message(cluster: &TestCluster, name: &str, dependency: &str, words: &str) {
     wait::until(&cluster.api::<WaitDeployment>(), name, words, |object| {
         let mut entries = object.status.iter().flat_map(|status| &status.dependencies);
         entries.any(|entry| {
@@ -54,7 +54,10 @@ async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     let kubernetes = Api::<Service>::namespaced(cluster.client(), "default").get("kubernetes").await;
     let service = kubernetes.ok().and_then(|service| service.spec?.cluster_ip).expect("an address");
     let other = Prerequisite::open();
-    let host = |name: &str, host: &str, port: u16| json!({"name": name, "tcpSocket": {"host": host, "port": port}, "periodSeconds": 1});
+    let host = |name: &str, host: &str, port: u16| {
+        let socket = json!({"host": host, "port": port});
+        json!({"name": name, "tcpSocket": socket, "periodSeconds": 1})
+    };
     let dependencies = [
         host("name", "localhost", port),
         tcp("address", cluster.address()),
@@ -64,7 +67,7 @@ async fn the_api_server_is_not_dialled_under_any_of_its_addresses() {
     ];
     waits_for(&cluster, "web", &dependencies).await;
     for dependency in ["name", "address", "service", "service-six"] {
-        told(&cluster, "web", dependency, "it is the API server").await;
+        until_message(&cluster, "web", dependency, "it is the API server").await;
     }
     timeout(wait::PATIENCE, other.connected(1)).await.expect("another port of the same address is dialled");
     manager.stop().await.expect("stopped in order");
@@ -87,7 +90,7 @@ async fn a_namespace_with_a_pod_security_level_needs_an_entry_of_its_own() {
     let port = prerequisite.address().port();
     let by_name = json!({"name": "database", "tcpSocket": {"host": NAME, "port": port}, "periodSeconds": 1});
     waits_for(&cluster, "web", &[by_name]).await;
-    told(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
+    until_message(&cluster, "web", "database", &format!("namespaces: [{}]", cluster.namespace())).await;
     assert_eq!(prerequisite.connections(), 0);
     // The labels of a namespace are cached for half a minute.
     label("privileged".into()).await;
@@ -103,7 +106,10 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
     let save = |changes: &Value| {
         std::fs::write(&file, configuration_of(&cluster, changes).to_string()).expect("saved");
     };
-    let policy = |allow: &[&str], resources: &[&str]| json!({"probePolicy": {"mode": "AllowList", "allow": allow, "resources": resources}});
+    let policy = |allow: &[&str], resources: &[&str]| {
+        let policy = json!({"mode": "AllowList", "allow": allow, "resources": resources});
+        json!({"probePolicy": policy})
+    };
     let strict = policy(&["elsewhere.example"], &[]);
     save(&strict);
     let source = Some(ConfigSource::new(&file, Overrides::default(), config_schema()));
@@ -119,7 +125,8 @@ async fn a_saved_policy_applies_to_probes_and_to_resource_checks() {
     waits_for(&cluster, "web", &dependencies).await;
     let is_told = |dependency: &'static str, reason: &'static str| {
         let objects = cluster.api::<WaitDeployment>();
-        async move { wait::until(&objects, "web", reason, wait::tells(dependency, reason)).await }
+        let has_reason = wait::dependency_has_reason(dependency, reason);
+        async move { wait::until(&objects, "web", reason, has_reason).await }
     };
     is_told("database", "PolicyDenied").await;
     is_told("schema", "PolicyDenied").await;
@@ -151,9 +158,9 @@ async fn authorities_are_read_from_a_config_map_once_a_component_grants_it() {
         "periodSeconds": 1,
     });
     waits_for(&cluster, "web", &[dependency]).await;
-    told(&cluster, "web", "database", "deploy/components/tls-authorities allows it").await;
+    until_message(&cluster, "web", "database", "deploy/components/tls-authorities allows it").await;
     cluster.install_component(&identity, "tls-authorities").await;
-    told(&cluster, "web", "database", "there is no key ca.crt").await;
+    until_message(&cluster, "web", "database", "there is no key ca.crt").await;
     let map = json!({"metadata": {"name": "authorities"}, "data": {"ca.crt": authority}});
     let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
     cluster.api().create(&PostParams::default(), &map).await.expect("created");

@@ -156,7 +156,8 @@ fn definition(kind: &str) -> Value {
         "metadata": {"name": format!("{plural}.{GROUP}")},
         "spec": {
             "group": GROUP,
-            "names": {"kind": kind, "plural": plural, "singular": singular, "listKind": format!("{kind}List")},
+            "names": {"kind": kind, "plural": plural, "singular": singular,
+                "listKind": format!("{kind}List")},
             "scope": "Namespaced",
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object"}}}],

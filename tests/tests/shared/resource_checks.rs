@@ -59,7 +59,8 @@ pub(super) fn job(name: &str) -> Job {
     serde_json::from_value(json!({
         "metadata": {"name": name},
         // Suspended, so that no controller runs it: the test writes its status.
-        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        "spec": {"suspend": true,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
     }))
     .expect("a Job")
 }
@@ -247,7 +248,10 @@ async fn a_json_path_finds_the_same_value_as_kubectl() {
 async fn a_kind_that_the_manager_may_not_watch_can_be_granted_by_a_label() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let (manager, mut waiting) = start(&cluster, &["PodTemplate", "Nothing.example.com", "Node"]).await;
-    let resource = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "name": "any", "condition": "Ready"});
+    let resource = |version: &str, kind: &str| {
+        let (name, condition) = ("any", "Ready");
+        json!({"apiVersion": version, "kind": kind, "name": name, "condition": condition})
+    };
     admit(&cluster, "web", "podtemplates").await;
     make(&cluster, &waiting, &waits_for(&resource("v1", "PodTemplate"))).await;
     let forbidden = waiting.until("KindForbidden").await;

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::Identity;
-use mainstay_tests::wait::{says, tells};
+use mainstay_tests::wait::{dependency_has_reason, has_reason};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn migrated(cluster: &TestCluster) -> Identity {
     let manager = LocalManager::start(cluster, &identity, &json!({})).await;
     let objects = cluster.api::<WaitDeployment>();
     objects.create(&PostParams::default(), &after_migration("web")).await.expect("created");
-    wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
+    wait::until(&objects, "web", "Ready", has_reason("Ready", "Available")).await;
     manager.stop().await.expect("stopped in order");
     identity
 }
@@ -57,12 +57,13 @@ async fn a_succeeded_job_still_counts_after_its_deletion() {
     let before = deployments.get("web").await.expect("the Deployment").uid();
     deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
     wait::until(&deployments, "web", "another Deployment", |web| web.uid() != before).await;
-    let web = wait::until(&objects, "web", "Ready", says("Ready", "Available")).await;
-    assert!(tells("schema", "GoneAfterSuccess")(&web), "{:#?}", web.status);
+    let web = wait::until(&objects, "web", "Ready", has_reason("Ready", "Available")).await;
+    assert!(dependency_has_reason("schema", "GoneAfterSuccess")(&web), "{:#?}", web.status);
     // The status of this object has no record of the success.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the Job to be not found", tells("schema", "NotFound")).await;
-    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    wait::until(&objects, "late", "the Job to be not found", dependency_has_reason("schema", "NotFound"))
+        .await;
+    assert!(deployments.get_opt("late").await.expect("read").is_none());
     manager.stop().await.expect("stopped in order");
 }
 
@@ -86,11 +87,17 @@ async fn a_right_revoked_between_restarts_is_no_loss_and_scales_nothing() {
     // Longer than the shortest grace time before a loss scales down, which is 30 s.
     tokio::time::sleep(Duration::from_secs(35)).await;
     let web = objects.get("web").await.expect("the object");
-    assert!(stands(&web) && says("Ready", "Available")(&web), "{:#?}", web.status);
+    assert!(stands(&web) && has_reason("Ready", "Available")(&web), "{:#?}", web.status);
     assert_eq!(deployments.get("web").await.expect("the Deployment").metadata.generation, before);
     // A gate that was never open stays closed.
     objects.create(&PostParams::default(), &after_migration("late")).await.expect("created");
-    wait::until(&objects, "late", "the missing right to be reported", tells("schema", "AccessDenied")).await;
-    assert!(deployments.get_opt("late").await.expect("asked").is_none());
+    wait::until(
+        &objects,
+        "late",
+        "the missing right to be reported",
+        dependency_has_reason("schema", "AccessDenied"),
+    )
+    .await;
+    assert!(deployments.get_opt("late").await.expect("read").is_none());
     manager.stop().await.expect("stopped in order");
 }

@@ -69,16 +69,16 @@ impl Drop for Dropped {
 }
 
 /// Access of a runnable to the cluster and the cache, to record their state.
-struct Eyes {
+struct ClusterView {
     maps: Store<ConfigMap>,
     api: Api<ConfigMap>,
     namespace: String,
     leases: Api<Lease>,
 }
 
-impl Eyes {
+impl ClusterView {
     /// Returns whether the Lease is held and, without a request, whether the caches have been listed.
-    async fn look(&self) -> String {
+    async fn state(&self) -> String {
         let lease = self.leases.get_opt("mainstay").await.expect("an answer");
         let held = lease.is_some_and(|lease| !holder(&lease).is_empty());
         let listed = self.maps.get(&NamespacedName::namespaced(&*self.namespace, "any")).is_ok();
@@ -97,14 +97,14 @@ impl Eyes {
 
 /// Notes the state of Lease and cache when it starts, before it is ready, and when it is told to stop, before
 /// it ends.
-struct Looks {
+struct Observer {
     name: &'static str,
     group: RunnableGroup,
     diary: Diary,
-    eyes: Arc<Eyes>,
+    view: Arc<ClusterView>,
 }
 
-impl Runnable for Looks {
+impl Runnable for Observer {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -119,28 +119,28 @@ impl Runnable for Looks {
 
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
-            let Self { name, group, diary, eyes } = *self;
-            diary.note(format!("{name} starts: {}", eyes.look().await));
+            let Self { name, group, diary, view } = *self;
+            diary.note(format!("{name} starts: {}", view.state().await));
             cx.ready();
             cx.stop.cancelled().await;
             // Runnables of the group of servers end after the caches.
             let read = if group == Servers {
                 String::new()
             } else {
-                eyes.reads().await;
+                view.reads().await;
                 ", and synced".to_owned()
             };
-            diary.note(format!("{name} ends: {}{read}", eyes.look().await));
+            diary.note(format!("{name} ends: {}{read}", view.state().await));
             Ok(())
         })
     }
 }
 
-fn add_all(manager: &Manager, diary: &Diary, eyes: &Arc<Eyes>) {
+fn add_all(manager: &Manager, diary: &Diary, view: &Arc<ClusterView>) {
     // Added in another order than the order of starting.
     for (name, group) in [("sweep", LeaderElection), ("feed", Others), ("webhooks", Servers)] {
-        let (diary, eyes) = (diary.clone(), Arc::clone(eyes));
-        manager.add(Looks { name, group, diary, eyes }).expect("added");
+        let (diary, view) = (diary.clone(), Arc::clone(view));
+        manager.add(Observer { name, group, diary, view }).expect("added");
     }
 }
 
@@ -172,8 +172,8 @@ async fn groups_start_and_stop_in_order_around_the_lease_and_on_a_standby_withou
     let start = async |diary: &Diary| {
         LocalManager::start_with(&cluster, &identity, &json!({}), |manager| {
             let (maps, namespace) = (manager.store(Scope::all()), cluster.namespace().to_owned());
-            let eyes = Eyes { maps, api: cluster.api(), namespace, leases: cluster.api() };
-            add_all(manager, diary, &Arc::new(eyes));
+            let view = ClusterView { maps, api: cluster.api(), namespace, leases: cluster.api() };
+            add_all(manager, diary, &Arc::new(view));
         })
         .await
     };
@@ -213,9 +213,9 @@ async fn groups_start_and_stop_in_order_around_the_lease_and_on_a_standby_withou
 
 /// In the group with leader election: ignores the stop. In the other group: fails as soon as it is told to
 /// stop.
-struct Lives(&'static str, RunnableGroup, Diary);
+struct Failing(&'static str, RunnableGroup, Diary);
 
-impl Runnable for Lives {
+impl Runnable for Failing {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -244,8 +244,8 @@ async fn a_lost_lease_drops_its_work_at_once_and_is_reported_with_other_failures
     let identity = cluster.install_base().await;
     let diary = Diary::default();
     let mut manager = LocalManager::start_with(&cluster, &identity, &short_lease("Exit"), |manager| {
-        manager.add(Lives("sweep", LeaderElection, diary.clone())).expect("added");
-        manager.add(Lives("feed", Others, diary.clone())).expect("added");
+        manager.add(Failing("sweep", LeaderElection, diary.clone())).expect("added");
+        manager.add(Failing("feed", Others, diary.clone())).expect("added");
     })
     .await;
     diary.until("sweep starts").await;
@@ -285,7 +285,7 @@ async fn a_lost_term_drops_its_work_and_the_next_term_starts_it_again() {
         let controller = Controller::new("endless").source(channel().1).reconciler(reconciler);
         let endless = manager.register(controller).expect("registered");
         endless.trigger(NamespacedName::namespaced("any", "any")).expect("taken");
-        manager.add(Lives("feed", Others, diary.clone())).expect("added");
+        manager.add(Failing("feed", Others, diary.clone())).expect("added");
     })
     .await;
     let mut leading = manager.manager.leading();

@@ -147,7 +147,7 @@ impl Dial for ToLoopback {
     }
 }
 
-// === what is said ===
+// === protocols ===
 
 async fn http(stream: &mut TcpStream, begin: &str) -> io::Result<()> {
     let mut request = Vec::new();
@@ -210,7 +210,7 @@ fn short(text: &[u8]) -> u8 {
     u8::try_from(text.len()).expect("a short text")
 }
 
-// === what is looked at ===
+// === checks ===
 
 /// Starts a talker of every sort, with an object that waits for it at the host that `host` selects.
 async fn begin(
@@ -246,11 +246,11 @@ async fn begin(
 }
 
 /// Waits until each talker has sent the marker, and its object's status has the reason.
-async fn all_told(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Talker) -> &'static str) {
+async fn all_reported(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn(&Talker) -> &'static str) {
     let objects = cluster.api::<WaitDeployment>();
     for talker in talkers {
         let reason = reason(talker);
-        wait::until(&objects, talker.name, reason, wait::tells("talker", reason)).await;
+        wait::until(&objects, talker.name, reason, wait::dependency_has_reason("talker", reason)).await;
         wait::until_so(talker.name, async || talker.said.load(Ordering::Relaxed) > 0).await;
     }
 }
@@ -305,7 +305,7 @@ async fn text_from_a_prerequisite_appears_in_no_object_page_or_log() {
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "silent", &changes());
     // For a raw address the status does not show how a probe failed.
     let coarse = |talker: &Talker| if talker.reason == ANSWERED { ANSWERED } else { "NotReady" };
-    all_told(&cluster, &talkers, coarse).await;
+    all_reported(&cluster, &talkers, coarse).await;
     let (metrics, inspect) = (process.address("metrics").await, process.address("inspect").await);
     pages_are_silent(&cluster, &talkers, metrics, inspect).await;
     process.terminate();
@@ -333,7 +333,7 @@ async fn detailed_results_of_a_service_contain_no_text_from_it() {
     mainstay_controllers::register(&manager, sockets).expect("registered");
     let (mut running, to_run) = (JoinSet::new(), manager.clone());
     running.spawn(async move { to_run.run().await });
-    all_told(&cluster, &talkers, |talker| talker.reason).await;
+    all_reported(&cluster, &talkers, |talker| talker.reason).await;
     let metrics = manager.metrics_addr().expect("an address");
     let inspect = manager.inspect_addr().expect("an address");
     pages_are_silent(&cluster, &talkers, metrics, inspect).await;

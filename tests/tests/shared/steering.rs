@@ -78,7 +78,7 @@ impl Scene {
     }
 
     /// Requests a reconcile of `marker` and waits for it. Asserts that no other object ran before.
-    async fn nothing_until_marker(&mut self) {
+    async fn only_marker_runs(&mut self) {
         self.marks += 1;
         self.annotate(MARKER, json!({RECONCILE_AT_ANNOTATION: self.marks.to_string()})).await;
         assert_eq!(self.runs.before(MARKER).await, [""; 0], "ran without reason");
@@ -141,10 +141,10 @@ async fn a_paused_object_is_parked_until_it_runs_once_with_its_last_state() {
     let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
     assert_eq!(scene.runs.next().await.name, MARKER, "the only object that is not paused");
     scene.set_image(WEB, "example.invalid/main:2").await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     // The annotation for a reconcile does not end a pause.
     scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: "noon"})).await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
 
     let queue = scene.queue().await;
     let web = queue["keys"].as_array().and_then(|keys| keys.iter().find(|key| key["name"] == WEB));
@@ -161,14 +161,14 @@ async fn a_paused_object_is_parked_until_it_runs_once_with_its_last_state() {
     scene.set_image(WEB, "example.invalid/main:3").await;
     scene.annotate(WEB, json!({PAUSED_ANNOTATION: null})).await;
     assert_eq!(scene.runs.next().await.name, WEB, "the end of the pause enqueues it");
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     assert_eq!(*scene.images.lock(), ["example.invalid/main:3"], "one run, with the last image");
     assert_eq!(sample(&scene.manager.metrics_text().await, paused), Some(0.0));
 
     // Paused again while no run is due.
     scene.annotate(WEB, json!({PAUSED_ANNOTATION: "true"})).await;
     scene.set_image(WEB, "example.invalid/main:4").await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     scene.manager.stop().await.expect("stopped in order");
     assert_eq!(scene.runs.to_the_end().await, [""; 0]);
 }
@@ -180,7 +180,7 @@ async fn a_paused_object_is_cleaned_up_when_it_is_deleted() {
     create(&cluster, MARKER, json!({})).await;
     let mut scene = Scene::begin(&cluster, |controller, store| controller.reconciles(store)).await;
     assert_eq!(scene.runs.next().await.name, MARKER);
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     drop(scene.templates.delete(WEB, &DeleteParams::default()).await.expect("deleted"));
     assert_eq!(scene.runs.next().await.name, WEB);
     until_gone(&scene.templates, WEB).await;
@@ -208,14 +208,14 @@ async fn a_new_reconcile_at_value_bypasses_predicates_and_a_repeated_one_is_igno
         controller.reconciles(store.when(|_: &Delta<'_>| false))
     };
     let mut scene = Scene::begin(&cluster, refuses).await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     scene.set_image(WEB, "example.invalid/main:2").await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     for (value, image) in [("first", "example.invalid/main:2"), ("second", "example.invalid/main:3")] {
         scene.set_image(WEB, image).await;
         scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: value})).await;
         assert_eq!(scene.runs.next().await.name, WEB);
-        scene.nothing_until_marker().await;
+        scene.only_marker_runs().await;
         assert_eq!(
             scene.images.lock().last().map(String::as_str),
             Some(image),
@@ -224,9 +224,9 @@ async fn a_new_reconcile_at_value_bypasses_predicates_and_a_repeated_one_is_igno
         // The same value again, also beside other changes.
         scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: value, "note": value})).await;
         scene.set_image(WEB, "example.invalid/main:9").await;
-        scene.nothing_until_marker().await;
+        scene.only_marker_runs().await;
     }
     scene.annotate(WEB, json!({RECONCILE_AT_ANNOTATION: null})).await;
-    scene.nothing_until_marker().await;
+    scene.only_marker_runs().await;
     scene.manager.stop().await.expect("stopped in order");
 }

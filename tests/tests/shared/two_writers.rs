@@ -123,7 +123,7 @@ async fn two_writers_of_one_status_lose_no_condition() {
             event = events.try_next() => match event.expect("a watch") {
                 Some(WatchEvent::Modified(object)) => {
                     seen += 1;
-                    assert!(is_whole(&object), "after {changes} changes there is only {:?}", conditions(&object));
+                    assert!(is_whole(&object), "after {changes} changes only {:?}", conditions(&object));
                 }
                 Some(WatchEvent::Bookmark(_)) => {}
                 other => panic!("the watch ended: {other:?}"),

@@ -71,7 +71,7 @@ async fn a_deployment_is_created_once_its_prerequisite_answers_and_its_status_is
     let waiting_for = status.waiting_for.expect("a dependency");
     assert!(waiting_for.contains(&prerequisite.address().to_string()), "{waiting_for}");
     assert_eq!(status.observed_generation, web.metadata.generation, "the gate has seen this generation");
-    assert!(deployments.get_opt("web").await.expect("asked").is_none(), "no Deployment while it waits");
+    assert!(deployments.get_opt("web").await.expect("read").is_none(), "no Deployment while it waits");
 
     let up = Instant::now();
     prerequisite.come_up();
@@ -277,7 +277,7 @@ async fn successes_counted_by_a_killed_manager_do_not_count_for_the_next() {
     objects.create(&PostParams::default(), &later).await.expect("created");
     wait::until(&deployments, "later", "the Deployment without dependencies", |_| true).await;
     assert!(
-        deployments.get_opt("web").await.expect("asked").is_none(),
+        deployments.get_opt("web").await.expect("read").is_none(),
         "two successes of this manager are too few"
     );
     answer(third).await;

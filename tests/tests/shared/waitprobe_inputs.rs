@@ -73,7 +73,7 @@ impl Stage {
     }
 
     /// Waits until the gate's condition of the current generation has this reason, and returns its message.
-    async fn says(&self, name: &str, reason: &str) -> String {
+    async fn message_for(&self, name: &str, reason: &str) -> String {
         let what = format!("{name} to say {reason}");
         let object = wait::until(&self.objects, name, &what, |object| {
             let seen = object.data["status"]["observedGeneration"].as_i64();
@@ -84,7 +84,7 @@ impl Stage {
     }
 
     /// Waits for the first result of its prerequisite.
-    async fn has_tried(&self, name: &str) {
+    async fn is_probed(&self, name: &str) {
         wait::until(&self.objects, name, &format!("{name} to be probed"), |object| {
             ready(object)["status"] == "False" && ready(object)["reason"] == "WaitingForDependencies"
         })
@@ -109,11 +109,11 @@ impl Stage {
         }
         for (name, wait_probe, expected) in to_follow {
             if let Expected::Refused(reason, parts) = expected {
-                let message = self.says(&name, reason).await;
+                let message = self.message_for(&name, reason).await;
                 for part in parts {
                     assert!(message.contains(&part), "{wait_probe}: expected {part:?} in {message:?}");
                 }
-                let deployment = deployments.get_opt(&name).await.expect("asked");
+                let deployment = deployments.get_opt(&name).await.expect("read");
                 assert!(deployment.is_none(), "{wait_probe}: refused, yet there is a Deployment");
             } else {
                 self.opens(&name).await;
@@ -232,7 +232,7 @@ async fn a_timeout_lasts_as_long_as_written() {
             stage.create(&format!("of-{}-{at}", expected.as_millis()), &wait_probe).await.expect("created");
         }
         for at in 0..written.len() {
-            stage.has_tried(&format!("of-{}-{at}", expected.as_millis())).await;
+            stage.is_probed(&format!("of-{}-{at}", expected.as_millis())).await;
         }
         let after = probed(&stage).await;
         let (count, sum) = (after.0 - before.0, after.1 - before.1);
@@ -367,14 +367,14 @@ async fn loopback_is_dialled_only_if_the_policy_allows_it() {
     }
     let targets = by_key.len() + never.len() + inside.len();
     stage.check(cases).await;
-    looked_at(&stage, targets * ROUNDS).await;
+    until_denied(&stage, targets * ROUNDS).await;
     assert_eq!(own.connections(), 0, "loopback was dialled");
     stage.still_works().await;
 }
 
 /// Waits until so many probes were denied. Different spellings of a host may be one target, so this may take
 /// a little more than the given rounds.
-async fn looked_at(stage: &Stage, times: usize) {
+async fn until_denied(stage: &Stage, times: usize) {
     let began = Instant::now();
     loop {
         let denied = r#"mainstay_waitdeployment_probe_total{type="tcp",result="denied"}"#;
@@ -425,7 +425,7 @@ async fn a_refused_object_recovers_by_an_edit() {
     ];
     for (name, wait_probe, reason) in &bad {
         stage.create(name, wait_probe).await.expect("created");
-        stage.says(name, reason).await;
+        stage.message_for(name, reason).await;
     }
     for (name, ..) in &bad {
         stage.edit(name, &good).await;
@@ -454,14 +454,14 @@ async fn an_edit_of_a_waiting_object_switches_its_target_at_once() {
     stage.create("web", &at(hole.address())).await.expect("created");
     wait::until(&stage.objects, "web", "web to wait", |web| ready(web)["status"] == "Unknown").await;
     stage.edit("web", &at(closed.address())).await;
-    stage.has_tried("web").await;
-    let message = stage.says("web", "WaitingForDependencies").await;
+    stage.is_probed("web").await;
+    let message = stage.message_for("web", "WaitingForDependencies").await;
     assert!(message.contains(&closed.address().to_string()), "{message}");
     assert_eq!(targets().await, Some(1.0), "the earlier target is removed");
 
     // An edit that makes the object invalid ends its probes.
     stage.edit("web", &json!({"address": "127.0.0.1:0"})).await;
-    stage.says("web", "InvalidProbe").await;
+    stage.message_for("web", "InvalidProbe").await;
     assert_eq!(targets().await, Some(0.0), "no object has a target");
 
     stage.edit("web", &at(open.address())).await;

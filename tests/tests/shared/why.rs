@@ -33,7 +33,8 @@ async fn a_tree_shows_why_an_object_waits_and_when_it_is_probed_again() {
     let closed = Prerequisite::closed();
     let dial = tcp("db", closed.address());
     let of_api = json!({"name": "backend", "resource": {
-        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "api", "condition": "Ready",
+        "apiVersion": "apps.mainstay.dev/v1alpha1", "kind": "WaitDeployment", "name": "api",
+        "condition": "Ready",
     }});
     for object in [waiting("api", &dial), waiting("cron", &dial), waiting("web", &of_api)] {
         objects.create(&PostParams::default(), &object).await.expect("created");

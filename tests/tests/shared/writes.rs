@@ -32,7 +32,7 @@ fn kind() -> KindId {
 
 async fn now(cluster: &TestCluster, writer: &Writer) -> Option<Live> {
     let name = NamespacedName::namespaced(cluster.namespace(), "settings");
-    live(writer, &kind(), &name).await.expect("asked")
+    live(writer, &kind(), &name).await.expect("read")
 }
 
 async fn edit(maps: &Api<ConfigMap>, change: &Value) {
@@ -49,7 +49,8 @@ async fn an_ensured_object_is_written_only_when_it_would_change() {
     let writer = Writer(cluster.client());
     let maps = cluster.api::<ConfigMap>();
     let applier = Applier::<ConfigMap>::new(kind(), "mainstay-test");
-    let wanted = |data: Value| json!({"metadata": {"name": "settings", "namespace": cluster.namespace()}, "data": data});
+    let metadata = json!({"name": "settings", "namespace": cluster.namespace()});
+    let wanted = |data: Value| json!({"metadata": metadata, "data": data});
     let both = wanted(json!({"a": "1", "b": "2"}));
 
     let effect = applier.dry_run(&writer, None::<&Live>, &both).await.expect("a dry run");
@@ -118,7 +119,7 @@ async fn a_patched_object_is_written_only_when_the_edit_changes_it() {
     edit(&maps, &json!({"data": {"theirs": "3"}})).await;
 
     // None of these three sends a write.
-    let effect = patcher.ensure_live(&writer, &name, set("a", "1")).await.expect("asked");
+    let effect = patcher.ensure_live(&writer, &name, set("a", "1")).await.expect("read");
     assert_eq!(effect, Effect::Unchanged);
     patcher.ensure_live(&writer, &name, |_| Err("no idea".into())).await.expect_err("the edit failed");
     let rename = |map: &mut ConfigMap| {
@@ -213,7 +214,8 @@ async fn fields_unknown_to_the_writers_type_survive_also_in_lists() {
     ]);
     let template = json!({
         "metadata": {"name": "web"},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"hostname": "web", "containers": containers}},
+        "template": {"metadata": {"labels": {"app": "web"}},
+            "spec": {"hostname": "web", "containers": containers}},
     });
     let template: PodTemplate = serde_json::from_value(template).expect("a PodTemplate");
     let before = templates.create(&PostParams::default(), &template).await.expect("created");
@@ -258,7 +260,7 @@ async fn a_status_patch_changes_only_the_status_and_an_object_patch_never_does()
         Ok(())
     };
     patcher.ensure_live(&writer, &name, begin).await.expect("created").object();
-    let now = async || live(&writer, &kind, &name).await.expect("asked").expect("there");
+    let now = async || live(&writer, &kind, &name).await.expect("read").expect("there");
     let set = |object: &mut Value| {
         object["status"]["replicas"] = json!(2);
         Ok(())
@@ -268,7 +270,7 @@ async fn a_status_patch_changes_only_the_status_and_an_object_patch_never_does()
     let effect = patcher.ensure_status(&writer, &name, &now().await, set).await.expect("written");
     let replicas = |object: &Value| object["status"]["replicas"].clone();
     assert_eq!(effect.object().map(|object| replicas(object)), Some(json!(2)));
-    let effect = patcher.ensure_status(&writer, &name, &now().await, set).await.expect("asked");
+    let effect = patcher.ensure_status(&writer, &name, &now().await, set).await.expect("read");
     assert_eq!(effect, Effect::Unchanged);
 
     let scale = |object: &mut Value| {

@@ -113,19 +113,16 @@ impl ApiServer {
 
     fn store(&self, found: Result<Vec<IpAddr>, String>) {
         let now = Instant::now();
-        match found {
-            Ok(found) => self.known.send_modify(|known| {
+        self.known.send_modify(|known| match found {
+            Ok(found) => {
                 known.addresses.extend(found.into_iter().map(|ip| (ip.to_canonical(), now)));
                 known.addresses.retain(|_, seen| now.duration_since(*seen) < ADDRESS_TTL);
                 known.lookup = Some(Ok(()));
-            }),
+            }
             // The addresses of earlier lookups stay.
-            Err(cause) => self.known.send_modify(|known| {
-                if known.lookup != Some(Ok(())) {
-                    known.lookup = Some(Err(cause));
-                }
-            }),
-        }
+            Err(cause) if known.lookup != Some(Ok(())) => known.lookup = Some(Err(cause)),
+            Err(_) => {}
+        });
     }
 
     /// Returns all addresses. The host name is resolved as for the manager's own connections.

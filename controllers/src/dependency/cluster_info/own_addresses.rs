@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use if_addrs::{Interface, get_if_addrs};
@@ -17,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
     /// The list, and until when it is used; `None` before the first call.
-    listed: Mutex<Option<(Instant, Arc<HashSet<IpAddr>>)>>,
+    listed: Mutex<Option<(Instant, HashSet<IpAddr>)>>,
 }
 
 // === impl OwnAddresses ===
@@ -25,17 +24,11 @@ pub(super) struct OwnAddresses {
 impl OwnAddresses {
     /// Returns whether an address belongs to the manager; fails if the system does not list its interfaces.
     pub(super) fn contains(&self, ip: IpAddr) -> Result<bool, String> {
-        let now = Instant::now();
-        let listed = self.listed.lock().clone();
-        let listed = match listed {
-            Some((until, listed)) if until > now => listed,
-            _ => {
-                let listed = Arc::new(list()?);
-                *self.listed.lock() = Some((now + FRESH, Arc::clone(&listed)));
-                listed
-            }
-        };
-        Ok(listed.contains(&ip))
+        let (mut listed, now) = (self.listed.lock(), Instant::now());
+        if listed.as_ref().is_none_or(|(until, _)| *until <= now) {
+            *listed = Some((now + FRESH, list()?));
+        }
+        Ok(listed.as_ref().is_some_and(|(_, ips)| ips.contains(&ip)))
     }
 }
 

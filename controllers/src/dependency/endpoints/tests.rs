@@ -4,10 +4,8 @@ use super::*;
 
 fn check(port: Option<PortReference>, min_ready: usize, found: Endpoints) -> String {
     match evaluate("shop", &ServiceCheck { name: "db".to_owned(), port, min_ready }, found) {
-        Evaluation::Observed(Observation { state, reason, message }) => {
-            format!("{state:?} {reason}: {message}")
-        }
-        Evaluation::NeedsProbe(check) => format!("{check:?}"),
+        Ok(Observation { state, reason, message }) => format!("{state:?} {reason}: {message}"),
+        Err(probe) => format!("{probe:?}"),
     }
 }
 

@@ -36,14 +36,9 @@ struct Progress {
     /// The result if the time ends during a request to another server than the target, such as a name
     /// server: its silence proves nothing about the target.
     pending: Option<ProbeResult>,
+    /// Of the failures so far the one that got furthest.
+    failure: Option<Failure>,
     reachability: Option<Reachability>,
-}
-
-/// How long an attempt may take.
-#[derive(Clone, Copy)]
-struct Time {
-    timeout: Duration,
-    deadline: Instant,
 }
 
 /// Probes a target once; ends within `timeout`.
@@ -53,23 +48,26 @@ pub(super) async fn attempt(
     policy: &ProbePolicy,
     seams: &Seams,
 ) -> Attempt {
-    let mut progress = Progress { detail: Detail::Full, pending: None, reachability: None };
-    let time = Time { timeout, deadline: Instant::now() + timeout };
-    let probe = probe(target, time, policy, seams, &mut progress);
-    let result = match tokio::time::timeout_at(time.deadline, probe).await {
-        Ok(result) => result,
-        Err(_) => progress.pending.unwrap_or_else(|| Failure::timeout(timeout).at(progress.detail)),
+    let mut progress = Progress { detail: Detail::Full, pending: None, failure: None, reachability: None };
+    let probe = probe(target, timeout, policy, seams, &mut progress);
+    let result = match tokio::time::timeout(timeout, probe).await {
+        Ok(Ok(())) => ProbeResult::good(target.check()),
+        Ok(Err(result)) => result,
+        Err(_) => progress.pending.unwrap_or_else(|| {
+            progress.failure.unwrap_or_else(|| Failure::timeout(timeout)).at(progress.detail)
+        }),
     };
     Attempt { result, reachability: progress.reachability }
 }
 
+/// Fails with the result of a probe without success.
 async fn probe(
     target: &Target,
-    time: Time,
+    timeout: Duration,
     policy: &ProbePolicy,
     seams: &Seams,
     progress: &mut Progress,
-) -> ProbeResult {
+) -> Result<(), ProbeResult> {
     let authorizer = Authorizer {
         policy,
         namespace: target.namespace(),
@@ -78,33 +76,22 @@ async fn probe(
         cluster: &*seams.cluster,
     };
     if let ProbeCheck::Dns(check) = target.check() {
-        if let Some(denied) = authorizer.deny_lookup(&check.name) {
-            return denied;
-        }
+        authorizer.check_lookup(&check.name)?;
         progress.pending = Some(unresolved(&io::ErrorKind::TimedOut.into()).at(Detail::Full));
         let outcome = resolve_records(check, &*seams.resolve, &mut progress.reachability).await;
-        return result(target, outcome, Detail::Full);
+        return outcome.map_err(|failure| failure.at(Detail::Full));
     }
     let Some(address) = target.address() else {
-        return Failure::before(probe::FAILED, "the check has no address to connect to").at(Detail::Full);
+        return Err(ProbeResult::not_ready(probe::FAILED, "the check has no address to connect to"));
     };
-    let addresses = match addresses(authorizer, address, seams, progress).await {
-        Ok(addresses) => pick(addresses),
-        Err(result) => return result,
-    };
+    let addresses = pick(addresses(authorizer, address, seams, progress).await?);
     // A failure to prepare concerns the user's own objects, so full detail reveals nothing about others.
     progress.pending = PreparedCheck::prepare_timeout(target.check()).map(|failure| failure.at(Detail::Full));
-    let check = match PreparedCheck::prepare(target.check(), target.namespace(), &*seams.cluster).await {
-        Ok(check) => check,
-        Err(failure) => return failure.at(Detail::Full),
-    };
+    let check = PreparedCheck::prepare(target.check(), target.namespace(), &*seams.cluster).await;
+    let check = check.map_err(|failure| failure.at(Detail::Full))?;
     progress.pending = None;
-    let outcome = first_success(&addresses, time, &check, seams, &mut progress.reachability).await;
-    result(target, outcome, progress.detail)
-}
-
-fn result(target: &Target, outcome: Result<(), Failure>, detail: Detail) -> ProbeResult {
-    outcome.map_or_else(|failure| failure.at(detail), |()| ProbeResult::good(target.check()))
+    let outcome = first_success(&addresses, timeout, &check, seams, progress).await;
+    outcome.map_err(|failure| failure.at(progress.detail))
 }
 
 /// Returns the addresses that may be dialled, or the result if none may.
@@ -115,8 +102,7 @@ async fn addresses(
     progress: &mut Progress,
 ) -> Result<Vec<SocketAddr>, ProbeResult> {
     loop {
-        match authorizer.route(address) {
-            Route::Known(result) => return Err(result),
+        match authorizer.route(address)? {
             Route::Dial(addresses, found) => {
                 progress.detail = found;
                 return Ok(addresses);
@@ -124,11 +110,11 @@ async fn addresses(
             Route::NeedsNamespace => {
                 let unknown = |cause: &str| {
                     let message = format!("namespace {} cannot be read: {cause}", authorizer.namespace);
-                    Failure::before(probe::NAMESPACE_UNKNOWN, message)
+                    ProbeResult::not_ready(probe::NAMESPACE_UNKNOWN, message)
                 };
-                progress.pending = Some(unknown("no answer in time").at(Detail::Full));
+                progress.pending = Some(unknown("no answer in time"));
                 let restricted = seams.cluster.is_restricted(authorizer.namespace).await;
-                authorizer.restricted = Some(restricted.map_err(|cause| unknown(&cause).at(Detail::Full))?);
+                authorizer.restricted = Some(restricted.map_err(|cause| unknown(&cause))?);
             }
             Route::Resolve(name) => {
                 progress.detail = Detail::Coarse;
@@ -139,7 +125,7 @@ async fn addresses(
                 let reached = Some(Reachability::of(&found));
                 progress.reachability = reached.filter(|reached| *reached != Reachability::Answered);
                 let found = found.map_err(|error| unresolved(&error).at(Detail::Coarse))?;
-                return authorizer.check_resolved(&name, found, address.port);
+                return authorizer.check_resolved(&name, &found, address.port);
             }
         }
     }
@@ -156,22 +142,21 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 /// Connects to all addresses and runs the check over the first connection; over the next one as soon as a
 /// check fails or takes more than its share of the time. So mostly one request is sent, and a hanging
-/// endpoint does not hide the others. If no check succeeds in time, the result is the failure of the
-/// attempt that got furthest.
+/// endpoint does not hide the others. If no check succeeds, the result is the failure of the attempt that
+/// got furthest.
 async fn first_success(
     addresses: &[SocketAddr],
-    time: Time,
+    timeout: Duration,
     check: &PreparedCheck<'_>,
     seams: &Seams,
-    reachability: &mut Option<Reachability>,
+    progress: &mut Progress,
 ) -> Result<(), Failure> {
-    *reachability = Some(Reachability::Silent).filter(|_| !addresses.is_empty());
-    let share = time.timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
+    progress.reachability = Some(Reachability::Silent).filter(|_| !addresses.is_empty());
+    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut dials: FuturesUnordered<_> = addresses.iter().map(|address| seams.dial.dial(*address)).collect();
     let mut connected: VecDeque<Connection> = VecDeque::new();
     let mut checks = FuturesUnordered::new();
     let mut next_at = Instant::now();
-    let mut failures: Vec<Failure> = Vec::new();
     loop {
         let impatient = Instant::now() >= next_at;
         if (checks.is_empty() || impatient)
@@ -181,31 +166,28 @@ async fn first_success(
             next_at = Instant::now() + share;
         }
         if dials.is_empty() && checks.is_empty() {
-            break;
+            let none = || Failure::before(probe::FAILED, "the name has no address to connect to");
+            return Err(progress.failure.take().unwrap_or_else(none));
         }
         // Biased: the end of a check may end the attempt, so it goes before further connections.
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            Some(outcome) = checks.next(), if !checks.is_empty() => match outcome {
-                Ok(()) => return Ok(()),
-                Err(failure) => failures.push(failure),
-            },
+            Some(outcome) = checks.next(), if !checks.is_empty() => outcome,
             Some(dialled) = dials.next(), if !dials.is_empty() => {
-                *reachability = (*reachability).max(Some(Reachability::of(&dialled)));
+                progress.reachability = progress.reachability.max(Some(Reachability::of(&dialled)));
                 match dialled {
-                    Ok(connection) => connected.push_back(connection),
-                    Err(error) => failures.push(Failure::of_dial(&error)),
+                    Ok(connection) => {
+                        connected.push_back(connection);
+                        continue;
+                    }
+                    Err(error) => Err(Failure::of_dial(&error)),
                 }
             }
-            () = tokio::time::sleep_until(next_at), if !connected.is_empty() => {}
-            () = tokio::time::sleep_until(time.deadline) => {
-                failures.push(Failure::timeout(time.timeout));
-                break;
-            }
-        }
+            () = tokio::time::sleep_until(next_at), if !connected.is_empty() => continue,
+        };
+        let Err(failure) = outcome else { return Ok(()) };
+        progress.failure = progress.failure.take().into_iter().chain([failure]).reduce(Failure::or_further);
     }
-    let furthest = failures.into_iter().reduce(Failure::or_further);
-    Err(furthest.unwrap_or_else(|| Failure::before(probe::FAILED, "the name has no address to connect to")))
 }
 
 #[cfg(test)]

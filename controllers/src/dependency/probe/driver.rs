@@ -23,8 +23,8 @@ use super::describe::MAX_NAMED;
 use super::entry::FinishedProbe;
 use super::reachability::Reachability;
 use super::slots::Slot;
-use super::targets::{NewTarget, Start};
 use super::{ProbeResult, Shared};
+use crate::dependency::sleep_until;
 use crate::reasons;
 
 /// How late a timeout may be noticed on a machine that is merely busy.
@@ -56,8 +56,8 @@ impl Driver {
         tasks.spawn(Arc::clone(&self.shared.slots).run());
         loop {
             let new = self.shared.targets.lock().take_new();
-            for NewTarget { id, due, gone } in new {
-                tasks.spawn(Arc::clone(&self.shared).follow(id, due, gone));
+            for (id, due) in new {
+                tasks.spawn(Arc::clone(&self.shared).follow(id, due));
             }
             // Biased, so that no new work starts after a stop.
             tokio::select! {
@@ -81,7 +81,6 @@ impl Driver {
 impl Drop for Term<'_> {
     fn drop(&mut self) {
         let waiting = self.0.targets.lock().clear();
-        self.0.metrics.outage.set(0);
         self.0.publish(waiting);
     }
 }
@@ -89,14 +88,8 @@ impl Drop for Term<'_> {
 // === impl Shared ===
 
 impl Shared {
-    /// Probes one target for as long as its entry exists. Its end cancels `gone` and drops the sender of
-    /// `due`.
-    async fn follow(
-        self: Arc<Self>,
-        id: u64,
-        mut due: watch::Receiver<Option<Instant>>,
-        gone: CancellationToken,
-    ) {
+    /// Probes one target for as long as its entry exists. Its end drops the sender of `due`.
+    async fn follow(self: Arc<Self>, id: u64, mut due: watch::Receiver<Option<Instant>>) {
         while let Some(at) = reached(&mut due).await {
             let Some(probe) = self.targets.lock().due_probe(id, at) else { return };
             // Biased: a target that is no longer due leaves the queue, even if a slot was just granted.
@@ -106,8 +99,10 @@ impl Shared {
                 slot = self.slots.acquire(probe) => {
                     // Boxed, so that the task of a target without a probe in flight is small.
                     let probe = Box::pin(self.probe(id, at, slot));
-                    if gone.run_until_cancelled(probe).await.is_none() {
-                        return;
+                    tokio::select! {
+                        biased;
+                        () = removed(&mut due) => return,
+                        () = probe => {}
                     }
                 }
             }
@@ -117,7 +112,7 @@ impl Shared {
     /// Runs one probe until its result may be published.
     async fn probe(&self, id: u64, due: Instant, slot: Slot) {
         let began = Instant::now();
-        let Some(Start { target, timeout, policy }) = self.targets.lock().start(id, began) else { return };
+        let Some((target, timeout, policy)) = self.targets.lock().start(id, began) else { return };
         self.metrics.begin(began.duration_since(due), slot.delayed_by);
         let attempt = attempt(&target, timeout, &policy, &self.seams);
         // No state of an attempt outlives it, so a panic cannot leave a broken state.
@@ -127,8 +122,8 @@ impl Shared {
             let address = target.address().map(tracing::field::display);
             error!(namespace, kind, address, "a probe panicked; it is tried again at its next time");
             self.metrics.panics.inc();
-            let message = "the probe panicked; see the log of the manager".to_owned();
-            let result = ProbeResult::NotReady { reason: reasons::probe::PROBE_PANICKED, message };
+            let message = "the probe panicked; see the log of the manager";
+            let result = ProbeResult::not_ready(reasons::probe::PROBE_PANICKED, message);
             Attempt { result, reachability: None }
         });
         let took = began.elapsed();
@@ -153,7 +148,7 @@ impl Shared {
         let (random, now) = ((self.seams.random)(), Instant::now());
         let (changed, outage) = {
             let mut targets = self.targets.lock();
-            (targets.finish(id, ended, now, random), targets.take_outage_change())
+            (targets.finish(id, ended, now, random), targets.publish_outage())
         };
         if let Some((rule, message)) = denied.filter(|_| !changed.is_empty()) {
             let objects: Vec<String> = changed.iter().take(MAX_NAMED).map(ToString::to_string).collect();
@@ -168,24 +163,22 @@ impl Shared {
             Some(false) => info!("targets that had fallen silent together answer again"),
             None => {}
         }
-        if let Some(suspected) = outage {
-            self.metrics.outage.set(suspected.into());
-        }
     }
+}
+
+/// Waits until the entry of a target is gone.
+async fn removed(due: &mut watch::Receiver<Option<Instant>>) {
+    while due.changed().await.is_ok() {}
 }
 
 /// Waits until a target is due, and returns the time at which it became due; `None` once its entry is gone.
 async fn reached(due: &mut watch::Receiver<Option<Instant>>) -> Option<Instant> {
     loop {
         let at = *due.borrow_and_update();
-        let changed = due.changed();
-        let changed = match at {
-            Some(at) => match tokio::time::timeout_at(at, changed).await {
-                Ok(changed) => changed,
-                Err(_) => return Some(at),
-            },
-            None => changed.await,
-        };
-        changed.ok()?;
+        tokio::select! {
+            biased;
+            changed = due.changed() => changed.ok()?,
+            () = sleep_until(at) => return at,
+        }
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use mainstay::key::NamespacedName;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::address_limits::Address;
 use super::judge::{Streak, judge};
@@ -38,7 +37,8 @@ pub(super) struct Entry {
     pub(super) waits: BTreeMap<(NamespacedName, usize), Box<Wait>>,
     /// Whether it is within the limit of targets of its namespace; if not, it is never due.
     pub(super) admitted: bool,
-    /// When it is probed next; `None` while a probe is in flight. The task of the target follows it.
+    /// When it is probed next; `None` while a probe is in flight. The task of the target follows it, and ends
+    /// when the entry is dropped.
     pub(super) due: watch::Sender<Option<Instant>>,
     /// Whether a probe has started whose result is not recorded yet.
     pub(super) is_probed: bool,
@@ -56,8 +56,6 @@ pub(super) struct Entry {
     spent: Option<Instant>,
     /// If the next probe to end fails, another one follows after this time.
     follow_up: Option<Duration>,
-    /// Cancelled when the entry is dropped.
-    pub(super) gone: CancellationToken,
 }
 
 /// One object's wait for one target.
@@ -122,7 +120,6 @@ impl Entry {
             class: SlotClass::Untried,
             spent: None,
             follow_up: None,
-            gone: CancellationToken::new(),
         }
     }
 
@@ -184,7 +181,7 @@ impl Entry {
         let FinishedProbe { result, took, timeout, .. } = ended;
         // The duration must reveal no more than the message.
         self.took = Some(if result.is_coarse() { timeout } else { took });
-        self.class = SlotClass::after(took, timeout);
+        self.class = if took >= timeout.min(SLOW) { SlotClass::Slow } else { SlotClass::Quick };
         let is_new = self.record(result, now);
         let period = self.period(min_period);
         let early = period.mul_f64(JITTER * random.clamp(0.0, 1.0));
@@ -255,7 +252,7 @@ impl Entry {
     /// Returns the verdict for one waiting object.
     pub(super) fn verdict(&self, wait: &Wait) -> Verdict {
         match wait.from {
-            Some(_) if self.admitted => Verdict::PENDING,
+            Some(_) if self.admitted => Verdict { state: VerdictState::Pending, result: None },
             Some(_) => Verdict { state: VerdictState::Denied, result: self.result.clone() },
             None => Verdict { state: wait.state, result: self.result.clone() },
         }
@@ -265,12 +262,6 @@ impl Entry {
     fn early_at(&self, now: Instant, min_period: Duration) -> Instant {
         let saved = self.period(min_period) / 2 * EARLY_BURST;
         self.spent.and_then(|spent| spent.checked_sub(saved)).map_or(now, |at| at.max(now))
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.gone.cancel();
     }
 }
 
@@ -286,14 +277,5 @@ impl Wait {
         let before = self.state;
         self.state = judge(before, streak, &self.want);
         first || is_new || before != self.state
-    }
-}
-
-// === impl SlotClass ===
-
-impl SlotClass {
-    /// Returns the class of a target after a probe of this duration.
-    pub(super) fn after(took: Duration, timeout: Duration) -> Self {
-        if took >= timeout.min(SLOW) { Self::Slow } else { Self::Quick }
     }
 }

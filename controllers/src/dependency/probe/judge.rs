@@ -39,19 +39,17 @@ enum Run {
 impl Streak {
     /// Returns the streak with one more result.
     pub(super) fn and(self, result: &ProbeResult) -> Self {
-        let run = match (result, self.run) {
-            (ProbeResult::NotReady { reason, .. }, run) if reasons::is_blind(reason) => {
+        let run = match result {
+            ProbeResult::NotReady { reason, .. } if reasons::is_blind(reason) => {
                 // The denial is over, and earlier results do not count.
-                let run = if run == Run::Denials { Run::Empty } else { run };
+                let run = if self.run == Run::Denials { Run::Empty } else { self.run };
                 return Self { run, inconclusive: self.inconclusive.saturating_add(1) };
             }
-            (ProbeResult::Connected | ProbeResult::Answered, Run::Successes(count)) => {
-                Run::Successes(count.saturating_add(1))
+            ProbeResult::Connected | ProbeResult::Answered => {
+                Run::Successes(self.successes().saturating_add(1))
             }
-            (ProbeResult::Connected | ProbeResult::Answered, _) => Run::Successes(1),
-            (ProbeResult::NotReady { .. }, Run::Failures(count)) => Run::Failures(count.saturating_add(1)),
-            (ProbeResult::NotReady { .. }, _) => Run::Failures(1),
-            (ProbeResult::Denied { .. }, _) => Run::Denials,
+            ProbeResult::NotReady { .. } => Run::Failures(self.failures().saturating_add(1)),
+            ProbeResult::Denied { .. } => Run::Denials,
         };
         Self { run, inconclusive: 0 }
     }

@@ -42,8 +42,6 @@ pub(super) struct OutageGuard {
     until: Option<Instant>,
     /// The time of the last evaluation.
     evaluated: Option<Instant>,
-    /// Whether there was an alarm at the last [`take_change`](OutageGuard::take_change).
-    reported: bool,
 }
 
 /// The numbers of hosts that fell silent together and of hosts that answer.
@@ -97,12 +95,6 @@ impl OutageGuard {
     /// Returns whether there was an alarm at the last evaluation.
     pub(super) fn is_alarmed(&self) -> bool {
         self.began.is_some()
-    }
-
-    /// Returns whether there was an alarm at the last evaluation, if this has changed since the last call.
-    pub(super) fn take_change(&mut self) -> Option<bool> {
-        let alarm = self.began.is_some();
-        (std::mem::replace(&mut self.reported, alarm) != alarm).then_some(alarm)
     }
 }
 

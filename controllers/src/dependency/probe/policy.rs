@@ -74,8 +74,8 @@ pub(super) enum Route {
     NeedsNamespace,
 }
 
-/// A decision, or the result of a probe that dials no address.
-type Checked<T> = Result<T, ProbeResult>;
+/// Addresses that may be dialled or another decision, or the result of a probe that dials no address.
+type Checked<T = Vec<SocketAddr>> = Result<T, ProbeResult>;
 
 // === impl Authorizer ===
 
@@ -90,7 +90,7 @@ impl Authorizer<'_> {
             Host::Ip(ip) => self.route_ip(*ip, port),
             Host::Name(name) if name == "localhost" || name.ends_with(".localhost") => {
                 // RFC 6761: these names are never sent to DNS.
-                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                let loopback = &[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
                 Ok(Route::Dial(self.check_no_node_port(loopback, port, Detail::Coarse)?, Detail::Coarse))
             }
             Host::Name(name) => match service_name(name, self.namespace) {
@@ -111,13 +111,8 @@ impl Authorizer<'_> {
     }
 
     /// Checks every address that a name admitted by [`Authorizer::route`] resolved to.
-    pub(super) fn check_resolved(
-        &self,
-        name: &str,
-        addresses: Vec<IpAddr>,
-        port: u16,
-    ) -> Checked<Vec<SocketAddr>> {
-        let addresses = self.check_no_node_port(addresses, port, Detail::Coarse)?;
+    pub(super) fn check_resolved(&self, name: &str, ips: &[IpAddr], port: u16) -> Checked {
+        let addresses = self.check_no_node_port(ips, port, Detail::Coarse)?;
         // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name
         // is enough.
         let is_fixed = CLUSTER_DOMAINS.iter().any(|domain| name.ends_with(domain));
@@ -173,7 +168,7 @@ impl Authorizer<'_> {
         let ip = ip.to_canonical();
         // Special addresses skip the mode: their denial is more precise, and `allowLoopback` works in every
         // mode.
-        let go = || Ok(Route::Dial(self.check_no_node_port([ip], port, Detail::Coarse)?, Detail::Coarse));
+        let go = || Ok(Route::Dial(self.check_no_node_port(&[ip], port, Detail::Coarse)?, Detail::Coarse));
         if special(ip).is_some() { go() } else { self.if_admitted(|rule| rule.allows_address(ip), "", go) }
     }
 
@@ -230,13 +225,13 @@ impl Authorizer<'_> {
         let not_ready = |reason, message| Err(ProbeResult::not_ready(reason, message));
         match self.services.find(namespace, name, port) {
             ServiceAnswer::Cluster(ips) => {
-                Ok(Route::Dial(self.check(ips, port, Detail::Full)?, Detail::Full))
+                Ok(Route::Dial(self.check(&ips, port, Detail::Full)?, Detail::Full))
             }
             ServiceAnswer::Headless(ips) if ips.is_empty() => {
                 not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint"))
             }
             ServiceAnswer::Headless(ips) => {
-                Ok(Route::Dial(self.check_no_node_port(ips, port, Detail::Full)?, Detail::Full))
+                Ok(Route::Dial(self.check_no_node_port(&ips, port, Detail::Full)?, Detail::Full))
             }
             ServiceAnswer::External(outside) => self.route_name(&outside.to_ascii_lowercase()),
             ServiceAnswer::NoPort => {
@@ -257,12 +252,7 @@ impl Authorizer<'_> {
     }
 
     /// Checks addresses that are not the cluster addresses of a Service.
-    fn check_no_node_port(
-        &self,
-        ips: impl IntoIterator<Item = IpAddr>,
-        port: u16,
-        detail: Detail,
-    ) -> Checked<Vec<SocketAddr>> {
+    fn check_no_node_port(&self, ips: &[IpAddr], port: u16, detail: Detail) -> Checked {
         if NODE_PORTS.contains(&port) {
             let message = format!(
                 "nodes use port {port} for Kubernetes itself, and no setting admits it; a Service with a \
@@ -275,19 +265,14 @@ impl Authorizer<'_> {
 
     /// Checks addresses, in each of their forms and with the endpoints to which Services forward a connection
     /// to them. Fails with the denial of an address that no mode admits.
-    fn check(
-        &self,
-        ips: impl IntoIterator<Item = IpAddr>,
-        port: u16,
-        detail: Detail,
-    ) -> Checked<Vec<SocketAddr>> {
-        let checked = |ip: IpAddr| {
+    fn check(&self, ips: &[IpAddr], port: u16, detail: Detail) -> Checked {
+        let checked = |ip: &IpAddr| {
             let ip = ip.to_canonical();
             self.check_range(ip)?;
             meanings(ip).try_for_each(|form| self.check_form(SocketAddr::new(form, port), detail))?;
             Ok(SocketAddr::new(ip, port))
         };
-        ips.into_iter().map(checked).collect()
+        ips.iter().map(checked).collect()
     }
 
     /// Like [`Self::check`], for one form of an address.

@@ -37,15 +37,7 @@ pub(super) fn special(ip: IpAddr) -> Option<Special> {
     if ip.to_canonical().is_loopback() {
         return Some(Special::Loopback);
     }
-    let mut found = None;
-    for ip in meanings(ip) {
-        let special = special_itself(ip);
-        if let Some(Special::Never(_)) = special {
-            return special;
-        }
-        found = found.or(special);
-    }
-    found
+    meanings(ip).filter_map(special_itself).min_by_key(|special| *special == Special::Loopback)
 }
 
 fn special_itself(ip: IpAddr) -> Option<Special> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -64,7 +64,13 @@ impl TokioResolve {
             let servers = self.servers.iter().copied().map(server).collect();
             TokioResolver::builder_with_config(ResolverConfig::from_name_servers(servers), provider)
         };
-        set(builder.options_mut());
+        let options = builder.options_mut();
+        // Both families: the policy has to check all addresses of a name.
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.use_hosts_file = ResolveHosts::Always;
+        options.cache_size = 0;
+        options.timeout = SERVER_TIMEOUT;
+        options.attempts = 2;
         builder.build()
     }
 }
@@ -75,15 +81,6 @@ fn server(address: SocketAddr) -> NameServerConfig {
         connection.port = address.port();
     }
     NameServerConfig::new(address.ip(), true, connections)
-}
-
-fn set(options: &mut ResolverOpts) {
-    // Both families: the policy has to check all addresses of a name.
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.use_hosts_file = ResolveHosts::Always;
-    options.cache_size = 0;
-    options.timeout = SERVER_TIMEOUT;
-    options.attempts = 2;
 }
 
 /// Makes a name fully qualified. With the search list of the manager's Pod it could resolve to another host.

@@ -17,7 +17,6 @@ use std::time::Duration;
 use mainstay::key::NamespacedName;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::describe::Description;
 use super::entry::{DueProbe, Entry, FinishedProbe, Wait};
@@ -28,22 +27,6 @@ use super::slots::Slots;
 use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons::{self, denial};
 use crate::settings::ProbePolicy;
-
-/// A probe to start.
-#[derive(Debug)]
-pub(super) struct Start {
-    pub(super) target: Target,
-    pub(super) timeout: Duration,
-    pub(super) policy: Arc<ProbePolicy>,
-}
-
-/// A target whose task has to be started.
-#[derive(Debug)]
-pub(super) struct NewTarget {
-    pub(super) id: u64,
-    pub(super) due: watch::Receiver<Option<Instant>>,
-    pub(super) gone: CancellationToken,
-}
 
 /// All targets; see the module's documentation.
 #[derive(Debug)]
@@ -114,10 +97,7 @@ impl Targets {
             let id = self.join((request.clone(), ids.len()), want, earlier, now);
             ids.push(id);
         }
-        let mut changed = Vec::new();
-        for id in before {
-            changed.extend(self.leave(id, now));
-        }
+        let changed = before.into_iter().flat_map(|id| self.leave(id, now)).collect();
         if !ids.is_empty() {
             self.requests.insert(request.clone(), ids);
         }
@@ -170,11 +150,10 @@ impl Targets {
         }
     }
 
-    /// Returns the targets that were added since the last call.
-    pub(super) fn take_new(&mut self) -> Vec<NewTarget> {
+    /// Returns the targets that were added since the last call, each with the time at which it is due.
+    pub(super) fn take_new(&mut self) -> Vec<(u64, watch::Receiver<Option<Instant>>)> {
         let new = std::mem::take(&mut self.new).into_iter();
-        let entries = new.filter_map(|id| Some((id, self.entries.get(&id)?)));
-        entries.map(|(id, e)| NewTarget { id, due: e.due.subscribe(), gone: e.gone.clone() }).collect()
+        new.filter_map(|id| Some((id, self.entries.get(&id)?.due.subscribe()))).collect()
     }
 
     /// Returns the probe of a target, which was due at this time.
@@ -182,13 +161,14 @@ impl Targets {
         self.entries.get(&id).map(|entry| entry.due_probe(due))
     }
 
-    /// Records the start of a probe; `None` if the target is no longer due.
-    pub(super) fn start(&mut self, id: u64, now: Instant) -> Option<Start> {
+    /// Records the start of a probe, and returns its target, timeout and policy; `None` if the target is no
+    /// longer due.
+    pub(super) fn start(&mut self, id: u64, now: Instant) -> Option<(Target, Duration, Arc<ProbePolicy>)> {
         let min_period = *self.policy.min_period;
         let entry = self.entries.get_mut(&id).filter(|entry| entry.due().is_some())?;
         entry.start(now, min_period);
         let timeout = entry.timeout.min(entry.period(min_period));
-        Some(Start { target: entry.target.clone(), timeout, policy: Arc::clone(&self.policy) })
+        Some((entry.target.clone(), timeout, Arc::clone(&self.policy)))
     }
 
     /// Records the end of a probe, with a random number in [0, 1). Returns the objects with a changed
@@ -225,6 +205,7 @@ impl Targets {
     pub(super) fn clear(&mut self) -> Vec<NamespacedName> {
         let new = Self::new(Arc::clone(&self.policy), self.metrics.clone());
         self.metrics.count_targets(0);
+        self.metrics.outage.set(0);
         std::mem::replace(self, new).requests.into_keys().collect()
     }
 
@@ -238,9 +219,10 @@ impl Targets {
         self.guard.evaluate(contacts, now)
     }
 
-    /// Returns whether an outage is suspected, if this has changed since the last call.
-    pub(super) fn take_outage_change(&mut self) -> Option<bool> {
-        self.guard.take_change()
+    /// Publishes whether there was an alarm at the last evaluation, and returns it if it has changed.
+    pub(super) fn publish_outage(&self) -> Option<bool> {
+        let alarm = self.guard.is_alarmed();
+        (self.metrics.outage.set(alarm.into()) != i64::from(alarm)).then_some(alarm)
     }
 
     /// Returns the verdicts on the targets of an object, in its order.

@@ -141,25 +141,6 @@ impl Want {
 
     /// Returns whether both are equal apart from the rest of the delay.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self {
-            target,
-            period,
-            timeout,
-            initial_delay: _,
-            success_threshold,
-            failure_threshold,
-            was_ready,
-        } = self;
-        *target == other.target
-            && *was_ready == other.was_ready
-            && (*period, *timeout) == (other.period, other.timeout)
-            && (*success_threshold, *failure_threshold) == (other.success_threshold, other.failure_threshold)
+        *self == Self { initial_delay: self.initial_delay, ..other.clone() }
     }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    /// The verdict before the first probe that counts.
-    pub(super) const PENDING: Self = Self { state: VerdictState::Pending, result: None };
 }

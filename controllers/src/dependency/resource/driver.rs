@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use super::kinds::{Served, Step, Trouble};
 use super::rights::{Answer, Question};
 use super::{Known, Listener, Open, Resources, Shared, Subject};
+use crate::dependency::sleep_until;
 use crate::settings::ProbePolicy;
 
 /// Longest duration of one request.
@@ -220,7 +221,7 @@ fn served(group: &ApiGroup) -> Served {
     let listed = |(resource, found): (ApiResource, ApiCapabilities)| {
         let kind = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
         let id = (found.scope == Scope::Namespaced).then(|| KindId::of_resource(&resource, true));
-        (kind, id)
+        (kind, id.ok_or(Trouble::NotNamespaced))
     };
     resources.map(listed).collect()
 }
@@ -279,11 +280,4 @@ async fn follow(
         std::future::pending::<()>().await;
     };
     stop.run_until_cancelled(follow).await;
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }

@@ -33,8 +33,8 @@ pub(super) enum Trouble {
     Unknown(String),
 }
 
-/// The kinds that a group serves, in all versions; `None` for kinds outside namespaces.
-pub(super) type Served = HashMap<GroupVersionKind, Option<KindId>>;
+/// The kinds that a group serves, in all versions: how to list each, or why that is not possible.
+pub(super) type Served = HashMap<GroupVersionKind, Result<KindId, Trouble>>;
 
 /// All kinds, each with an `S` once it is open.
 #[derive(Debug)]
@@ -169,11 +169,7 @@ impl Group {
     fn look_up(&self, kind: &GroupVersionKind) -> Option<Result<KindId, Trouble>> {
         Some(match self.served.as_ref()? {
             Err(trouble) => Err(trouble.clone()),
-            Ok(served) => match served.get(kind) {
-                None => Err(Trouble::NotServed),
-                Some(None) => Err(Trouble::NotNamespaced),
-                Some(Some(id)) => Ok(id.clone()),
-            },
+            Ok(served) => served.get(kind).cloned().unwrap_or(Err(Trouble::NotServed)),
         })
     }
 }

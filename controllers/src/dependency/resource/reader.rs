@@ -65,10 +65,8 @@ impl<'a> ResourceReader<'a> {
                         return Ok(Observation::new(State::Ready, reason, objects.in_state()));
                     }
                     None => {
-                        return Err(Observation::not_ready(
-                            resource::NOT_FOUND,
-                            format!("{objects} does not exist"),
-                        ));
+                        let message = format!("{objects} does not exist");
+                        return Err(Observation::not_ready(resource::NOT_FOUND, message));
                     }
                 }
             }

@@ -84,10 +84,10 @@ impl Bench {
         let discovered = |served| shared.discovered("batch".to_owned(), served);
         match found {
             Err(Trouble::NotServed) => discovered(Ok([].into())),
-            Err(Trouble::NotNamespaced) => discovered(Ok([(kind, None)].into())),
+            Err(Trouble::NotNamespaced) => discovered(Ok([(kind, Err(Trouble::NotNamespaced))].into())),
             Err(trouble) => discovered(Err(trouble)),
             Ok(objects) => {
-                discovered(Ok([(kind.clone(), Some(jobs()))].into()));
+                discovered(Ok([(kind.clone(), Ok(jobs()))].into()));
                 self.observe();
                 let open = Open {
                     kind: jobs(),

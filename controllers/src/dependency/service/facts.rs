@@ -1,4 +1,4 @@
-//! The addresses and ports of Services and EndpointSlices that probes need, decoded once per version.
+//! The addresses and ports of Services and EndpointSlices that checks need, decoded once per version.
 //!
 //! The task that runs all probes must not decode Services: their authors choose the size, and a few hundred
 //! large Services would delay every probe.
@@ -9,37 +9,33 @@
 //!    together, the stored facts may be of the other version; a reader then decodes its own version, or
 //!    fails.
 //! 2. The facts of a slice are extracted at the first read of a version: most slices belong to Services
-//!    that no probe reads.
+//!    that no check reads.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ServicePort;
+use k8s_openapi::api::discovery::v1::EndpointPort;
 use mainstay::cache::{Delta, DeltaHandler, ResourceVersion, Uid, View};
+use mainstay_api::plan::PortReference;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{ServiceView, SliceView};
 use crate::dependency::probe::{Endpoint, ServiceAnswer};
 
 /// The facts of all objects of a store, by the uid of the object. Cheap to clone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Facts<T>(Arc<Mutex<HashMap<Uid, Known<T>>>>);
 
 /// A version, and its facts or its decode error.
 type Known<T> = (ResourceVersion, Result<Arc<T>, Arc<str>>);
 
-/// Facts that are extracted from an object.
-pub(super) trait Fact: Send + Sync + 'static {
-    /// The type that the object is decoded as.
-    type Decoded: DeserializeOwned + Send + Sync + 'static;
-
-    /// Extracts the facts.
-    fn of(decoded: &Self::Decoded) -> Self;
-}
-
-#[derive(Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "ServiceView")]
 pub(super) struct ServiceFacts {
     form: Form,
     /// Allocated by the cluster from the Service network.
@@ -47,18 +43,26 @@ pub(super) struct ServiceFacts {
     /// The [`fingerprint`]s of external and load-balancer addresses, sorted. The author of the Service
     /// chooses these addresses and their number, so they are kept in four bytes each.
     fingerprints: Box<[u32]>,
-    /// The TCP ports: number and name. The name may be empty if the Service has one port.
-    ports: Box<[(u16, Box<str>)]>,
+    ports: Box<[PortFacts]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
+pub(super) struct PortFacts {
+    pub(super) number: u16,
+    /// May be empty if the Service has one port.
+    pub(super) name: Box<str>,
+    is_tcp: bool,
+}
+
+#[derive(Clone, Debug)]
 enum Form {
     Cluster,
     Headless,
     External(Box<str>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "SliceView")]
 pub(super) struct SliceFacts {
     /// The name of each port of the Service, and its number at the endpoints.
     ports: Box<[(Box<str>, Option<u16>)]>,
@@ -66,21 +70,22 @@ pub(super) struct SliceFacts {
     endpoints: Box<[EndpointFacts]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct EndpointFacts {
-    ip: IpAddr,
+    /// `None` in a slice of type FQDN: DNS would have to resolve its names.
+    ip: Option<IpAddr>,
+    /// A hash of the uid of the object behind the endpoint, mostly a Pod; without one, of the first address.
+    identity: u64,
     is_ready: bool,
     is_pod: bool,
 }
 
 // === impl Facts ===
 
-impl<T: Fact> Facts<T> {
+impl<T: DeserializeOwned + Send + Sync + 'static> Facts<T> {
     /// Extracts the facts of a version, and stores them.
     fn extract(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
-        let decoded = view.decode::<T::Decoded>();
-        let facts = decoded.map(|decoded| Arc::new(T::of(&decoded)));
-        let facts = facts.map_err(|error| Arc::from(error.to_string()));
+        let facts = view.decode::<T>().map_err(|error| Arc::from(error.to_string()));
         let meta = view.meta();
         self.0.lock().insert(meta.uid.clone(), (meta.resource_version.clone(), facts.clone()));
         facts
@@ -96,7 +101,7 @@ impl<T: Fact> Facts<T> {
 }
 
 /// Removes the facts of deleted objects.
-impl<T: Fact> DeltaHandler for Facts<T> {
+impl<T: Send + Sync + 'static> DeltaHandler for Facts<T> {
     fn handle(&self, delta: &Delta<'_>) {
         if let (Some(gone), None) = (delta.old, delta.new) {
             self.0.lock().remove(&gone.meta().uid);
@@ -108,12 +113,6 @@ impl<T: Fact> DeltaHandler for Facts<T> {
     }
 }
 
-impl<T> Clone for Facts<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 impl<T> Default for Facts<T> {
     fn default() -> Self {
         Self(Arc::default())
@@ -122,27 +121,30 @@ impl<T> Default for Facts<T> {
 
 // === impl ServiceFacts ===
 
-impl Fact for ServiceFacts {
-    type Decoded = ServiceView;
-
-    fn of(service: &ServiceView) -> Self {
-        let spec = &service.spec;
-        let form = if spec.r#type == "ExternalName" {
-            Form::External(spec.external_name.as_str().into())
-        } else if spec.cluster_ip == "None" {
+impl From<ServiceView> for ServiceFacts {
+    fn from(ServiceView { spec, status }: ServiceView) -> Self {
+        let form = if spec.type_.as_deref() == Some("ExternalName") {
+            Form::External(spec.external_name.as_deref().unwrap_or_default().into())
+        } else if spec.cluster_ip.as_deref() == Some("None") {
             Form::Headless
         } else {
             Form::Cluster
         };
-        let first = std::iter::once(&spec.cluster_ip).filter(|_| spec.cluster_ips.is_empty());
-        let ingress = service.status.load_balancer.ingress.iter().map(|ingress| &ingress.ip);
-        let ports = spec.ports.iter().filter(|port| port.protocol.is_empty() || port.protocol == "TCP");
+        let own =
+            spec.cluster_ips.as_deref().filter(|ips| !ips.is_empty()).unwrap_or(spec.cluster_ip.as_slice());
+        let ingress = status.load_balancer.into_iter().flat_map(|balancer| balancer.ingress).flatten();
+        let others = spec.external_ips.into_iter().flatten().chain(ingress.filter_map(|ingress| ingress.ip));
+        let port = |port: ServicePort| {
+            let is_tcp = port.protocol.is_none_or(|protocol| protocol == "TCP");
+            let number = u16::try_from(port.port).ok()?;
+            Some(PortFacts { number, name: port.name.unwrap_or_default().into(), is_tcp })
+        };
         Self {
             form,
             // The field of a headless Service is "None", which is no address.
-            cluster_addresses: addresses(spec.cluster_ips.iter().chain(first)),
-            fingerprints: fingerprints(spec.external_ips.iter().chain(ingress)),
-            ports: ports.map(|port| (port.port, port.name.as_str().into())).collect(),
+            cluster_addresses: own.iter().filter_map(|text| text.parse().ok()).collect(),
+            fingerprints: fingerprints(others),
+            ports: spec.ports.into_iter().flatten().filter_map(port).collect(),
         }
     }
 }
@@ -161,7 +163,24 @@ impl ServiceFacts {
 
     /// Returns the name of the TCP port with this number; the API allows one at most.
     pub(super) fn tcp_port(&self, number: u16) -> Option<&str> {
-        self.ports.iter().find(|(port, _)| *port == number).map(|(_, name)| &**name)
+        self.ports.iter().find(|port| port.is_tcp && port.number == number).map(|port| &*port.name)
+    }
+
+    /// Finds a port of any protocol.
+    pub(super) fn port(&self, reference: &PortReference) -> Option<&PortFacts> {
+        self.ports.iter().find(|port| match reference {
+            PortReference::Number(number) => port.number == *number,
+            PortReference::Name(name) => *port.name == **name,
+        })
+    }
+
+    /// Returns the number of the only port.
+    pub(super) fn only_port(&self) -> Option<u16> {
+        if let [only] = &*self.ports { Some(only.number) } else { None }
+    }
+
+    pub(super) fn is_external(&self) -> bool {
+        matches!(self.form, Form::External(_))
     }
 
     pub(super) fn cluster_addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -182,22 +201,25 @@ impl ServiceFacts {
 
 // === impl SliceFacts ===
 
-impl Fact for SliceFacts {
-    type Decoded = SliceView;
-
-    fn of(slice: &SliceView) -> Self {
-        let name = |name: &Option<String>| name.as_deref().unwrap_or_default().into();
+impl From<SliceView> for SliceFacts {
+    fn from(slice: SliceView) -> Self {
         let endpoints = slice.endpoints.iter().flatten().flat_map(|endpoint| {
-            let is_pod = endpoint.target_ref.as_ref().is_some_and(|target| target.kind == "Pod");
-            let is_ready = endpoint.is_ready();
-            // Names in a slice of type FQDN are skipped: DNS would have to resolve them.
-            let ips = endpoint.addresses.iter().filter_map(|address| address.parse().ok());
-            ips.map(move |ip| EndpointFacts { ip, is_ready, is_pod })
+            let target = endpoint.target_ref.as_ref();
+            let uid = target.and_then(|target| target.uid.as_ref()).filter(|uid| !uid.is_empty());
+            let facts = EndpointFacts {
+                ip: None,
+                identity: hash_of(&uid.or(endpoint.addresses.first())),
+                // Absent means ready, by the definition of the API.
+                is_ready: endpoint.conditions.as_ref().is_none_or(|found| found.ready != Some(false)),
+                is_pod: target.is_some_and(|target| target.kind.as_deref() == Some("Pod")),
+            };
+            endpoint.addresses.iter().map(move |ip| EndpointFacts { ip: ip.parse().ok(), ..facts })
         });
-        Self {
-            ports: slice.ports.iter().flatten().map(|port| (name(&port.name), port.port)).collect(),
-            endpoints: endpoints.collect(),
-        }
+        let endpoints = endpoints.collect();
+        let port = |port: EndpointPort| {
+            (port.name.unwrap_or_default().into(), port.port.and_then(|port| u16::try_from(port).ok()))
+        };
+        Self { ports: slice.ports.into_iter().flatten().map(port).collect(), endpoints }
     }
 }
 
@@ -210,11 +232,19 @@ impl SliceFacts {
             ports => ports.iter().find(|(of, _)| **of == *name).map(|(_, port)| *port),
         };
         let endpoints = self.endpoints.iter().filter(move |_| port.is_some());
-        endpoints.map(move |found| Endpoint { ip: found.ip, port: port.flatten(), is_pod: found.is_pod })
+        endpoints.filter_map(move |found| {
+            Some(Endpoint { ip: found.ip?, port: port.flatten(), is_pod: found.is_pod })
+        })
     }
 
     pub(super) fn ready_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.endpoints.iter().filter(|endpoint| endpoint.is_ready).map(|endpoint| endpoint.ip)
+        self.endpoints.iter().filter(|endpoint| endpoint.is_ready).filter_map(|endpoint| endpoint.ip)
+    }
+
+    /// Returns the identities of the ready endpoints; with a `port` none if the slice does not list it.
+    pub(super) fn ready(&self, port: Option<&str>) -> impl Iterator<Item = u64> {
+        let serves = port.is_none_or(|port| self.ports.iter().any(|(name, _)| **name == *port));
+        self.endpoints.iter().filter(move |found| serves && found.is_ready).map(|found| found.identity)
     }
 }
 
@@ -224,23 +254,21 @@ pub(super) fn fingerprint(ip: IpAddr) -> u32 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.to_bits(),
         IpAddr::V6(ip) => {
-            let mut hasher = DefaultHasher::new();
-            ip.hash(&mut hasher);
-            let [one, two, three, four, ..] = hasher.finish().to_le_bytes();
+            let [one, two, three, four, ..] = hash_of(&ip).to_le_bytes();
             u32::from_le_bytes([one, two, three, four])
         }
     }
 }
 
-fn fingerprints<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[u32]> {
+fn fingerprints(texts: impl Iterator<Item = String>) -> Box<[u32]> {
     let mut fingerprints: Vec<_> = texts.filter_map(|text| text.parse().ok()).map(fingerprint).collect();
     fingerprints.sort_unstable();
     fingerprints.dedup();
     fingerprints.into()
 }
 
-fn addresses<'a>(texts: impl Iterator<Item = &'a String>) -> Box<[IpAddr]> {
-    texts.filter_map(|text| text.parse().ok()).collect()
+fn hash_of(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 #[cfg(test)]

@@ -5,11 +5,9 @@
 
 use std::collections::HashSet;
 
-use mainstay::cache::{ReadError, Select};
-use mainstay::key::NamespacedName;
 use mainstay_api::plan::PortReference;
 
-use super::{BY_SERVICE, CachedServices, PortView, ServiceSpecView, SliceView};
+use super::CachedServices;
 
 /// The endpoints of a Service in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,78 +30,31 @@ pub enum Endpoints {
 impl CachedServices {
     /// Counts the ready endpoints of a Service; with a `port` only those that serve it.
     pub fn endpoints(&self, namespace: &str, name: &str, port: Option<&PortReference>) -> Endpoints {
-        self.count(namespace, name, port).unwrap_or_else(|error| Endpoints::Unknown(error.to_string()))
+        self.count(namespace, name, port).unwrap_or_else(Endpoints::Unknown)
     }
 
-    fn count(
-        &self,
-        namespace: &str,
-        name: &str,
-        port: Option<&PortReference>,
-    ) -> Result<Endpoints, ReadError> {
-        let Some(service) = self.services.get(&NamespacedName::namespaced(namespace, name))? else {
-            return Ok(Endpoints::NotFound);
-        };
-        if service.spec.r#type == "ExternalName" {
-            return Ok(service.spec.external_port(port));
+    fn count(&self, namespace: &str, name: &str, port: Option<&PortReference>) -> Result<Endpoints, String> {
+        let Some(service) = self.facts_of(namespace, name)? else { return Ok(Endpoints::NotFound) };
+        let listed = port.and_then(|port| service.port(port));
+        if service.is_external() {
+            return Ok(match (port, listed) {
+                // The Service need not list the port, so a number counts as given.
+                (Some(PortReference::Number(number)), _) => Endpoints::External(Some(*number)),
+                (Some(PortReference::Name(_)), None) => Endpoints::NoPort,
+                (Some(PortReference::Name(_)), Some(port)) => Endpoints::External(Some(port.number)),
+                (None, _) => Endpoints::External(service.only_port()),
+            });
         }
-        let port = match port.map(|port| service.spec.find(port)) {
-            None => None,
-            Some(Some(port)) => Some(port.name.as_str()),
-            Some(None) => return Ok(Endpoints::NoPort),
-        };
-        let select = Select::index(BY_SERVICE, name).within(namespace);
-        let mut slices = Vec::new();
-        for slice in self.slices.list(&select)? {
-            slices.push(slice.decode()?);
+        if port.is_some() && listed.is_none() {
+            return Ok(Endpoints::NoPort);
         }
-        Ok(Endpoints::Ready(count_ready(slices.iter().map(AsRef::as_ref), port)))
+        let slices = self.slices_of(namespace, name)?;
+        let port = listed.map(|port| &*port.name);
+        // Each endpoint counts once: a Pod with addresses of two families is in two slices. A Pod that lacks
+        // a named target port is in a slice without this port.
+        let ready: HashSet<u64> = slices.iter().flat_map(|slice| slice.ready(port)).collect();
+        Ok(Endpoints::Ready(ready.len()))
     }
-}
-
-// === impl ServiceSpecView ===
-
-impl ServiceSpecView {
-    /// Finds a port of any protocol.
-    fn find(&self, port: &PortReference) -> Option<&PortView> {
-        self.ports.iter().find(|entry| match port {
-            PortReference::Number(number) => entry.port == *number,
-            PortReference::Name(name) => entry.name == *name,
-        })
-    }
-
-    /// Returns the port of an `ExternalName`. The Service need not list it, so a number counts as given.
-    fn external_port(&self, port: Option<&PortReference>) -> Endpoints {
-        match (port, self.ports.as_slice()) {
-            (Some(PortReference::Number(number)), _) => Endpoints::External(Some(*number)),
-            (Some(by_name), _) => {
-                let found = self.find(by_name).map(|entry| entry.port);
-                found.map_or(Endpoints::NoPort, |port| Endpoints::External(Some(port)))
-            }
-            (None, [only]) => Endpoints::External(Some(only.port)),
-            (None, _) => Endpoints::External(None),
-        }
-    }
-}
-
-// === private ===
-
-/// Counts each ready endpoint once: a Pod with addresses of two families is in two slices. A Pod that lacks
-/// a named target port is in a slice without this port.
-fn count_ready<'a>(slices: impl Iterator<Item = &'a SliceView>, port: Option<&str>) -> usize {
-    let serves = |slice: &&SliceView| {
-        let mut ports = slice.ports.iter().flatten();
-        port.is_none_or(|wanted| ports.any(|port| port.is_named(wanted)))
-    };
-    let ready = slices.filter(serves).flat_map(SliceView::ready);
-    let mut seen = HashSet::new();
-    for endpoint in ready {
-        let uid = endpoint.target_ref.as_ref().map(|target| target.uid.as_str());
-        // An endpoint without a Pod has only its address to identify it.
-        let by_address = || endpoint.addresses.first().map(String::as_str);
-        seen.extend(uid.filter(|uid| !uid.is_empty()).or_else(by_address));
-    }
-    seen.len()
 }
 
 #[cfg(test)]

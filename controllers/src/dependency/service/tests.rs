@@ -3,13 +3,11 @@
 use mainstay::key::KindId;
 use serde_json::{Value, json};
 
-use super::facts::Fact as _;
 use super::*;
 use crate::dependency::probe::Endpoint;
 
 fn answer(spec: &Value) -> Option<ServiceAnswer> {
-    let view: ServiceView = serde_json::from_value(json!({"spec": spec})).unwrap();
-    ServiceFacts::of(&view).answer(5432)
+    serde_json::from_value::<ServiceFacts>(json!({"spec": spec})).unwrap().answer(5432)
 }
 
 #[test]
@@ -165,7 +163,7 @@ fn backends_with_a_slice_that_is_too_large_are_unknown() {
 fn a_service_with_many_addresses_has_few_keys_in_the_index() {
     let ips: Vec<_> = (0..5000).map(|number| format!("203.0.{}.{}", number / 256, number % 256)).collect();
     let spec = json!({"externalIPs": ips, "ports": [{"port": 80}]});
-    let facts = ServiceFacts::of(&serde_json::from_value(json!({"spec": spec})).unwrap());
+    let facts = serde_json::from_value::<ServiceFacts>(json!({"spec": spec})).unwrap();
     assert_eq!(index_keys(Ok(Arc::new(facts))).len(), OTHER_KEYS as usize);
     let services = cached([service_and_slice("shop/many", &spec, "10.1.0.1", 8080)]);
     for (address, count) in [("203.0.19.135:80", 1), ("203.0.19.136:80", 0), ("[::ffff:203.0.0.0]:80", 1)] {
@@ -197,7 +195,7 @@ fn backends_include_endpoints_that_are_not_ready() {
         {"addresses": ["10.1.0.3"], "conditions": {}},
         {"addresses": ["db.example.com"]},
     ]});
-    let facts = |slice: Value| SliceFacts::of(&serde_json::from_value(slice).unwrap());
+    let facts = |slice: Value| serde_json::from_value::<SliceFacts>(slice).unwrap();
     let slice = facts(slice);
     assert_eq!(slice.backends("").count(), 3, "a connection may go to an endpoint that is not ready");
     let ready: Vec<_> = slice.ready_addresses().map(|ip| ip.to_string()).collect();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mainstay::client::EventType;
-use mainstay_api::{Condition, WaitDeployment};
+use mainstay_api::{Condition, WaitDeployment, WaitDeploymentStatus};
 
+use super::Decision;
 use super::needs::status_entry;
-use super::{Decision, GateStatus};
 use crate::conditions::{has_reason, is_true};
 use crate::reasons::{self, condition, event};
 
@@ -34,7 +34,7 @@ pub(crate) struct StatusChange<'a> {
     pub(crate) decision: &'a Decision,
     pub(crate) write: Write,
     /// The status after the run.
-    pub(crate) after: &'a GateStatus,
+    pub(crate) after: &'a WaitDeploymentStatus,
     pub(crate) now: Timestamp,
 }
 
@@ -156,7 +156,7 @@ fn transition(kind: EventType, reason: &'static str, note: impl Into<String>) ->
     Transition { kind, reason, note: note.into(), is_about_deployment: false }
 }
 
-fn dependency_transitions(object: &WaitDeployment, after: &GateStatus) -> Vec<Transition> {
+fn dependency_transitions(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Vec<Transition> {
     let is_lost = |condition| has_reason(condition, reasons::LOST);
     let after_condition = after.condition(condition::DEPENDENCIES_READY);
     let ready = |note: String| transition(EventType::Normal, event::DEPENDENCY_READY, note);
@@ -180,7 +180,7 @@ fn dependency_transitions(object: &WaitDeployment, after: &GateStatus) -> Vec<Tr
 
 /// Returns the Event for a dry run that was refused by RBAC or a quota. Ready does not show such a refusal
 /// while the gate is closed; it shows every other one, and has an Event of its own.
-fn template_transition(object: &WaitDeployment, after: &GateStatus) -> Option<Transition> {
+fn template_transition(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Option<Transition> {
     let now = after.condition(condition::TEMPLATE_ACCEPTED)?;
     let reason = now.reason.as_deref()?;
     let is_new = !has_reason(object.condition(condition::TEMPLATE_ACCEPTED), reason);
@@ -190,7 +190,7 @@ fn template_transition(object: &WaitDeployment, after: &GateStatus) -> Option<Tr
         .then(|| transition(EventType::Warning, reasons::APPLY_FORBIDDEN, message(now)))
 }
 
-fn ready_transition(object: &WaitDeployment, after: &GateStatus) -> Option<Transition> {
+fn ready_transition(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Option<Transition> {
     // Unknown lasts until the first result, which is the next transition.
     let known = |condition: &&Condition| condition.status != "Unknown";
     let ready = after.condition(condition::READY).filter(known)?;

@@ -11,7 +11,7 @@ use mainstay_api::WaitDeployment;
 use mainstay_api::wait_for::{MatchPolicy, OnLoss};
 
 use super::needs::status_entry;
-use super::{Facts, Needs, Observed, later};
+use super::{Facts, Needs, later};
 use crate::conditions::{has_reason, is_true};
 use crate::dependency::observation::State;
 use crate::deployment::LiveDeployment;
@@ -58,7 +58,7 @@ impl Loss {
         let calm = facts.last_outage.map_or(since, |outage| outage.max(since));
         let scales_at = later(calm, plan.loss_grace.max(MIN_SCALE_GRACE));
         let is_at_zero = live.spec.replicas == Some(0);
-        let may_scale = needs.observed == Observed::NotReady
+        let may_scale = needs.observed == State::NotReady
             && !facts.outage
             && scales_at.is_some_and(|moment| moment <= now);
         let scales = plan.on_loss == OnLoss::ScaleToZero && !tolerated && (is_at_zero || may_scale);

@@ -25,9 +25,10 @@ pub struct Needs {
     /// The state of the required dependencies together, entries of the status included: `Ready` if there are
     /// none.
     pub verdict: State,
-    /// The state of the required dependencies together by the results of this process alone; only it opens a
-    /// gate or starts a loss.
-    pub observed: Observed,
+    /// The state of the required dependencies together by the results of this process alone. `Ready`: enough
+    /// of them are ready, or none is required, and the gate opens. `NotReady`: so many failed that the rest
+    /// does not matter, and a loss may start. `Unknown`: not enough results yet.
+    pub observed: State,
     /// Whether a failure was ignored because of a suspected outage.
     pub ignores_failures: bool,
     /// Whether the dependencies are being checked.
@@ -55,17 +56,6 @@ pub struct DependencyState {
     pub check_failure: Option<Observation>,
 }
 
-/// The state of the required dependencies by the results of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observed {
-    /// Enough dependencies are ready, or none is required: opens the gate.
-    Ready,
-    /// So many dependencies failed that the rest does not matter: may start a loss.
-    NotReady,
-    /// Not enough results yet.
-    Undecided,
-}
-
 // === impl Needs ===
 
 impl Needs {
@@ -74,7 +64,7 @@ impl Needs {
         Self {
             dependencies: Vec::new(),
             verdict: State::Unknown,
-            observed: Observed::Undecided,
+            observed: State::Unknown,
             ignores_failures: false,
             are_checked: false,
         }
@@ -85,7 +75,7 @@ impl Needs {
     pub(super) fn of(facts: &Facts<'_>, exists: bool) -> Self {
         let Ok(plan) = facts.plan else { return Self { verdict: State::Invalid, ..Self::unknown() } };
         if plan.dependencies.is_empty() {
-            return Self { verdict: State::Ready, observed: Observed::Ready, ..Self::unknown() };
+            return Self { verdict: State::Ready, observed: State::Ready, ..Self::unknown() };
         }
         let are_checked = !facts.observations.is_empty();
         let is_ignored = |seen: &Observation| exists && facts.outage && seen.state == State::NotReady;
@@ -108,9 +98,9 @@ impl Needs {
             MatchPolicy::Any => (all.is_empty() || all.iter().any(is_ready), all.iter().all(has_failed)),
         };
         let observed = match (ready, failed) {
-            (true, _) => Observed::Ready,
-            (false, true) => Observed::NotReady,
-            (false, false) => Observed::Undecided,
+            (true, _) => State::Ready,
+            (false, true) => State::NotReady,
+            (false, false) => State::Unknown,
         };
         let verdict = verdict(plan.match_policy, &all);
         let ignores_failures = facts.observations.iter().any(is_ignored);
@@ -119,7 +109,7 @@ impl Needs {
 
     /// Returns whether results of this process show enough dependencies ready to open the gate.
     pub fn are_ready(&self) -> bool {
-        self.observed == Observed::Ready
+        self.observed == State::Ready
     }
 
     /// Returns the dependencies that keep the gate closed, in the order of the plan: those not ready, or, if

@@ -11,9 +11,8 @@
 //!    write.
 //! 4. Ready, Reconciling and Stalled share one reason, and at most one of the three is True.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mainstay_api::{Condition, DependencyStatus, WaitDeployment};
-use serde::Serialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use mainstay_api::{DependencyStatus, WaitDeployment, WaitDeploymentStatus};
 
 use super::needs::status_entry;
 use super::summary::{Progress, cycle_message, invalid_reason, loss_message, summarise, waiting_message};
@@ -22,48 +21,15 @@ use crate::conditions::{ConditionFields, condition_of, shorten};
 use crate::dependency::observation::State;
 use crate::reasons::{self, condition};
 
-/// The part of a status that the gate owns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GateStatus {
-    /// The generation that the gate acted on.
-    pub observed_generation: i64,
-    /// The dependencies that block the gate, in a few words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting_for: Option<String>,
-    /// When the gate last opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gate_opened_time: Option<Time>,
-    /// When the gate closed; `None` while it is open.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gate_closed_time: Option<Time>,
-    /// When `onDeadline` applies; `None` while the gate is open.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline_time: Option<Time>,
-    /// One entry per dependency.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dependencies: Vec<DependencyStatus>,
-    /// All conditions of the gate.
-    pub conditions: Vec<Condition>,
-}
-
-/// The status of an object that is too large to be decoded. Its other status fields are unknown and stay as
-/// they are.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct TooLargeStatus {
-    observed_generation: i64,
-    conditions: Vec<Condition>,
-}
-
-/// Returns the status fragment for a decision and its result. `object` carries the status before.
+/// Returns the gate's part of a status for a decision and its result; the mirror's fields are empty. `object`
+/// carries the status before.
 pub fn report(
     object: &WaitDeployment,
     decision: &Decision,
     applied: &Applied,
     dry_run: &DryRun,
     now: &Time,
-) -> GateStatus {
+) -> WaitDeploymentStatus {
     let summary = summarise(object, decision, applied, dry_run);
     let condition = |type_: &str, fields: ConditionFields| condition_of(object, type_, &fields, now);
     let shared = |type_: &str, status| condition(type_, (status, summary.reason, summary.message.clone()));
@@ -82,60 +48,46 @@ pub fn report(
     }
     let is_blocked = decision.closed.is_some() || decision.scales_to_zero();
     let [gate_opened_time, gate_closed_time, deadline_time] = times(object, decision, applied, now);
-    GateStatus {
-        observed_generation: object.generation(),
+    WaitDeploymentStatus {
+        observed_generation: Some(object.generation()),
         waiting_for: decision.needs.in_short().filter(|_| is_blocked),
         gate_opened_time,
         gate_closed_time,
         deadline_time,
         dependencies: entries(object, decision, now),
         conditions,
+        ..WaitDeploymentStatus::default()
     }
 }
 
-// === impl GateStatus ===
-
-impl GateStatus {
-    /// Returns the condition of a type.
-    pub fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.type_ == type_)
-    }
-
-    /// Returns whether the object's status already equals this one in all fields of the gate, so that no
-    /// write is needed.
-    pub fn is_shown_by(&self, object: &WaitDeployment) -> bool {
-        let Some(status) = &object.status else { return false };
-        status.observed_generation == Some(self.observed_generation)
-            && status.waiting_for == self.waiting_for
-            && status.gate_opened_time == self.gate_opened_time
-            && status.gate_closed_time == self.gate_closed_time
-            && status.deadline_time == self.deadline_time
-            && status.dependencies == self.dependencies
-            && condition::OF_GATE.iter().all(|type_| object.condition(type_) == self.condition(type_))
-    }
+/// Returns the status of an object of this generation that is too large to be decoded; `message` has the size
+/// and the limit. The object's other status fields are unknown, and are left out so that they stay.
+pub(crate) fn report_too_large(generation: i64, message: &str, now: &Time) -> WaitDeploymentStatus {
+    let metadata = ObjectMeta { generation: Some(generation), ..ObjectMeta::default() };
+    let object = WaitDeployment { metadata, ..WaitDeployment::default() };
+    let condition = |type_: &str, status: &'static str| {
+        condition_of(&object, type_, &(status, reasons::TOO_LARGE, message.to_owned()), now)
+    };
+    let conditions = vec![
+        condition(condition::READY, "False"),
+        condition(condition::RECONCILING, "False"),
+        condition(condition::STALLED, "True"),
+    ];
+    let observed_generation = Some(generation);
+    WaitDeploymentStatus { observed_generation, conditions, ..WaitDeploymentStatus::default() }
 }
 
-// === impl TooLargeStatus ===
-
-impl TooLargeStatus {
-    /// Makes the status of an object of this generation; `message` has the size and the limit.
-    pub(crate) fn new(generation: i64, message: &str, now: &Time) -> Self {
-        let condition = |type_: &str, status: &str| Condition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            observed_generation: Some(generation),
-            last_update_time: None,
-            last_transition_time: Some(now.clone()),
-            reason: Some(reasons::TOO_LARGE.to_owned()),
-            message: Some(message.to_owned()),
-        };
-        let conditions = vec![
-            condition(condition::READY, "False"),
-            condition(condition::RECONCILING, "False"),
-            condition(condition::STALLED, "True"),
-        ];
-        Self { observed_generation: generation, conditions }
-    }
+/// Returns whether the object's status already equals `status` in all fields of the gate, so that no write is
+/// needed.
+pub fn is_shown(status: &WaitDeploymentStatus, object: &WaitDeployment) -> bool {
+    let Some(shown) = &object.status else { return false };
+    shown.observed_generation == status.observed_generation
+        && shown.waiting_for == status.waiting_for
+        && shown.gate_opened_time == status.gate_opened_time
+        && shown.gate_closed_time == status.gate_closed_time
+        && shown.deadline_time == status.deadline_time
+        && shown.dependencies == status.dependencies
+        && condition::OF_GATE.iter().all(|type_| shown.condition(type_) == status.condition(type_))
 }
 
 // === private: conditions ===

@@ -9,7 +9,7 @@ use crate::reasons::{self, condition};
 /// Returns the state of the rollout, in the order of checks of `kubectl rollout status`. Messages have no
 /// counts: each change of a count would be one more write.
 pub(super) fn judge(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
-    let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message.to_owned());
+    let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message);
     let desired = live.spec.replicas.unwrap_or(1);
     let progressing = live.condition(condition::PROGRESSING);
     let because = |reason| progressing.is_some_and(|condition| text(condition, "reason") == reason);
@@ -21,18 +21,17 @@ pub(super) fn judge(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
     if live.written_for() != Some(object.generation()) || !live.is_observed() {
         going("the Deployment controller has not seen the current spec yet")
     } else if live.spec.paused && !complete {
-        reconciling(reasons::PAUSED, "the Deployment's rollout is paused".to_owned())
+        reconciling(reasons::PAUSED, "the Deployment's rollout is paused")
     } else if because(reasons::PROGRESS_DEADLINE_EXCEEDED) {
         let message = "the Deployment made no progress within progressDeadlineSeconds";
-        stalled(reasons::PROGRESS_DEADLINE_EXCEEDED, message.to_owned())
+        stalled(reasons::PROGRESS_DEADLINE_EXCEEDED, message)
     } else if !complete {
         going("the Deployment's rollout is not complete")
     } else if available {
         let message = "the Deployment is available".to_owned();
         Summary { ready: "True", progress: Progress::Settled, reason: reasons::AVAILABLE, message }
     } else if because("NewReplicaSetAvailable") {
-        let message = "too few Pods of the Deployment are available";
-        reconciling(reasons::UNAVAILABLE, message.to_owned())
+        reconciling(reasons::UNAVAILABLE, "too few Pods of the Deployment are available")
     } else {
         going("too few Pods of the Deployment are available yet")
     }

@@ -27,12 +27,12 @@ pub(super) enum Progress {
     Stalled,
 }
 
-pub(super) fn stalled(reason: &'static str, message: String) -> Summary {
-    Summary { ready: "False", progress: Progress::Stalled, reason, message }
+pub(super) fn stalled(reason: &'static str, message: impl Into<String>) -> Summary {
+    Summary { ready: "False", progress: Progress::Stalled, reason, message: message.into() }
 }
 
-pub(super) fn reconciling(reason: &'static str, message: String) -> Summary {
-    Summary { ready: "False", progress: Progress::Reconciling, reason, message }
+pub(super) fn reconciling(reason: &'static str, message: impl Into<String>) -> Summary {
+    Summary { ready: "False", progress: Progress::Reconciling, reason, message: message.into() }
 }
 
 /// Returns the summary of a decision and its result.
@@ -47,7 +47,7 @@ pub(super) fn summarise(
         (Course::Write(_), Applied::Differs) => conflicting(object, &Conflict::OtherTemplate),
         (Course::Leave | Course::Terminating, _) => reconciling(
             reasons::DEPLOYMENT_TERMINATING,
-            "the Deployment is being deleted; the gate decides again once it is gone".to_owned(),
+            "the Deployment is being deleted; the gate decides again once it is gone",
         ),
         (Course::Invalid(invalid), _) => stalled(invalid_reason(invalid), invalid.to_string()),
         (_, Applied::Refused(refusal)) => refused(refusal),
@@ -56,7 +56,7 @@ pub(super) fn summarise(
             None => waiting_for_all(&decision.needs),
         },
         (Course::Write(_), Applied::NotTried) => {
-            reconciling(reasons::ROLLOUT_IN_PROGRESS, "the Deployment is being written".to_owned())
+            reconciling(reasons::ROLLOUT_IN_PROGRESS, "the Deployment is being written")
         }
         (Course::Write(_), Applied::Current(live)) => match (&decision.closed, &decision.loss) {
             (Some(closed), _) => {
@@ -128,7 +128,7 @@ fn refused(refusal: &Refusal) -> Summary {
         RefusalKind::Denied => reasons::ADMISSION_DENIED,
         RefusalKind::Forbidden => reasons::APPLY_FORBIDDEN,
     };
-    stalled(reason, refusal.message.clone())
+    stalled(reason, &refusal.message)
 }
 
 /// Returns the summary of a closed gate. A problem that only a user can solve comes before one that may pass.

@@ -112,7 +112,7 @@ fn invalid() -> Observation {
 }
 
 /// Applies the status: the fragment replaces all fields of the gate.
-fn write(object: &mut WaitDeployment, status: &GateStatus) {
+fn write(object: &mut WaitDeployment, status: &WaitDeploymentStatus) {
     let text = serde_json::to_string(status).unwrap();
     object.status = Some(serde_json::from_str::<WaitDeploymentStatus>(&text).unwrap());
 }
@@ -169,7 +169,7 @@ impl Scenario {
         }
     }
 
-    fn report(&self, decision: &Decision) -> GateStatus {
+    fn report(&self, decision: &Decision) -> WaitDeploymentStatus {
         let now = Time(at(self.now));
         report(&self.object, decision, &self.applied(decision), &DryRun::Accepted, &now)
     }
@@ -192,7 +192,7 @@ impl Scenario {
 
 /// Returns the conditions in one line: the statuses of Stalled, Reconciling and Ready with their shared
 /// reason, then `DependenciesReady` and `TemplateAccepted`, then any other one with its type.
-fn row(status: &GateStatus) -> String {
+fn row(status: &WaitDeploymentStatus) -> String {
     let types: Vec<_> = status.conditions.iter().take(5).map(|condition| condition.type_.as_str()).collect();
     assert_eq!(types, reasons::condition::OF_GATE[..5], "{status:?}");
     let [ready, dependencies, template, reconciling, stalled, others @ ..] = &status.conditions[..] else {

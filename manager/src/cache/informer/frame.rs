@@ -17,7 +17,7 @@ use crate::cache::object::raw::Raw;
 
 /// Cuts a byte stream into lines.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Lines {
+pub(crate) struct Lines {
     /// The beginning of a line whose end has not arrived.
     partial: BytesMut,
     /// Longest line that is returned whole.
@@ -28,10 +28,10 @@ pub(in crate::cache) struct Lines {
 
 /// One watch event with its object unparsed.
 #[derive(Debug)]
-pub(in crate::cache) struct Event<'a> {
+pub(crate) struct Event<'a> {
     /// The event's `type`: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
-    pub(in crate::cache) event_type: Cow<'a, str>,
-    pub(in crate::cache) object: Raw<'a>,
+    pub(crate) event_type: Cow<'a, str>,
+    pub(crate) object: Raw<'a>,
 }
 
 /// A watch event with its members in any order.
@@ -45,15 +45,15 @@ struct AnyEvent<'a> {
 
 /// The object of a bookmark event, as far as it is read.
 #[derive(Debug, Deserialize)]
-pub(in crate::cache) struct Bookmark {
-    pub(in crate::cache) metadata: BookmarkMeta,
+pub(crate) struct Bookmark {
+    pub(crate) metadata: BookmarkMeta,
 }
 
 /// The metadata of a bookmark.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cache) struct BookmarkMeta {
-    pub(in crate::cache) resource_version: String,
+pub(crate) struct BookmarkMeta {
+    pub(crate) resource_version: String,
     annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -61,13 +61,13 @@ pub(in crate::cache) struct BookmarkMeta {
 
 impl Lines {
     /// `limit` is the longest line in bytes; 0 = no limit.
-    pub(in crate::cache) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
     }
 
     /// Consumes `bytes` up to the end of a non-empty line and returns the line; `None` when all bytes are
     /// consumed. A line that arrived in one chunk is a slice of `bytes`, not a copy.
-    pub(in crate::cache) fn next(&mut self, bytes: &mut Bytes) -> Option<Limited> {
+    pub(crate) fn next(&mut self, bytes: &mut Bytes) -> Option<Limited> {
         loop {
             let Some(end) = memchr::memchr(b'\n', bytes) else {
                 return self.buffer(&std::mem::take(bytes));
@@ -107,7 +107,7 @@ impl Lines {
 impl<'a> Event<'a> {
     /// Reads a line. If its members stand in the order that API servers write, the object is not parsed here,
     /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::scan::Scan::open).
-    pub(in crate::cache) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
+    pub(crate) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
         if let Some((event_type, bytes)) = split_ordinary(line) {
             tracing::trace!(event_type, "watch event");
             return Ok(Self { event_type: Cow::Borrowed(event_type), object: Raw::in_event(bytes) });
@@ -130,7 +130,7 @@ fn split_ordinary(line: &[u8]) -> Option<(&'static str, &[u8])> {
 
 impl Bookmark {
     /// Returns whether this bookmark ends the initial events of a watch.
-    pub(in crate::cache) fn ends_initial_events(&self) -> bool {
+    pub(crate) fn ends_initial_events(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get("k8s.io/initial-events-end")).is_some_and(|value| value == "true")
     }
@@ -140,7 +140,7 @@ impl Bookmark {
 
 /// Reads the Status in the body of a failed request. A body that is no JSON becomes the message, up to 200
 /// characters. `code` is the HTTP status, for a body without a code.
-pub(in crate::cache) fn read_status(code: u16, body: &[u8]) -> Status {
+pub(crate) fn read_status(code: u16, body: &[u8]) -> Status {
     let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| {
         // A Status that is not written by a Go server may not parse as a whole; these three fields decide.
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -161,7 +161,7 @@ pub(in crate::cache) fn read_status(code: u16, body: &[u8]) -> Status {
 /// Returns whether a watch cannot resume from its resource version. The version has expired, or it is newer
 /// than any of a server that was restored from a backup, or the next event is the deletion of an object that
 /// the server could not read (`StoreReadError`), so that each retry would fail on the same event.
-pub(in crate::cache) fn is_expired(status: &Status) -> bool {
+pub(crate) fn is_expired(status: &Status) -> bool {
     let reason = status.reason.as_str();
     let ahead = status.code == 504 && status.message.contains("Too large resource version");
     status.code == 410 || matches!(reason, "Expired" | "Gone" | "StoreReadError") || ahead

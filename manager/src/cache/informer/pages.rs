@@ -16,7 +16,7 @@ const MAX_ENVELOPE: usize = 64 * 1024;
 
 /// Reads one page chunk by chunk.
 #[derive(Default)]
-pub(in crate::cache) struct PageReader {
+pub(crate) struct PageReader {
     /// The page with an empty `items` array.
     envelope: BytesMut,
     /// The beginning of an item whose end has not arrived.
@@ -59,8 +59,8 @@ enum StringState {
 /// The metadata of a list, as one page has it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cache) struct PageMeta {
-    pub(in crate::cache) resource_version: String,
+pub(crate) struct PageMeta {
+    pub(crate) resource_version: String,
     /// Token to request the next page; `None` or empty on the last.
     #[serde(rename = "continue")]
     next: Option<String>,
@@ -79,12 +79,12 @@ struct Envelope<'a> {
 
 impl PageReader {
     /// `limit` is the longest item in bytes; 0 = no limit.
-    pub(in crate::cache) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
     }
 
     /// Consumes `bytes` up to the end of an item and returns the item; `None` when all bytes are consumed.
-    pub(in crate::cache) fn next(&mut self, bytes: &mut &[u8]) -> Option<Limited> {
+    pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Option<Limited> {
         while let Some((&byte, after)) = bytes.split_first() {
             if self.position != Position::Item {
                 self.read_envelope(byte);
@@ -104,7 +104,7 @@ impl PageReader {
     }
 
     /// Parses the envelope, after the whole page was read.
-    pub(in crate::cache) fn end(self) -> serde_json::Result<PageMeta> {
+    pub(crate) fn end(self) -> serde_json::Result<PageMeta> {
         let envelope: Envelope<'_> = serde_json::from_slice(&self.envelope)?;
         match envelope.items.get() {
             "[]" | "null" => Ok(envelope.metadata),
@@ -201,7 +201,7 @@ impl PageReader {
 
 impl PageMeta {
     /// Returns the token of the next page; `None` on the last.
-    pub(in crate::cache) fn next(&self) -> Option<&str> {
+    pub(crate) fn next(&self) -> Option<&str> {
         self.next.as_deref().filter(|token| !token.is_empty())
     }
 }

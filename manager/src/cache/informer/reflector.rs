@@ -29,7 +29,7 @@ use crate::cache::informer::Limited;
 use crate::cache::informer::pages::{PageMeta, PageReader};
 use crate::cache::object::meta::ResourceVersion;
 use crate::cache::object::scan::ScanError;
-use crate::cache::store::object_store::ObjectStore;
+use crate::cache::store::object_store::{ObjectStore, Received};
 
 /// Items requested per page, as in client-go and kube.
 const PAGE_SIZE: u32 = 500;
@@ -49,7 +49,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 3;
 
 /// The list and watch of one part of a store, that is, of all namespaces or of one.
-pub(in crate::cache) struct Reflector {
+pub(crate) struct Reflector {
     endpoint: Endpoint,
     access: Arc<AccessCheck>,
     store: Arc<ObjectStore>,
@@ -89,7 +89,7 @@ enum Listing {
 // === impl Reflector ===
 
 impl Reflector {
-    pub(in crate::cache) fn new(
+    pub(crate) fn new(
         client: kube::Client,
         store: Arc<ObjectStore>,
         part: usize,
@@ -117,7 +117,7 @@ impl Reflector {
     }
 
     /// Runs for ever; drop it to stop.
-    pub(in crate::cache) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             let Err(failure) = self.round().await else { continue };
             let delay = self.delay_after(failure);
@@ -236,9 +236,14 @@ impl Reflector {
         while let Some(bytes) = next_bytes(&mut body).await? {
             let mut rest = &bytes[..];
             while let Some(item) = page.next(&mut rest) {
+                let listed = Received::Listed(epoch);
                 match item {
-                    Limited::Whole(raw) => self.store.listed(self.part, epoch, &raw[..]),
-                    Limited::TooLong(raw) => self.store.refuse_listed(epoch, &raw, &too_large(limit)),
+                    Limited::Whole(raw) => {
+                        self.store.receive(self.part, listed, &raw[..]);
+                    }
+                    Limited::TooLong(raw) => {
+                        self.store.refuse_object(self.part, listed, &raw, &too_large(limit));
+                    }
                 }
                 // After each item, since one chunk of the response may hold thousands.
                 self.store.room().await;

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use super::dictionary::{Damage, Packed};
 
 /// The JSON of one version, without `managedFields`.
-pub(in crate::cache) struct Body(Mutex<Form>);
+pub(crate) struct Body(Mutex<Form>);
 
 /// The two forms of a body. Cheap to clone: a reader holds the lock only for the clone.
 #[derive(Clone)]
-pub(in crate::cache) enum Form {
+pub(crate) enum Form {
     /// Uncompressed JSON.
     Plain(Bytes),
     Packed(Packed),
@@ -22,12 +22,12 @@ pub(in crate::cache) enum Form {
 // === impl Body ===
 
 impl Body {
-    pub(in crate::cache) fn plain(bytes: Bytes) -> Self {
+    pub(crate) fn plain(bytes: Bytes) -> Self {
         Self(Mutex::new(Form::Plain(bytes)))
     }
 
     /// Returns the JSON as an owned buffer. Decompresses a packed body into a new allocation.
-    pub(in crate::cache) fn bytes(&self) -> Result<Bytes, Damage> {
+    pub(crate) fn bytes(&self) -> Result<Bytes, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(bytes),
             Form::Packed(packed) => packed.read(Bytes::copy_from_slice),
@@ -35,7 +35,7 @@ impl Body {
     }
 
     /// Calls `read` with the JSON, which is borrowed for this call only.
-    pub(in crate::cache) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(look(&bytes)),
             Form::Packed(packed) => packed.read(look),
@@ -43,7 +43,7 @@ impl Body {
     }
 
     /// Returns the length of the body in bytes, as it is kept in memory.
-    pub(in crate::cache) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
             Form::Packed(packed) => packed.len(),
@@ -51,7 +51,7 @@ impl Body {
     }
 
     /// Returns the length of the uncompressed JSON in bytes.
-    pub(in crate::cache) fn plain_len(&self) -> usize {
+    pub(crate) fn plain_len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
             Form::Packed(packed) => packed.plain_len(),
@@ -59,12 +59,12 @@ impl Body {
     }
 
     /// Returns the current form.
-    pub(in crate::cache) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         self.0.lock().clone()
     }
 
     /// Replaces the form by another one of the same JSON; returns the previous form.
-    pub(in crate::cache) fn replace(&self, form: Form) -> Form {
+    pub(crate) fn replace(&self, form: Form) -> Form {
         std::mem::replace(&mut self.0.lock(), form)
     }
 }

@@ -67,11 +67,6 @@ impl Changes {
         self.0 & bit(aspect) != 0
     }
 
-    /// Returns whether this aspect has changed and no other one has.
-    pub fn is_only(self, aspect: Aspect) -> bool {
-        self.0 == bit(aspect)
-    }
-
     /// Returns whether no aspect has changed.
     pub fn is_empty(self) -> bool {
         self.0 == 0

@@ -21,7 +21,7 @@ pub struct Delta<'a> {
 
 /// The source of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cache) enum Origin {
+pub(crate) enum Origin {
     /// The first list, or the initial events of a watch.
     Initial,
     /// A watch event, or a difference found by a relist.

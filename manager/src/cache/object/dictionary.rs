@@ -25,7 +25,7 @@ const MAX_KEPT_CAPACITY: usize = 1024 * 1024;
 const TRAILER: usize = size_of::<u32>();
 
 /// A dictionary of one kind, prepared for compression and for decompression.
-pub(in crate::cache) struct Dictionary {
+pub(crate) struct Dictionary {
     /// The number of this dictionary, counted per store.
     number: u32,
     packing: CDict<'static>,
@@ -34,7 +34,7 @@ pub(in crate::cache) struct Dictionary {
 
 /// One compressed body.
 #[derive(Clone)]
-pub(in crate::cache) struct Packed {
+pub(crate) struct Packed {
     dictionary: Arc<Dictionary>,
     /// A zstd frame, then the length of the plain text, little-endian.
     frame: Arc<[u8]>,
@@ -42,7 +42,7 @@ pub(in crate::cache) struct Packed {
 
 /// The zstd context and the output buffer for compression; one per process.
 #[derive(Default)]
-pub(in crate::cache) struct Compressor {
+pub(crate) struct Compressor {
     /// Created at the first use.
     context: Option<CCtx<'static>>,
     out: Vec<u8>,
@@ -71,28 +71,32 @@ impl Dictionary {
     /// if memory runs out.
     ///
     /// Takes about a tenth of a second per megabyte of samples.
-    pub(in crate::cache) fn train(number: u32, samples: &Samples) -> Option<Self> {
+    pub(crate) fn train(number: u32, samples: &Samples) -> Option<Self> {
         let text = samples.train().unwrap_or_default();
         let packing = CDict::try_create(&text, LEVEL)?;
         Some(Self { number, packing, reading: DDict::try_create(&text)? })
     }
 
     /// Compresses one body; `None` if that fails.
-    pub(in crate::cache) fn pack(
-        self: &Arc<Self>,
-        compressor: &mut Compressor,
-        plain: &[u8],
-    ) -> Option<Packed> {
+    pub(crate) fn pack(self: &Arc<Self>, compressor: &mut Compressor, plain: &[u8]) -> Option<Packed> {
         let length = u32::try_from(plain.len()).ok()?;
-        let packed = compressor.pack(&self.packing, plain)?;
-        packed.extend_from_slice(&length.to_le_bytes());
-        let frame = Arc::from(packed.as_slice());
-        compressor.free_large_buffer();
+        let Compressor { context, out } = compressor;
+        if context.is_none() {
+            *context = CCtx::try_create();
+        }
+        out.clear();
+        out.try_reserve(compress_bound(plain.len()) + TRAILER).ok()?;
+        context.as_mut()?.compress_using_cdict(out, plain, &self.packing).ok()?;
+        out.extend_from_slice(&length.to_le_bytes());
+        let frame = Arc::from(out.as_slice());
+        if out.capacity() > MAX_KEPT_CAPACITY {
+            *out = Vec::new();
+        }
         Some(Packed { dictionary: self.clone(), frame })
     }
 
     /// Returns the bytes of both prepared forms.
-    pub(in crate::cache) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.packing.sizeof() + self.reading.sizeof()
     }
 }
@@ -101,7 +105,7 @@ impl Dictionary {
 
 impl Packed {
     /// Decompresses the body and calls `read` with the plain text, which is borrowed for this call only.
-    pub(in crate::cache) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         let kept = READER.try_with(Cell::take).ok().flatten();
         let mut reader = kept.map_or_else(Reader::new, Ok)?;
         self.unpack(&mut reader)?;
@@ -114,17 +118,17 @@ impl Packed {
     }
 
     /// Returns the length of the plain text in bytes.
-    pub(in crate::cache) fn plain_len(&self) -> usize {
+    pub(crate) fn plain_len(&self) -> usize {
         self.split().map_or(0, |(_, length)| length)
     }
 
     /// Returns the length of the packed form in bytes, without its dictionary.
-    pub(in crate::cache) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.frame.len()
     }
 
     /// Returns whether this body was packed with this dictionary.
-    pub(in crate::cache) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
+    pub(crate) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
         Arc::ptr_eq(&self.dictionary, dictionary)
     }
 
@@ -159,29 +163,9 @@ impl Reader {
     }
 }
 
-// === impl Compressor ===
-
-impl Compressor {
-    fn pack(&mut self, prepared: &CDict<'static>, plain: &[u8]) -> Option<&mut Vec<u8>> {
-        if self.context.is_none() {
-            self.context = CCtx::try_create();
-        }
-        self.out.clear();
-        self.out.try_reserve(compress_bound(plain.len()) + TRAILER).ok()?;
-        self.context.as_mut()?.compress_using_cdict(&mut self.out, plain, prepared).ok()?;
-        Some(&mut self.out)
-    }
-
-    fn free_large_buffer(&mut self) {
-        if self.out.capacity() > MAX_KEPT_CAPACITY {
-            self.out = Vec::new();
-        }
-    }
-}
-
 /// Training samples: the first bytes of several bodies.
 #[derive(Default)]
-pub(in crate::cache) struct Samples {
+pub(crate) struct Samples {
     text: Vec<u8>,
     lengths: Vec<usize>,
 }
@@ -190,14 +174,14 @@ pub(in crate::cache) struct Samples {
 
 impl Samples {
     /// Most objects in a sample; more take longer and save little.
-    pub(in crate::cache) const MOST: usize = 128;
+    pub(crate) const MOST: usize = 128;
     /// Most bytes taken from one object.
     const HEAD: usize = 16 * 1024;
     /// Most bytes in total.
     const TEXT: usize = 1024 * 1024;
 
     /// Adds one body, unless a bound is reached.
-    pub(in crate::cache) fn add(&mut self, plain: &[u8]) {
+    pub(crate) fn add(&mut self, plain: &[u8]) {
         let head = plain.get(..Self::HEAD).unwrap_or(plain);
         if self.lengths.len() < Self::MOST && self.text.len() + head.len() <= Self::TEXT {
             self.text.extend_from_slice(head);
@@ -207,7 +191,7 @@ impl Samples {
 
     /// Returns the samples that [`Self::train`] does not use, to measure the dictionary: one in four. Few
     /// samples serve both purposes.
-    pub(in crate::cache) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
         let step = if self.lengths.len() < FEWEST_SAMPLES * 2 { 1 } else { HELD_OUT };
         self.iter().step_by(step)
     }
@@ -241,7 +225,7 @@ impl fmt::Debug for Dictionary {
 
 #[cfg(any(test, fuzzing))]
 #[path = "dictionary/tests/fuzz.rs"]
-pub(in crate::cache) mod fuzz;
+pub(crate) mod fuzz;
 
 #[cfg(test)]
 mod tests;

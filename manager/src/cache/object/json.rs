@@ -17,14 +17,14 @@ const DEPTH: u32 = 127;
 /// The text is not JSON. A retry does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} expected at byte {at}")]
-pub(in crate::cache) struct Malformed {
+pub(crate) struct Malformed {
     expected: &'static str,
     at: usize,
 }
 
 /// A position in JSON text.
 #[derive(Debug)]
-pub(in crate::cache) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
     /// Objects entered by [`Cursor::open`] and not left yet.
@@ -33,18 +33,18 @@ pub(in crate::cache) struct Cursor<'a> {
 
 /// A value in the text.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cache) struct Value<'a> {
+pub(crate) struct Value<'a> {
     /// The offset of its first byte.
-    pub(in crate::cache) start: usize,
+    pub(crate) start: usize,
     /// The value as it is written.
-    pub(in crate::cache) text: &'a str,
+    pub(crate) text: &'a str,
 }
 
 /// Iterates over the members of one object. After each call of [`Members::next`] the caller has to step over
 /// the value.
 #[derive(Debug)]
-pub(in crate::cache) struct Members<'c, 'a> {
-    pub(in crate::cache) cursor: &'c mut Cursor<'a>,
+pub(crate) struct Members<'c, 'a> {
+    pub(crate) cursor: &'c mut Cursor<'a>,
     first: bool,
 }
 
@@ -52,23 +52,23 @@ pub(in crate::cache) struct Members<'c, 'a> {
 
 impl<'a> Cursor<'a> {
     /// Starts before the first byte.
-    pub(in crate::cache) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Self::over(text)),
             Err(error) => Err(Malformed { expected: "UTF-8", at: error.valid_up_to() }),
         }
     }
 
-    pub(in crate::cache) fn over(text: &'a str) -> Self {
+    pub(crate) fn over(text: &'a str) -> Self {
         Self { text, at: 0, depth: 0 }
     }
 
-    pub(in crate::cache) fn at(&self) -> usize {
+    pub(crate) fn at(&self) -> usize {
         self.at
     }
 
     /// Skips white space and returns the next byte; `None` at the end.
-    pub(in crate::cache) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.as_bytes().get(self.at)?;
             if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
@@ -79,14 +79,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over `byte` if it is the next one, and returns whether it was.
-    pub(in crate::cache) fn take(&mut self, byte: u8) -> bool {
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
         let there = self.peek() == Some(byte);
         self.at += usize::from(there);
         there
     }
 
     /// Enters an object.
-    pub(in crate::cache) fn open(&mut self) -> Result<Members<'_, 'a>, Malformed> {
+    pub(crate) fn open(&mut self) -> Result<Members<'_, 'a>, Malformed> {
         if !self.take(b'{') {
             return self.fail("an object");
         }
@@ -95,12 +95,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that no text follows.
-    pub(in crate::cache) fn end(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn end(&mut self) -> Result<(), Malformed> {
         if self.peek().is_none() { Ok(()) } else { self.fail("the end") }
     }
 
     /// Steps over a value and returns it.
-    pub(in crate::cache) fn value(&mut self) -> Result<Value<'a>, Malformed> {
+    pub(crate) fn value(&mut self) -> Result<Value<'a>, Malformed> {
         self.peek();
         let start = self.at;
         self.skip()?;
@@ -108,11 +108,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the text between `start` and the current position.
-    pub(in crate::cache) fn since(&self, start: usize) -> Value<'a> {
+    pub(crate) fn since(&self, start: usize) -> Value<'a> {
         Value { start, text: self.text.get(start..self.at).unwrap_or_default() }
     }
 
-    pub(in crate::cache) fn fail<T>(&self, expected: &'static str) -> Result<T, Malformed> {
+    pub(crate) fn fail<T>(&self, expected: &'static str) -> Result<T, Malformed> {
         Err(Malformed { expected, at: self.at })
     }
 
@@ -253,23 +253,26 @@ impl<'a> Cursor<'a> {
     }
 
     fn number(&mut self) -> Result<(), Malformed> {
-        self.at += usize::from(self.text.as_bytes().get(self.at) == Some(&b'-'));
+        self.take_any(b"-");
         // A digit behind a leading zero fails later, where a comma or the end is expected.
-        if self.text.as_bytes().get(self.at) == Some(&b'0') {
-            self.at += 1;
-        } else {
+        if !self.take_any(b"0") {
             self.digits()?;
         }
-        if self.text.as_bytes().get(self.at) == Some(&b'.') {
-            self.at += 1;
+        if self.take_any(b".") {
             self.digits()?;
         }
-        if let Some(b'e' | b'E') = self.text.as_bytes().get(self.at) {
-            self.at += 1;
-            self.at += usize::from(matches!(self.text.as_bytes().get(self.at), Some(b'+' | b'-')));
+        if self.take_any(b"eE") {
+            self.take_any(b"+-");
             self.digits()?;
         }
         Ok(())
+    }
+
+    /// Steps over the next byte if it is one of these, and returns whether it was.
+    fn take_any(&mut self, bytes: &[u8]) -> bool {
+        let there = self.text.as_bytes().get(self.at).is_some_and(|byte| bytes.contains(byte));
+        self.at += usize::from(there);
+        there
     }
 
     fn digits(&mut self) -> Result<(), Malformed> {
@@ -290,7 +293,7 @@ impl<'a> Cursor<'a> {
 
 impl<'a> Members<'_, 'a> {
     /// Steps over a key to its value; `None` at the end of the object. Do not call it again after `None`.
-    pub(in crate::cache) fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
         let first = std::mem::replace(&mut self.first, false);
         if self.cursor.take(b'}') {
             self.cursor.depth -= 1;
@@ -310,17 +313,17 @@ impl<'a> Members<'_, 'a> {
 
 impl<'a> Value<'a> {
     /// Returns the offset behind its last byte.
-    pub(in crate::cache) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
     /// Returns whether it is `null`, which counts as absent, as it does for the API server.
-    pub(in crate::cache) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.text == "null"
     }
 
     /// Returns the content of a string, borrowed if it has no escapes; `None` for other types.
-    pub(in crate::cache) fn string(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn string(&self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
             return Some(Cow::Borrowed(inner));

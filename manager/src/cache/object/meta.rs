@@ -88,11 +88,6 @@ impl Labels {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// Returns the number of labels.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns whether the object has no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -4,8 +4,8 @@ use super::json::{Cursor, Malformed};
 
 /// Bytes that begin with an object.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cache) struct Raw<'a> {
-    pub(in crate::cache) bytes: &'a [u8],
+pub(crate) struct Raw<'a> {
+    pub(crate) bytes: &'a [u8],
     /// Whether the rest of a watch event follows the object; otherwise it ends the text.
     in_event: bool,
 }
@@ -14,12 +14,12 @@ pub(in crate::cache) struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     /// The object of a watch event, followed by the rest of the event.
-    pub(in crate::cache) fn in_event(bytes: &'a [u8]) -> Self {
+    pub(crate) fn in_event(bytes: &'a [u8]) -> Self {
         Self { bytes, in_event: true }
     }
 
     /// Checks the text behind the object.
-    pub(in crate::cache) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
+    pub(crate) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
         // Today an event has two members; a newer server may send another one.
         while self.in_event && !cursor.take(b'}') {
             if !(cursor.take(b',') && cursor.value()?.text.starts_with('"') && cursor.take(b':')) {

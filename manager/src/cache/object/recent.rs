@@ -26,7 +26,7 @@ type Decoded = dyn Any + Send + Sync;
 
 /// The decoded objects, first in, first out.
 #[derive(Default)]
-pub(in crate::cache) struct Recent(Mutex<Lists>);
+pub(crate) struct Recent(Mutex<Lists>);
 
 #[derive(Default)]
 struct Lists {
@@ -51,13 +51,13 @@ struct Known {
 
 impl Recent {
     /// Returns the object decoded from this version as this type, if it is still held anywhere.
-    pub(in crate::cache) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
+    pub(crate) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
         self.0.lock().find(version)
     }
 
     /// Adds an object that was decoded from `bytes` bytes of JSON. Returns the object for all readers to
     /// share: this one, or one that another thread has added meanwhile.
-    pub(in crate::cache) fn share<T: Send + Sync + 'static>(
+    pub(crate) fn share<T: Send + Sync + 'static>(
         &self,
         version: &Arc<Version>,
         object: Arc<T>,

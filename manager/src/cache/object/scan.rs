@@ -38,7 +38,7 @@ const SHORT: usize = 4096;
 /// The reason why bytes were not accepted as an object. A retry does not help; the next version of the object
 /// may.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cache) enum ScanError {
+pub(crate) enum ScanError {
     /// The text is cut short or is not JSON.
     #[error("it is not JSON")]
     Json(#[from] Malformed),
@@ -66,12 +66,12 @@ pub(in crate::cache) enum ScanError {
 }
 
 /// The result of a walk over an object: its identity, and the positions of its fields for [`Scan::finish`].
-pub(in crate::cache) struct Scan<'a> {
-    pub(in crate::cache) request: NamespacedName,
-    pub(in crate::cache) uid: Uid,
-    pub(in crate::cache) resource_version: ResourceVersion,
+pub(crate) struct Scan<'a> {
+    pub(crate) request: NamespacedName,
+    pub(crate) uid: Uid,
+    pub(crate) resource_version: ResourceVersion,
     /// Length of the object in bytes, without the event around it.
-    pub(in crate::cache) size: usize,
+    pub(crate) size: usize,
     members: Vec<Member<'a>>,
     metadata: Metadata<'a>,
 }
@@ -85,26 +85,17 @@ struct Member<'a> {
 
 /// The identity of an object that cannot be read otherwise, as far as its fields are readable.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct PartialIdentity {
-    pub(in crate::cache) request: Option<NamespacedName>,
-    pub(in crate::cache) uid: Option<Uid>,
-    pub(in crate::cache) version: Option<ResourceVersion>,
-}
-
-// === impl ScanError ===
-
-impl ScanError {
-    /// Returns whether the object is of another kind, so that it is not the stored object of its name.
-    pub(in crate::cache) fn is_of_another_kind(&self) -> bool {
-        matches!(self, Self::Kind { .. })
-    }
+pub(crate) struct PartialIdentity {
+    pub(crate) request: Option<NamespacedName>,
+    pub(crate) uid: Option<Uid>,
+    pub(crate) version: Option<ResourceVersion>,
 }
 
 // === impl Scan ===
 
 impl<'a> Scan<'a> {
     /// Walks over the object and reads its identity. Borrows from the bytes and copies only the identity.
-    pub(in crate::cache) fn open(raw: impl Into<Raw<'a>>) -> Result<Self, ScanError> {
+    pub(crate) fn open(raw: impl Into<Raw<'a>>) -> Result<Self, ScanError> {
         let raw = raw.into();
         let mut cursor = Cursor::new(raw.bytes)?;
         let mut metadata = Metadata::default();
@@ -134,7 +125,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads the slim metadata and copies the body to keep.
-    pub(in crate::cache) fn finish(
+    pub(crate) fn finish(
         self,
         context: &StoreContext,
         projection: Projection,
@@ -178,7 +169,7 @@ impl<'a> Scan<'a> {
 
     /// Returns the labels and the whole body of an object that is too large to be kept, for the index functions;
     /// `None` for any other object.
-    pub(in crate::cache) fn too_large(
+    pub(crate) fn too_large(
         &self,
         context: &StoreContext,
         projection: Projection,
@@ -189,19 +180,19 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns all labels, in strings of their own.
-    pub(in crate::cache) fn labels(&self) -> Result<Labels, ScanError> {
+    pub(crate) fn labels(&self) -> Result<Labels, ScanError> {
         let labels = labels(self.metadata.labels)?;
         Ok(Labels(labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value))).collect()))
     }
 
     /// Returns whether a deletion was requested.
-    pub(in crate::cache) fn is_deleting(&self) -> bool {
+    pub(crate) fn is_deleting(&self) -> bool {
         present(self.metadata.deleted_at).is_some()
     }
 
     /// Returns whether the DELETE whose response is this object has removed it at once: neither finalizers
     /// nor a grace period delay the removal.
-    pub(in crate::cache) fn is_gone(&self) -> Result<bool, ScanError> {
+    pub(crate) fn is_gone(&self) -> Result<bool, ScanError> {
         let finalizers: Option<Vec<Cow<'_, str>>> = read(self.metadata.finalizers)?;
         let grace: Option<i64> = read(self.metadata.grace)?;
         let free = finalizers.is_none_or(|list| list.is_empty()) && grace.unwrap_or(0) == 0;
@@ -224,11 +215,7 @@ impl<'a> Scan<'a> {
         Ok(spec.and_then(|spec| spec.finalizers).is_some_and(|list| !list.is_empty()))
     }
 
-    pub(in crate::cache) fn check_kind(
-        &self,
-        kind: &KindId,
-        projection: Projection,
-    ) -> Result<(), ScanError> {
+    pub(crate) fn check_kind(&self, kind: &KindId, projection: Projection) -> Result<(), ScanError> {
         let Some(member) = self.members.iter().find(|member| member.name == "kind") else { return Ok(()) };
         let Some(found) = member.value.string() else {
             // `null` counts as absent; another type is an error.
@@ -333,7 +320,7 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
 }
 
 /// Reads one annotation from a stored body.
-pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
+pub(crate) fn annotation(body: &[u8], name: &str) -> Option<String> {
     let mut metadata = Metadata::default();
     walk(&mut Cursor::new(body).ok()?, &mut metadata).ok()?;
     let mut found = None;
@@ -349,7 +336,7 @@ pub(in crate::cache) fn annotation(body: &[u8], name: &str) -> Option<String> {
 // === impl PartialIdentity ===
 
 impl PartialIdentity {
-    pub(in crate::cache) fn of(raw: &[u8]) -> Self {
+    pub(crate) fn of(raw: &[u8]) -> Self {
         let mut metadata = Metadata::default();
         if let Some(readable) = raw.utf8_chunks().next() {
             // An error of the walk is ignored: the fields before it are usable.

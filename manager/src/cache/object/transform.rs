@@ -37,12 +37,12 @@ pub enum TransformError {
 type Change = dyn Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync;
 
 /// The transform of one kind.
-pub(in crate::cache) struct Transform(Box<Change>);
+pub(crate) struct Transform(Box<Change>);
 
 // === impl Transform ===
 
 impl Transform {
-    pub(in crate::cache) fn new(
+    pub(crate) fn new(
         change: impl Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync + 'static,
     ) -> Self {
         Self(Box::new(change))
@@ -50,7 +50,7 @@ impl Transform {
 
     /// Returns the transformed body; `None` if the transform changed nothing. It must not change the object's
     /// name, namespace, uid or resourceVersion.
-    pub(in crate::cache) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
+    pub(crate) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
         let was: Value = serde_json::from_slice(body)?;
         let mut object = was.clone();
         // The transform may leave only its own state inconsistent after a panic; this object is skipped.

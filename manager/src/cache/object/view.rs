@@ -21,7 +21,7 @@ use crate::key::{KindId, NamespacedName, ObjectKey};
 pub struct View(Arc<Version>);
 
 /// The shared data of all handles of one version.
-pub(in crate::cache) struct Version {
+pub(crate) struct Version {
     context: Arc<StoreContext>,
     meta: Meta,
     body: Body,

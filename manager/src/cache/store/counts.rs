@@ -15,8 +15,8 @@ use crate::cache::store::table::Table;
 use crate::util::LogEvery;
 
 /// Counters and health of one store.
-pub(in crate::cache) struct Counts {
-    pub(in crate::cache) left_out: LeftOut,
+pub(crate) struct Counts {
+    pub(crate) left_out: LeftOut,
     health: Mutex<Health>,
     /// Never decreases. Written under the lock of `health`.
     progress: watch::Sender<Progress>,
@@ -54,26 +54,9 @@ struct Health {
 }
 
 /// The health of one list and watch.
-#[derive(Clone)]
 struct Part {
-    /// `None` while the list or watch works.
-    down: Option<Down>,
-    /// The time of the last recovery.
-    up: Instant,
-    lists: u64,
-    watches: u64,
-}
-
-/// An outage of one list and watch.
-#[derive(Clone)]
-struct Down {
-    /// The time of the failure; before the first answer, the start of the store.
-    since: Instant,
-    /// `None` before the first answer.
-    error: Option<String>,
-    /// See [`KindStatus::absent`].
-    absent: bool,
-    /// The last error that was logged.
+    status: PartStatus,
+    /// The last error that was logged in the present outage.
     logged: Option<String>,
     log_rate: LogEvery,
 }
@@ -81,16 +64,22 @@ struct Down {
 // === impl Counts ===
 
 impl Counts {
-    pub(in crate::cache) fn new(parts: &[Option<Arc<str>>]) -> Self {
+    pub(crate) fn new(parts: &[Option<Arc<str>>]) -> Self {
+        let absent = parts.is_empty();
         let outside = "the scope's namespace is not among cache.namespaces; add it there or narrow the scope";
-        let error = parts.is_empty().then(|| outside.to_owned());
-        let down = Down { error, absent: parts.is_empty(), ..Down::now() };
-        let part = Part { up: down.since, down: Some(down), lists: 0, watches: 0 };
-        let progress = if parts.is_empty() { Progress::Settled } else { Progress::Declared };
+        let part = |namespace| {
+            let last_error = absent.then(|| outside.to_owned());
+            let (working, since, lists, watches) = (false, Instant::now(), 0, 0);
+            let status = PartStatus { namespace, working, since, last_error, absent, lists, watches };
+            Part { status, logged: None, log_rate: LogEvery::default() }
+        };
+        let progress = if absent { Progress::Settled } else { Progress::Declared };
+        // Without a namespace to watch, one part reports the error.
+        let parts = if absent { vec![part(None)] } else { parts.iter().cloned().map(part).collect() };
         Self {
             left_out: LeftOut::default(),
             health: Mutex::new(Health {
-                parts: vec![part; parts.len().max(1)],
+                parts,
                 last_event: None,
                 events: 0,
                 decode_errors: 0,
@@ -103,90 +92,95 @@ impl Counts {
     }
 
     /// Marks the start of the store.
-    pub(in crate::cache) fn start(&self) {
+    pub(crate) fn start(&self) {
         let mut health = self.health.lock();
-        for down in health.parts.iter_mut().filter_map(|part| part.down.as_mut()) {
-            down.since = Instant::now();
+        for part in health.parts.iter_mut().filter(|part| !part.status.working) {
+            part.status.since = Instant::now();
         }
         self.advance(&health);
     }
 
-    pub(in crate::cache) fn count_watch(&self, part: usize) {
+    pub(crate) fn count_watch(&self, part: usize) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
-            part.watches += 1;
+            part.status.watches += 1;
         }
     }
 
-    pub(in crate::cache) fn count_list(&self, part: usize) {
+    pub(crate) fn count_list(&self, part: usize) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
-            part.lists += 1;
+            part.status.lists += 1;
         }
     }
 
-    pub(in crate::cache) fn count_event(&self) {
+    pub(crate) fn count_event(&self) {
         let mut health = self.health.lock();
         health.events += 1;
         health.last_event = Some(Instant::now());
     }
 
-    pub(in crate::cache) fn count_decode_error(&self) {
+    pub(crate) fn count_decode_error(&self) {
         self.health.lock().decode_errors += 1;
     }
 
-    pub(in crate::cache) fn count_pack_stall(&self) {
+    pub(crate) fn count_pack_stall(&self) {
         self.health.lock().pack_stalls += 1;
     }
 
     /// Counts a panic; returns the number of panics to log now, if any.
-    pub(in crate::cache) fn count_panic(&self, handler: &str) -> Option<u64> {
+    pub(crate) fn count_panic(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
     }
 
     /// Counts a slow call of a handler. Returns the number of slow calls since the last log line, with this one;
     /// `None` if it is too early for another line.
-    pub(in crate::cache) fn count_slow_call(&self, handler: &str) -> Option<u64> {
+    pub(crate) fn count_slow_call(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
     }
 
     /// Counts a version missing in an index; returns the number of such versions to log now, if any.
-    pub(in crate::cache) fn count_unindexed(&self, index: &str) -> Option<u64> {
+    pub(crate) fn count_unindexed(&self, index: &str) -> Option<u64> {
         self.unindexed.lock().entry(index.to_owned()).or_default().add(1, Instant::now())
     }
 
-    pub(in crate::cache) fn forget_index(&self, index: &str) {
+    pub(crate) fn forget_index(&self, index: &str) {
         self.unindexed.lock().remove(index);
     }
 
-    pub(in crate::cache) fn forget_handler(&self, handler: &str) {
+    pub(crate) fn forget_handler(&self, handler: &str) {
         self.handlers.lock().remove(handler);
     }
 
     /// Marks a part as working; returns the length of the outage, if there was an error.
-    pub(in crate::cache) fn up(&self, part: usize) -> Option<Duration> {
+    pub(crate) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
-        let part = health.parts.get_mut(part)?;
-        let was = part.down.take()?;
-        part.up = Instant::now();
+        let part = health.parts.get_mut(part).filter(|part| !part.status.working)?;
+        (part.logged, part.log_rate) = (None, LogEvery::default());
+        let status = &mut part.status;
+        (status.working, status.absent) = (true, false);
+        let since = std::mem::replace(&mut status.since, Instant::now());
+        let error = status.last_error.take();
         self.advance(&health);
-        drop(health);
-        was.error.map(|_| was.since.elapsed())
+        error.map(|_| since.elapsed())
     }
 
     /// Marks a part as not working; returns whether to log the error. An error equal to the last logged one
     /// is not logged. A different one is logged at most once a minute, because servers behind one address may
     /// fail differently in turn; but at once if it shows that the kind is not served or not readable.
-    pub(in crate::cache) fn down(&self, part: usize, error: String, absent: bool) -> bool {
+    pub(crate) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
         let Some(part) = health.parts.get_mut(part) else { return false };
-        let down = part.down.get_or_insert_with(Down::now);
-        let newly_absent = absent && !down.absent;
-        let news = down.logged.as_ref() != Some(&error)
-            && (down.log_rate.add(1, Instant::now()).is_some() || newly_absent);
-        if news {
-            down.logged = Some(error.clone());
+        let status = &mut part.status;
+        if std::mem::take(&mut status.working) {
+            status.since = Instant::now();
         }
-        down.error = Some(error);
-        down.absent |= absent;
+        let newly_absent = absent && !status.absent;
+        let news = part.logged.as_ref() != Some(&error)
+            && (part.log_rate.add(1, Instant::now()).is_some() || newly_absent);
+        if news {
+            part.logged = Some(error.clone());
+        }
+        status.last_error = Some(error);
+        status.absent |= absent;
         self.advance(&health);
         news
     }
@@ -201,13 +195,13 @@ impl Counts {
     }
 
     /// Waits until every part has been listed, or its kind was found not to be served or readable.
-    pub(in crate::cache) async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         self.reached(Progress::Settled).await;
     }
 
     /// Waits until every part has been listed or has failed to list, or until `patience` has passed since the
     /// start of the store.
-    pub(in crate::cache) async fn tried(&self, patience: Duration) {
+    pub(crate) async fn tried(&self, patience: Duration) {
         self.reached(Progress::Started).await;
         if let Some(since) = self.unanswered_since() {
             // The caller can check the outcome afterwards.
@@ -216,11 +210,11 @@ impl Counts {
     }
 
     /// Returns the start of the store while some part has no answer yet; otherwise `None`.
-    pub(in crate::cache) fn unanswered_since(&self) -> Option<Instant> {
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
         let health = self.health.lock();
         // Locked before `progress` is read, because `progress` is written under this lock.
         let waiting = *self.progress.borrow() == Progress::Started;
-        let unanswered = health.down().filter(|down| down.error.is_none());
+        let unanswered = health.down().filter(|down| down.last_error.is_none());
         unanswered.map(|down| down.since).min().filter(|_| waiting)
     }
 
@@ -229,7 +223,7 @@ impl Counts {
         drop(self.progress.subscribe().wait_for(|now| *now >= progress).await);
     }
 
-    pub(in crate::cache) fn status(&self, store: &ObjectStore, table: &Table) -> KindStatus {
+    pub(crate) fn status(&self, store: &ObjectStore, table: &Table) -> KindStatus {
         let health = self.health.lock();
         KindStatus {
             cluster: store.cluster.clone(),
@@ -237,15 +231,15 @@ impl Counts {
             scope: store.describe_scope(),
             projection: store.projection(),
             required: store.required(),
-            synced: table.is_synced(),
+            synced: table.synced,
             settled: *self.progress.borrow() == Progress::Settled,
             down_since: health.down().map(|down| down.since).min(),
-            last_error: health.down().find_map(|down| down.error.clone()),
+            last_error: health.down().find_map(|down| down.last_error.clone()),
             absent: health.down().any(|down| down.absent),
             objects: table.count(),
-            bytes: table.bytes(),
-            too_large: table.too_large(),
-            packing: store.dictionaries.packing(table.packing()),
+            bytes: table.bytes,
+            too_large: table.too_large,
+            packing: store.dictionaries.packing(table.packing),
             restarts: health.after_first(|part| part.watches),
             relists: health.after_first(|part| part.lists),
             events: health.events,
@@ -253,9 +247,12 @@ impl Counts {
             decode_errors: health.decode_errors,
             pack_stalls: health.pack_stalls,
             left_out: self.left_out.named(),
-            handlers: by_name(&self.handlers.lock(), HandlerCounts::counts),
+            handlers: by_name(&self.handlers.lock(), |counts| HandlerTrouble {
+                panics: counts.panics.count(),
+                slow: counts.slow.count(),
+            }),
             unindexed: by_name(&self.unindexed.lock(), LogEvery::count),
-            parts: store.parts.iter().zip(&health.parts).map(|(of, part)| part.status(of.as_ref())).collect(),
+            parts: health.parts.iter().take(store.parts.len()).map(|part| part.status.clone()).collect(),
         }
     }
 }
@@ -267,13 +264,14 @@ fn by_name<T: Copy, C>(counts: &BTreeMap<String, T>, read: fn(T) -> C) -> BTreeM
 // === impl Health ===
 
 impl Health {
-    fn down(&self) -> impl Iterator<Item = &Down> {
-        self.parts.iter().filter_map(|part| part.down.as_ref())
+    /// Returns the parts that do not work.
+    fn down(&self) -> impl Iterator<Item = &PartStatus> {
+        self.parts.iter().map(|part| &part.status).filter(|status| !status.working)
     }
 
     /// Returns the sum over all parts, not counting the first of each.
-    fn after_first(&self, read: fn(&Part) -> u64) -> u64 {
-        self.parts.iter().map(|part| read(part).saturating_sub(1)).sum()
+    fn after_first(&self, read: fn(&PartStatus) -> u64) -> u64 {
+        self.parts.iter().map(|part| read(&part.status).saturating_sub(1)).sum()
     }
 }
 
@@ -281,46 +279,11 @@ impl Health {
 
 impl Part {
     fn progress(&self) -> Progress {
-        match self.down {
-            Some(Down { absent: false, error: None, .. }) => Progress::Started,
-            Some(Down { absent: false, error: Some(_), .. }) => Progress::Tried,
-            Some(Down { absent: true, .. }) | None => Progress::Settled,
+        match &self.status {
+            PartStatus { working: false, absent: false, last_error: None, .. } => Progress::Started,
+            PartStatus { working: false, absent: false, .. } => Progress::Tried,
+            _ => Progress::Settled,
         }
-    }
-
-    fn status(&self, namespace: Option<&Arc<str>>) -> PartStatus {
-        let down = self.down.as_ref();
-        PartStatus {
-            namespace: namespace.cloned(),
-            working: down.is_none(),
-            since: down.map_or(self.up, |down| down.since),
-            last_error: down.and_then(|down| down.error.clone()),
-            absent: down.is_some_and(|down| down.absent),
-            lists: self.lists,
-            watches: self.watches,
-        }
-    }
-}
-
-// === impl Down ===
-
-impl Down {
-    fn now() -> Self {
-        Self {
-            since: Instant::now(),
-            error: None,
-            absent: false,
-            logged: None,
-            log_rate: LogEvery::default(),
-        }
-    }
-}
-
-// === impl HandlerCounts ===
-
-impl HandlerCounts {
-    fn counts(self) -> HandlerTrouble {
-        HandlerTrouble { panics: self.panics.count(), slow: self.slow.count() }
     }
 }
 

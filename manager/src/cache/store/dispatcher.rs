@@ -52,7 +52,7 @@ pub struct Subscription {
 }
 
 /// An entry of a store's delivery queue.
-pub(in crate::cache) enum Job {
+pub(crate) enum Job {
     Change(Change),
     /// A new handler subscribes.
     Join {
@@ -67,7 +67,7 @@ pub(in crate::cache) enum Job {
 }
 
 /// One subscribed handler.
-pub(in crate::cache) struct Subscriber {
+pub(crate) struct Subscriber {
     handler: Handler,
     /// Read once, when the handler subscribes: a panic of `DeltaHandler::name` then reaches the caller.
     name: Box<str>,
@@ -82,7 +82,7 @@ pub(in crate::cache) struct Subscriber {
 struct Handler(Option<Box<dyn DeltaHandler>>);
 
 /// Owns the handlers of one store and is the only reader of its delivery queue.
-pub(in crate::cache) struct Dispatcher {
+pub(crate) struct Dispatcher {
     store: Arc<ObjectStore>,
     subscribers: Vec<Subscriber>,
     /// Handler calls since the last yield.
@@ -139,7 +139,7 @@ impl Drop for Subscription {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    pub(in crate::cache) fn new(store: Arc<ObjectStore>) -> Self {
+    pub(crate) fn new(store: Arc<ObjectStore>) -> Self {
         Self { store, subscribers: Vec::new(), calls: 0 }
     }
 
@@ -147,7 +147,7 @@ impl Dispatcher {
     ///
     /// # Cancel safety
     /// Deliveries that were taken from the queue and not completed are lost: cancel it only at shutdown.
-    pub(in crate::cache) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             self.store.deliveries_queued.notified().await;
             self.deliver().await;
@@ -155,7 +155,7 @@ impl Dispatcher {
     }
 
     /// Delivers until the queue is empty.
-    pub(in crate::cache) async fn deliver(&mut self) {
+    pub(crate) async fn deliver(&mut self) {
         loop {
             self.drop_unsubscribed();
             let jobs: VecDeque<Job> = self.store.take_jobs();
@@ -231,17 +231,17 @@ impl Dispatcher {
 
 impl Subscriber {
     /// Limits the subscription to a part of the store.
-    pub(in crate::cache) fn within(self, sub_scope: Arc<SubScope>) -> Self {
+    pub(crate) fn within(self, sub_scope: Arc<SubScope>) -> Self {
         Self { sub_scope: Some(sub_scope), ..self }
     }
 
     /// Returns the delta restricted to this handler's part of the store; `None` if the part is not affected.
-    pub(in crate::cache) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+    pub(crate) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
         self.sub_scope.as_ref().map_or(Some(*delta), |sub_scope| sub_scope.restrict(delta))
     }
 
     /// Returns the handler; `None` if it has unsubscribed.
-    pub(in crate::cache) fn handler(&self) -> Option<&dyn DeltaHandler> {
+    pub(crate) fn handler(&self) -> Option<&dyn DeltaHandler> {
         self.handler.0.as_deref().filter(|_| !self.unsubscribed.load(Ordering::Acquire))
     }
 }
@@ -250,7 +250,7 @@ impl Subscriber {
 
 /// The delivery queue, as the dispatcher uses it.
 impl ObjectStore {
-    pub(in crate::cache) fn take_jobs(&self) -> VecDeque<Job> {
+    pub(crate) fn take_jobs(&self) -> VecDeque<Job> {
         let mut table = self.table.write();
         let jobs = std::mem::take(&mut table.jobs);
         // Set under the lock: otherwise `room` could count these entries neither in the queue nor here.
@@ -259,7 +259,7 @@ impl ObjectStore {
         jobs
     }
 
-    pub(in crate::cache) fn job_done(&self) {
+    pub(crate) fn job_done(&self) {
         // Notify only at the end of a batch: entries that arrive meanwhile form the next batch, which ends in
         // another wake-up.
         if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -268,14 +268,14 @@ impl ObjectStore {
     }
 
     /// Enqueues a resync: one delta for each stored object.
-    pub(in crate::cache) fn queue_resync(&self) {
+    pub(crate) fn queue_resync(&self) {
         if self.is_synced() {
             let present = self.everything();
             self.step(|table| table.jobs.push_back(Job::Resync(present)));
         }
     }
 
-    pub(in crate::cache) fn deliver_to(&self, subscriber: &Subscriber, delta: &Delta<'_>) {
+    pub(crate) fn deliver_to(&self, subscriber: &Subscriber, delta: &Delta<'_>) {
         if let Some(handler) = subscriber.handler()
             && let Some(delta) = subscriber.restrict(delta)
         {
@@ -285,7 +285,7 @@ impl ObjectStore {
 
     /// Calls a handler with one delta. A panic loses this delta only. Panics and slow calls are counted and
     /// logged.
-    pub(in crate::cache) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
+    pub(crate) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let began = Instant::now();
         tracing::trace!(kind = %self.kind, handler = name, "delta delivered");
         // The handler may leave only its own state inconsistent after a panic; it has no access to the

@@ -27,7 +27,7 @@ type Evaluate = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 /// One named index function.
 #[derive(derive_more::Debug)]
 #[debug("IndexFunction {{ name: {:?}, .. }}", self.name)]
-pub(in crate::cache) struct IndexFunction {
+pub(crate) struct IndexFunction {
     name: Box<str>,
     evaluate: Box<Evaluate>,
     /// If the index is built in a wider store: the part of it that the function is called for. Written at
@@ -38,24 +38,24 @@ pub(in crate::cache) struct IndexFunction {
 // === impl IndexFunction ===
 
 impl IndexFunction {
-    pub(in crate::cache) fn new(
+    pub(crate) fn new(
         name: &str,
         evaluate: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), evaluate: Box::new(evaluate), part: OnceLock::new() }
     }
 
-    pub(in crate::cache) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Limits the function to a part of a wider store from now on.
-    pub(in crate::cache) fn limit(&self, part: &Arc<SubScope>) {
+    pub(crate) fn limit(&self, part: &Arc<SubScope>) {
         self.part.get_or_init(|| Arc::clone(part));
     }
 
     /// Returns the values without duplicates, or the failure as a phrase.
-    pub(in crate::cache) fn evaluate(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
+    pub(crate) fn evaluate(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
         if self.part.get().is_some_and(|part| !part.admits(view.meta())) {
             return Ok(Box::default());
         }

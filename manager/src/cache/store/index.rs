@@ -23,11 +23,11 @@ use crate::cache::store::select::{LabelSelector, Select};
 use crate::cache::store::slots::Number;
 
 /// The values of one version: one list per index function, in the order of declaration.
-pub(in crate::cache) type Values = Box<[Box<[Arc<str>]>]>;
+pub(crate) type Values = Box<[Box<[Arc<str>]>]>;
 
 /// All indexes of one store.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Indexes {
+pub(crate) struct Indexes {
     /// The key of cluster-scoped objects is the empty string.
     namespaces: Buckets<Arc<str>>,
     owners: Buckets<Uid>,
@@ -41,17 +41,17 @@ type Buckets<V> = HashMap<V, Bucket>;
 /// A set of slots. Most owners have one child and many labels occur once, so a single slot needs no
 /// allocation.
 #[derive(Debug)]
-pub(in crate::cache) enum Bucket {
+pub(crate) enum Bucket {
     One(Number),
     Many(BTreeSet<Number>),
 }
 
 /// The index of one label key.
 #[derive(Debug)]
-struct LabelIndex {
+pub(crate) struct LabelIndex {
     key: Box<str>,
     /// Whether it contains the objects that were stored before the index was added.
-    complete: bool,
+    pub(crate) complete: bool,
     /// All objects that have the label, with any value.
     with_key: Bucket,
     values: Buckets<Arc<str>>,
@@ -59,7 +59,7 @@ struct LabelIndex {
 
 /// The index of one index function.
 #[derive(Debug)]
-pub(in crate::cache) struct FunctionIndex {
+pub(crate) struct FunctionIndex {
     /// Identified by its address: several store handles may use the same name.
     function: Arc<IndexFunction>,
     /// Whether the index covers every stored object; before that it is updated and not used for reads.
@@ -71,7 +71,7 @@ pub(in crate::cache) struct FunctionIndex {
 
 /// The slots that a list has to visit.
 #[derive(Debug)]
-pub(in crate::cache) enum Plan<'t> {
+pub(crate) enum Plan<'t> {
     /// All slots.
     Everything,
     /// The slots of one value or of one label key.
@@ -83,7 +83,7 @@ pub(in crate::cache) enum Plan<'t> {
 // === impl Indexes ===
 
 impl Indexes {
-    pub(in crate::cache) fn insert(&mut self, number: Number, meta: &Meta, values: Values) {
+    pub(crate) fn insert(&mut self, number: Number, meta: &Meta, values: Values) {
         add(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
         for owner in meta.owners.iter() {
             add(&mut self.owners, &owner.uid, number);
@@ -94,7 +94,7 @@ impl Indexes {
         self.set_values(number, values);
     }
 
-    pub(in crate::cache) fn remove(&mut self, number: Number, meta: &Meta) {
+    pub(crate) fn remove(&mut self, number: Number, meta: &Meta) {
         take(&mut self.namespaces, meta.namespace().unwrap_or_default(), number);
         for owner in meta.owners.iter() {
             take(&mut self.owners, &owner.uid, number);
@@ -108,7 +108,7 @@ impl Indexes {
     }
 
     /// Replaces the version in a slot. Most changes affect no index and cost no update.
-    pub(in crate::cache) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
+    pub(crate) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
         if old.owners != new.owners {
             for owner in old.owners.iter() {
                 take(&mut self.owners, &owner.uid, number);
@@ -133,7 +133,7 @@ impl Indexes {
     }
 
     /// Adds an empty index behind the existing ones; returns false if this function has one.
-    pub(in crate::cache) fn add_function(&mut self, function: &Arc<IndexFunction>) -> bool {
+    pub(crate) fn add_function(&mut self, function: &Arc<IndexFunction>) -> bool {
         let fresh = self.of(function).is_none();
         if fresh {
             let (function, buckets, by_slot) = (Arc::clone(function), HashMap::new(), HashMap::new());
@@ -144,16 +144,13 @@ impl Indexes {
 
     /// Removes an index and returns it: the caller drops it outside the lock, because it may be large and
     /// contains user code.
-    pub(in crate::cache) fn remove_function(
-        &mut self,
-        function: &Arc<IndexFunction>,
-    ) -> Option<FunctionIndex> {
+    pub(crate) fn remove_function(&mut self, function: &Arc<IndexFunction>) -> Option<FunctionIndex> {
         let at = self.functions.iter().position(|index| Arc::ptr_eq(&index.function, function))?;
         Some(self.functions.remove(at))
     }
 
     /// Adds an object that was stored before the index, unless a later version of it has been added already.
-    pub(in crate::cache) fn fill_function(
+    pub(crate) fn fill_function(
         &mut self,
         function: &Arc<IndexFunction>,
         number: Number,
@@ -173,8 +170,8 @@ impl Indexes {
     }
 
     /// Adds an empty index; returns false if the label has one.
-    pub(in crate::cache) fn add_label(&mut self, key: &str) -> bool {
-        let fresh = !self.labels.iter().any(|index| *index.key == *key);
+    pub(crate) fn add_label(&mut self, key: &str) -> bool {
+        let fresh = self.label_mut(key).is_none();
         if fresh {
             let (with_key, values) = (Bucket::Many(BTreeSet::new()), HashMap::new());
             self.labels.push(LabelIndex { key: key.into(), complete: false, with_key, values });
@@ -182,45 +179,37 @@ impl Indexes {
         fresh
     }
 
-    pub(in crate::cache) fn label_keys(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = &str> {
         self.labels.iter().map(|index| &*index.key)
     }
 
-    pub(in crate::cache) fn fill_label(&mut self, key: &str, number: Number, meta: &Meta) {
-        if let Some(index) = self.labels.iter_mut().find(|index| *index.key == *key) {
-            index.insert(number, meta);
-        }
+    pub(crate) fn label_mut(&mut self, key: &str) -> Option<&mut LabelIndex> {
+        self.labels.iter_mut().find(|index| *index.key == *key)
     }
 
-    pub(in crate::cache) fn complete_label(&mut self, key: &str) {
-        for index in self.labels.iter_mut().filter(|index| *index.key == *key) {
-            index.complete = true;
-        }
-    }
-
-    pub(in crate::cache) fn complete_function(&mut self, function: &Arc<IndexFunction>) {
+    pub(crate) fn complete_function(&mut self, function: &Arc<IndexFunction>) {
         if let Some(index) = self.of_mut(function) {
             index.complete = true;
         }
     }
 
     /// Returns whether the index of a function is complete.
-    pub(in crate::cache) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
+    pub(crate) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
         self.of(function).is_some_and(|index| index.complete)
     }
 
     /// Returns whether the values of a slot for this function include `value`.
-    pub(in crate::cache) fn has(&self, function: &Arc<IndexFunction>, value: &str, number: Number) -> bool {
+    pub(crate) fn has(&self, function: &Arc<IndexFunction>, value: &str, number: Number) -> bool {
         let answer = self.of(function).and_then(|index| index.by_slot.get(&number));
         answer.is_some_and(|values| values.iter().any(|one| **one == *value))
     }
 
-    pub(in crate::cache) fn in_namespace(&self, namespace: &str) -> Option<&Bucket> {
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Option<&Bucket> {
         self.namespaces.get(namespace)
     }
 
     /// Returns the narrowest index for a selection.
-    pub(in crate::cache) fn plan(&self, select: &Select) -> Plan<'_> {
+    pub(crate) fn plan(&self, select: &Select) -> Plan<'_> {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
         let owner = select.owner.as_ref().map(|uid| Plan::of(self.owners.get(uid)));
         let functions = select.functions.iter().filter_map(|wanted| {
@@ -245,7 +234,7 @@ impl LabelIndex {
         selector.needed().any(|key| *key == *self.key).then_some(Plan::Bucket(&self.with_key))
     }
 
-    fn insert(&mut self, number: Number, meta: &Meta) {
+    pub(crate) fn insert(&mut self, number: Number, meta: &Meta) {
         if let Some(value) = meta.labels.get(&self.key) {
             self.with_key.insert(number);
             add(&mut self.values, value, number);
@@ -294,7 +283,7 @@ impl<'t> Plan<'t> {
     }
 
     /// Returns the number of slots to visit.
-    pub(in crate::cache) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Everything => usize::MAX,
             Self::Bucket(bucket) => bucket.len(),
@@ -304,7 +293,7 @@ impl<'t> Plan<'t> {
 }
 
 /// Returns the first `count` numbers from `first` on in any of the buckets, ascending and without duplicates.
-pub(in crate::cache) fn merged(buckets: &[&Bucket], first: Number, count: usize) -> Vec<Number> {
+pub(crate) fn merged(buckets: &[&Bucket], first: Number, count: usize) -> Vec<Number> {
     let mut numbers: Vec<Number> = buckets.iter().flat_map(|bucket| bucket.from(first).take(count)).collect();
     // A selector may list a value twice.
     numbers.sort_unstable();
@@ -316,7 +305,7 @@ pub(in crate::cache) fn merged(buckets: &[&Bucket], first: Number, count: usize)
 // === impl Bucket ===
 
 impl Bucket {
-    pub(in crate::cache) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
             Self::Many(numbers) => numbers.len(),
@@ -324,7 +313,7 @@ impl Bucket {
     }
 
     /// Iterates over the numbers from `first` on, ascending.
-    pub(in crate::cache) fn from(&self, first: Number) -> impl Iterator<Item = Number> {
+    pub(crate) fn from(&self, first: Number) -> impl Iterator<Item = Number> {
         let (one, many) = match self {
             Self::One(number) => (Some(*number).filter(|number| *number >= first), None),
             Self::Many(numbers) => (None, Some(numbers.range(first..).copied())),

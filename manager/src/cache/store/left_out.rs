@@ -17,7 +17,7 @@ const NAMED: usize = 100;
 
 /// The objects whose latest version one store could not accept.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct LeftOut {
+pub(crate) struct LeftOut {
     /// Hashes of the logged combinations of object and reason; at most [`LOGGED`].
     said: Mutex<HashSet<u64>>,
     /// The objects to list in the status; at most [`NAMED`]. No other lock is taken under this one.
@@ -37,7 +37,7 @@ struct Reason {
 impl LeftOut {
     /// Returns whether to log this object with this reason: not twice, because an unreadable object returns
     /// with every list, and not beyond the limit.
-    pub(in crate::cache) fn is_news(&self, object: &str, reason: impl Hash) -> bool {
+    pub(crate) fn is_news(&self, object: &str, reason: impl Hash) -> bool {
         let mut hasher = DefaultHasher::new();
         (object, reason).hash(&mut hasher);
         let mut said = self.said.lock();
@@ -45,7 +45,7 @@ impl LeftOut {
     }
 
     /// Adds an object that was not accepted.
-    pub(in crate::cache) fn add(&self, request: NamespacedName, epoch: u64, text: String) {
+    pub(crate) fn add(&self, request: NamespacedName, epoch: u64, text: String) {
         let mut now = self.now.lock();
         if now.len() < NAMED || now.contains_key(&request) {
             now.insert(request, Reason { text, epoch });
@@ -53,7 +53,7 @@ impl LeftOut {
     }
 
     /// Removes an object that was accepted or deleted.
-    pub(in crate::cache) fn remove(&self, request: &NamespacedName) {
+    pub(crate) fn remove(&self, request: &NamespacedName) {
         let mut now = self.now.lock();
         if !now.is_empty() {
             now.remove(request);
@@ -62,13 +62,13 @@ impl LeftOut {
 
     /// Removes the objects that a complete list did not contain. `namespace` is `None` for a list of all
     /// namespaces.
-    pub(in crate::cache) fn listed(&self, namespace: Option<&str>, epoch: u64) {
+    pub(crate) fn listed(&self, namespace: Option<&str>, epoch: u64) {
         let elsewhere = |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace;
         self.now.lock().retain(|request, reason| reason.epoch == epoch || elsewhere(request));
     }
 
     /// Returns the listed objects with their reasons.
-    pub(in crate::cache) fn named(&self) -> BTreeMap<String, String> {
+    pub(crate) fn named(&self) -> BTreeMap<String, String> {
         let now = self.now.lock();
         now.iter().map(|(request, reason)| (request.to_string(), reason.text.clone())).collect()
     }

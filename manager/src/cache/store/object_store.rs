@@ -30,37 +30,36 @@ use crate::cache::store::dispatcher::{Job, Subscriber};
 use crate::cache::store::function::IndexFunction;
 use crate::cache::store::packer::Dictionaries;
 use crate::cache::store::required::{Required, RequiredKinds};
-use crate::cache::store::select::{LabelSelector, Scope};
+use crate::cache::store::select::Scope;
 use crate::cache::store::table::Table;
 use crate::key::KindId;
 
-pub(in crate::cache) use self::feed::EventKind;
+pub(crate) use self::feed::Received;
 
 /// The longest object in bytes; 0 = no limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cache) struct Limits {
+pub(crate) struct Limits {
     /// As the server sends it: a longer object is not stored.
-    pub(in crate::cache) frame: usize,
+    pub(crate) frame: usize,
     /// As it is kept: of a longer object only the metadata is stored.
-    pub(in crate::cache) object: usize,
+    pub(crate) object: usize,
 }
 
 /// The cached objects of one kind and scope, undecoded, with the state of their list and watch.
-pub(in crate::cache) struct ObjectStore {
+pub(crate) struct ObjectStore {
     /// `None` for the manager's own cluster.
-    pub(in crate::cache) cluster: Option<Arc<str>>,
+    pub(crate) cluster: Option<Arc<str>>,
     required: RequiredKinds,
-    pub(in crate::cache) kind: KindId,
-    pub(in crate::cache) scope: Scope,
+    pub(crate) kind: KindId,
+    pub(crate) scope: Scope,
     /// Whether whole objects are stored. May change from false to true until the reflector starts.
     full: AtomicBool,
     /// Shared by all versions.
     context: Arc<StoreContext>,
     /// The namespaces to list and watch, each with its own reflector; a single `None` stands for all
     /// namespaces.
-    pub(in crate::cache) parts: Vec<Option<Arc<str>>>,
-    own_writes: Coverage,
-    pub(in crate::cache) limits: Limits,
+    pub(crate) parts: Vec<Option<Arc<str>>>,
+    pub(crate) limits: Limits,
     pub(super) table: RwLock<Table>,
     /// The functions of the table's indexes, in the same order; replaced as a whole by each change. Written
     /// under the table's lock.
@@ -77,42 +76,29 @@ pub(in crate::cache) struct ObjectStore {
     transform: OnceLock<Arc<Transform>>,
     /// Wakes the packer.
     pub(super) packer_wake: Notify,
-    pub(in crate::cache) dictionaries: Dictionaries,
+    pub(crate) dictionaries: Dictionaries,
     /// Set once by the cache, when the store's task starts.
     started: AtomicBool,
     /// Cancelled when the last user is gone.
-    pub(in crate::cache) retired: CancellationToken,
+    pub(crate) retired: CancellationToken,
     /// Set when the store's task has ended, by [`DeliveryGuard`]: deliveries are then dropped.
     ended: AtomicBool,
-    pub(in crate::cache) counts: Counts,
-}
-
-/// The own writes that can be matched with the store's scope in this process.
-#[derive(Debug)]
-enum Coverage {
-    All,
-    Labels(LabelSelector),
-    Nothing,
+    pub(crate) counts: Counts,
 }
 
 /// Held by the task of a store; sets `ended` when dropped. Own writes may enter the store after that.
-pub(in crate::cache) struct DeliveryGuard(pub(in crate::cache) Arc<ObjectStore>);
+pub(crate) struct DeliveryGuard(pub(crate) Arc<ObjectStore>);
 
 // === impl ObjectStore ===
 
 impl ObjectStore {
-    pub(in crate::cache) fn new(
+    pub(crate) fn new(
         kind: KindId,
         scope: Scope,
         projection: Projection,
         parts: Vec<Option<Arc<str>>>,
         limits: Limits,
     ) -> Self {
-        let own_writes = match (&scope.fields, &scope.labels) {
-            (Some(_), _) => Coverage::Nothing,
-            (None, None) => Coverage::All,
-            (None, Some(labels)) => Coverage::Labels(labels.clone()),
-        };
         Self {
             cluster: None,
             required: RequiredKinds::default(),
@@ -124,7 +110,6 @@ impl ObjectStore {
             kind,
             scope,
             parts,
-            own_writes,
             limits,
             in_delivery: AtomicUsize::new(0),
             deliveries_queued: Notify::new(),
@@ -140,15 +125,15 @@ impl ObjectStore {
     }
 
     #[must_use]
-    pub(in crate::cache) fn in_cluster(self, cluster: Option<Arc<str>>, required: RequiredKinds) -> Self {
+    pub(crate) fn in_cluster(self, cluster: Option<Arc<str>>, required: RequiredKinds) -> Self {
         Self { cluster, required, ..self }
     }
 
-    pub(in crate::cache) fn required(&self) -> Required {
+    pub(crate) fn required(&self) -> Required {
         self.required.of(&self.kind)
     }
 
-    pub(in crate::cache) fn projection(&self) -> Projection {
+    pub(crate) fn projection(&self) -> Projection {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
 
@@ -160,7 +145,7 @@ impl ObjectStore {
         }
     }
 
-    pub(in crate::cache) fn describe_scope(&self) -> String {
+    pub(crate) fn describe_scope(&self) -> String {
         match self.parts.iter().flatten().map(AsRef::as_ref).collect::<Vec<&str>>() {
             names if names.is_empty() || self.scope.namespace.is_some() => self.scope.to_string(),
             names => format!("{}, namespaces {}", self.scope, names.join(" ")),
@@ -171,12 +156,12 @@ impl ObjectStore {
 /// Start, widening and end, controlled by the cache.
 impl ObjectStore {
     /// Enqueues a subscriber: it receives the stored objects and then every change.
-    pub(in crate::cache) fn join(&self, subscriber: Subscriber) {
+    pub(crate) fn join(&self, subscriber: Subscriber) {
         self.join_unless(subscriber, || false).ok();
     }
 
     /// As [`Self::join`], unless the subscribers have moved to another store; then returns the subscriber.
-    pub(in crate::cache) fn join_unless(
+    pub(crate) fn join_unless(
         &self,
         subscriber: Subscriber,
         given_up: impl FnOnce() -> bool,
@@ -185,7 +170,7 @@ impl ObjectStore {
         if given_up() {
             return Err(subscriber);
         }
-        let (present, synced) = (table.all(), table.is_synced());
+        let (present, synced) = (table.all(), table.synced);
         table.jobs.push_back(Job::Join { subscriber, present, synced });
         self.release(table);
         Ok(())
@@ -193,7 +178,7 @@ impl ObjectStore {
 
     /// Returns the subscribers, to be moved to another store, if this store has not started and `commit`
     /// returns true.
-    pub(in crate::cache) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Subscriber>> {
+    pub(crate) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Subscriber>> {
         let mut table = self.table.write();
         if self.started.load(Ordering::Acquire) || !commit() {
             return None;
@@ -208,31 +193,31 @@ impl ObjectStore {
     }
 
     /// Sets the transform of all objects that are stored from now on. No effect if there is one.
-    pub(in crate::cache) fn set_transform(&self, transform: Arc<Transform>) {
+    pub(crate) fn set_transform(&self, transform: Arc<Transform>) {
         self.transform.get_or_init(|| transform);
     }
 
     /// Frees the objects of a store that is neither used nor filled any more.
-    pub(in crate::cache) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let freed = std::mem::take(&mut *self.table.write());
         // There may be many objects, and handlers are user code: both are dropped outside the lock.
         let functions = std::mem::take(&mut *self.functions.write());
         drop((freed, functions));
     }
 
-    pub(in crate::cache) fn is_started(&self) -> bool {
+    pub(crate) fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
     }
 
     /// Returns the longest watch line that can contain an acceptable object; 0 = no limit.
-    pub(in crate::cache) fn line_limit(&self) -> usize {
+    pub(crate) fn line_limit(&self) -> usize {
         // The event around the object has a few dozen bytes.
         if self.limits.frame == 0 { 0 } else { self.limits.frame.saturating_add(64) }
     }
 
     /// Makes a metadata-only store hold whole objects; returns false if its reflector has started or will
     /// never start.
-    pub(in crate::cache) fn widen(&self) -> bool {
+    pub(crate) fn widen(&self) -> bool {
         if self.projection() == Projection::Full {
             return true;
         }
@@ -246,7 +231,7 @@ impl ObjectStore {
     }
 
     /// Marks the store as started; returns whether this call did so.
-    pub(in crate::cache) fn start(&self) -> bool {
+    pub(crate) fn start(&self) -> bool {
         let first = {
             let _table = self.table.write();
             !self.started.swap(true, Ordering::AcqRel)

@@ -27,12 +27,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub(in crate::cache) use self::dictionaries::Dictionaries;
-pub(in crate::cache) use self::pack_queue::{PackQueue, QueuedBody};
+pub(crate) use self::dictionaries::Dictionaries;
+pub(crate) use self::pack_queue::{PackQueue, QueuedBody};
 
 use self::batch::{Batch, MAX_PACKED_PERCENT, Sizes, Trained, percent};
+use self::pack_queue::Stage;
 use crate::cache::object::dictionary::{Compressor, Dictionary, Samples};
 use crate::cache::object::view::View;
 use crate::cache::store::object_store::ObjectStore;
@@ -51,26 +52,26 @@ pub enum Pack {
 
 /// The thresholds of the packer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cache) struct Rules {
+pub(crate) struct Rules {
     /// Bytes of a store at which [`Pack::Auto`] checks whether packing pays.
-    pub(in crate::cache) auto_threshold: usize,
+    pub(crate) auto_threshold: usize,
     /// A new body stays plain for at least this long, and for at most twice as long.
-    pub(in crate::cache) delay: Duration,
+    pub(crate) delay: Duration,
     /// Plain bytes in the queue at which bodies are packed without delay.
-    pub(in crate::cache) eager: usize,
+    pub(crate) eager: usize,
     /// Plain bytes in the queue at which the reflector waits.
-    pub(in crate::cache) full: usize,
+    pub(crate) full: usize,
     /// Plain bytes per batch; a longer body has a batch of its own.
-    pub(in crate::cache) batch: usize,
+    pub(crate) batch: usize,
     /// Plain bytes over which the ratio is measured; at least so many are packed between two trainings.
-    pub(in crate::cache) window: usize,
+    pub(crate) window: usize,
 }
 
 /// The context and buffer for all packing in one process.
-pub(in crate::cache) type SharedCompressor = Arc<tokio::sync::Mutex<Compressor>>;
+pub(crate) type SharedCompressor = Arc<tokio::sync::Mutex<Compressor>>;
 
 /// Packs the bodies of one store.
-pub(in crate::cache) struct Packer {
+pub(crate) struct Packer {
     store: Arc<ObjectStore>,
     pack: Pack,
     rules: Rules,
@@ -86,7 +87,7 @@ pub(in crate::cache) struct Packer {
 }
 
 /// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
-pub(in crate::cache) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a batch of low priority.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -108,7 +109,7 @@ impl Default for Rules {
 // === impl Packer ===
 
 impl Packer {
-    pub(in crate::cache) fn new(
+    pub(crate) fn new(
         store: Arc<ObjectStore>,
         pack: Pack,
         rules: Rules,
@@ -130,22 +131,21 @@ impl Packer {
     ///
     /// # Cancel safety
     /// A batch in progress ends on its own thread without an effect. Packed bodies stay packed.
-    pub(in crate::cache) async fn run(mut self) {
-        if self.pack == Pack::Never {
-            return;
+    pub(crate) async fn run(mut self) {
+        if self.pack != Pack::Never
+            && let Err(error) = self.pack().await
+        {
+            let kind = &self.store.kind;
+            tracing::error!(%kind, %error, "packing failed; objects stay uncompressed from now on");
         }
+    }
+
+    async fn pack(&mut self) -> Result<(), JoinError> {
         let mut at = self.rules.auto_threshold;
         loop {
             self.wait_for_bodies(at).await;
-            let outcome = match self.train(None).await {
-                Ok(Some(trained)) if self.pays(trained.new) => self.work(trained).await,
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = outcome {
-                let kind = &self.store.kind;
-                tracing::error!(%kind, %error, "packing failed; objects stay uncompressed from now on");
-                return;
+            if let Some(trained) = self.train(None).await?.filter(|trained| self.pays(trained.new)) {
+                return self.work(trained).await;
             }
             at = self.bytes().saturating_mul(2).max(self.rules.auto_threshold);
             let kind = &self.store.kind;
@@ -160,7 +160,7 @@ impl Packer {
             let woken = self.store.packer_wake.notified();
             let first = if self.pack == Pack::Always { 1 } else { at };
             let bytes = self.store.with_pack_queue(|queue, bytes| {
-                queue.close_until(if bytes == 0 { first } else { at });
+                queue.begin(Stage::Above(if bytes == 0 { first } else { at }));
                 bytes
             });
             if bytes >= at {
@@ -257,18 +257,11 @@ impl Packer {
     /// Waits until there may be something to pack.
     async fn idle(&self) {
         let woken = self.store.packer_wake.notified();
-        let (empty, eager) = self.store.with_pack_queue(|queue, _| (queue.is_empty(), queue.is_eager()));
-        if eager {
-            return;
-        }
-        if empty {
-            woken.await;
-            return;
-        }
-        // Both only lead to another check, so the order of polling does not matter.
-        tokio::select! {
-            () = woken => {}
-            () = sleep_until(self.rotation) => {}
+        match self.store.with_pack_queue(|queue, _| (queue.is_eager(), queue.is_empty())) {
+            (true, _) => {}
+            (false, true) => woken.await,
+            // Both ends of the wait only lead to another check.
+            (false, false) => timeout_at(self.rotation, woken).await.unwrap_or_default(),
         }
     }
 
@@ -295,7 +288,7 @@ impl Packer {
     /// Trains a dictionary on stored bodies; `None` if memory runs out.
     async fn train(&mut self, old: Option<Arc<Dictionary>>) -> Result<Option<Trained>, JoinError> {
         if old.is_none() {
-            self.store.with_pack_queue(|queue, _| queue.open(self.rules));
+            self.store.with_pack_queue(|queue, _| queue.begin(Stage::Open(self.rules)));
         }
         let views = spread(&self.store.everything(), Samples::MOST);
         self.dictionaries_trained += 1;
@@ -308,7 +301,7 @@ impl Packer {
 impl Drop for Packer {
     fn drop(&mut self) {
         // Nothing takes bodies from the queue any more.
-        self.store.with_pack_queue(|queue, _| queue.close());
+        self.store.with_pack_queue(|queue, _| queue.begin(Stage::Closed));
     }
 }
 

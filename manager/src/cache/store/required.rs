@@ -26,16 +26,16 @@ pub enum Required {
 /// The requirements that were set for single kinds. Shared by the stores of a cache; the last setting of a
 /// kind applies to all of its stores.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cache) struct RequiredKinds(Arc<RwLock<HashMap<KindId, Required>>>);
+pub(crate) struct RequiredKinds(Arc<RwLock<HashMap<KindId, Required>>>);
 
 // === impl RequiredKinds ===
 
 impl RequiredKinds {
-    pub(in crate::cache) fn set(&self, kind: KindId, required: Required) {
+    pub(crate) fn set(&self, kind: KindId, required: Required) {
         self.0.write().insert(kind, required);
     }
 
-    pub(in crate::cache) fn of(&self, kind: &KindId) -> Required {
+    pub(crate) fn of(&self, kind: &KindId) -> Required {
         self.0.read().get(kind).copied().unwrap_or_default()
     }
 }

@@ -46,13 +46,13 @@ pub struct Select {
 
 /// One value of one index by function.
 #[derive(Clone, Debug)]
-pub(in crate::cache) struct IndexValue {
+pub(crate) struct IndexValue {
     /// The name under which the store handle has declared the index.
-    pub(in crate::cache) name: Arc<str>,
-    pub(in crate::cache) value: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) value: Arc<str>,
     /// The function that the handle has declared under the name; `None` before the handle has resolved it,
     /// and if there is none.
-    pub(in crate::cache) function: Option<Arc<IndexFunction>>,
+    pub(crate) function: Option<Arc<IndexFunction>>,
 }
 
 /// A label selector as in kubectl: `app=web,tier!=cache,zone in (a, b),!legacy,cores>4`. The empty one
@@ -231,25 +231,6 @@ impl Select {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Parses a selector.
-    ///
-    /// # Errors
-    /// Fails if a part of the text is not a requirement; the error quotes that part.
-    pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let refuse =
-            |part: &str| SelectorError { selector: selector.to_owned(), part: part.trim().to_owned() };
-        let mut requirements = Vec::new();
-        for part in split_outside_parentheses(selector) {
-            if part.trim().is_empty() && selector.trim().is_empty() {
-                continue;
-            }
-            requirements.push(Requirement::parse(part.trim()).ok_or_else(|| refuse(part))?);
-        }
-        requirements.sort_unstable();
-        requirements.dedup();
-        Ok(Self(requirements))
-    }
-
     /// Returns the values of an `=` or `in` requirement for this label.
     pub(in crate::cache) fn values_of(&self, key: &str) -> Option<&[String]> {
         self.0.iter().find_map(|requirement| match &requirement.test {
@@ -289,8 +270,23 @@ impl fmt::Display for LabelSelector {
 impl std::str::FromStr for LabelSelector {
     type Err = SelectorError;
 
+    /// Parses a selector.
+    ///
+    /// # Errors
+    /// Fails if a part of the text is not a requirement; the error quotes that part.
     fn from_str(selector: &str) -> Result<Self, SelectorError> {
-        Self::parse(selector)
+        if selector.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let parse = |part: &str| {
+            let refused = || SelectorError { selector: selector.to_owned(), part: part.trim().to_owned() };
+            Requirement::parse(part.trim()).ok_or_else(refused)
+        };
+        let mut requirements =
+            split_outside_parentheses(selector).map(parse).collect::<Result<Vec<_>, _>>()?;
+        requirements.sort_unstable();
+        requirements.dedup();
+        Ok(Self(requirements))
     }
 }
 
@@ -312,19 +308,18 @@ impl Requirement {
                 _ => None,
             };
         }
-        if let Some((key, bound)) = text.split_once('>') {
-            return requirement(key, Test::Above(bound.trim().parse().ok()?));
-        }
-        if let Some((key, bound)) = text.split_once('<') {
-            return requirement(key, Test::Below(bound.trim().parse().ok()?));
-        }
-        if let Some((key, value)) = text.split_once("!=") {
-            return requirement(key, Test::NotIn(vec![value_of(value)?]));
-        }
-        if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-            return requirement(key, Test::In(vec![value_of(value)?]));
-        }
-        requirement(text, Test::Exists)
+        let operator = |operator: &&str| text.contains(operator);
+        let Some(operator) = [">", "<", "!=", "==", "="].into_iter().find(operator) else {
+            return requirement(text, Test::Exists);
+        };
+        let (key, value) = text.split_once(operator)?;
+        let condition = match operator {
+            ">" => Test::Above(value.trim().parse().ok()?),
+            "<" => Test::Below(value.trim().parse().ok()?),
+            "!=" => Test::NotIn(vec![value_of(value)?]),
+            _ => Test::In(vec![value_of(value)?]),
+        };
+        requirement(key, condition)
     }
 
     fn matches(&self, labels: &Labels) -> bool {
@@ -348,14 +343,10 @@ impl fmt::Display for Requirement {
         match &self.test {
             Test::Exists => f.write_str(key),
             Test::Absent => write!(f, "!{key}"),
-            Test::In(values) => match &values[..] {
-                [value] => write!(f, "{key}={value}"),
-                values => write!(f, "{key} in ({})", values.join(",")),
-            },
-            Test::NotIn(values) => match &values[..] {
-                [value] => write!(f, "{key}!={value}"),
-                values => write!(f, "{key} notin ({})", values.join(",")),
-            },
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values.concat()),
+            Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            Test::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values.concat()),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
             Test::Above(bound) => write!(f, "{key}>{bound}"),
             Test::Below(bound) => write!(f, "{key}<{bound}"),
         }

@@ -4,26 +4,21 @@
 //! leaves it is deleted, and changes outside are not delivered. client-go's `FilteringResourceEventHandler`
 //! does the same.
 
-use std::sync::Arc;
-
 use crate::cache::object::delta::Delta;
 use crate::cache::object::meta::Meta;
 use crate::cache::object::view::View;
 use crate::cache::store::select::{LabelSelector, Scope, Select};
 
 /// The objects of a wider scope that belong to a narrower one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cache) struct SubScope {
-    namespace: Option<Arc<str>>,
-    labels: LabelSelector,
-}
+#[derive(Clone, Debug)]
+pub(crate) struct SubScope(Select);
 
 // === impl SubScope ===
 
 impl SubScope {
     /// Returns the part that `narrow` is of `wide`; `None` if `narrow` is not contained in `wide`, or if
     /// metadata cannot decide it.
-    pub(in crate::cache) fn of(wide: &Scope, narrow: &Scope) -> Option<Self> {
+    pub(crate) fn of(wide: &Scope, narrow: &Scope) -> Option<Self> {
         // Fields cannot be evaluated on metadata: only the same field selector is known to be contained.
         if wide.fields != narrow.fields
             || !inside(wide.namespace.as_ref(), narrow.namespace.as_ref())
@@ -35,28 +30,27 @@ impl SubScope {
             Some(labels) if wide.labels.is_none() => labels.clone(),
             _ => LabelSelector::default(),
         };
-        Some(Self { namespace: narrow.namespace.clone(), labels })
+        Some(Self(Select { namespace: narrow.namespace.clone(), labels, ..Select::all() }))
     }
 
-    pub(in crate::cache) fn admits(&self, meta: &Meta) -> bool {
-        self.namespace.as_deref().is_none_or(|namespace| meta.namespace() == Some(namespace))
-            && self.labels.matches(&meta.labels)
+    pub(crate) fn admits(&self, meta: &Meta) -> bool {
+        self.0.admits(meta)
     }
 
     /// Returns the label keys by which the part is selected.
-    pub(in crate::cache) fn label_keys(&self) -> impl Iterator<Item = &str> {
-        self.labels.needed()
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = &str> {
+        self.0.labels.needed()
     }
 
     /// Restricts a selection to the part, for a list in the wider store.
-    pub(in crate::cache) fn narrow(&self, mut select: Select) -> Select {
-        select.namespace = select.namespace.or_else(|| self.namespace.clone());
-        select.labels = select.labels.and(&self.labels);
+    pub(crate) fn narrow(&self, mut select: Select) -> Select {
+        select.namespace = select.namespace.or_else(|| self.0.namespace.clone());
+        select.labels = select.labels.and(&self.0.labels);
         select
     }
 
     /// Returns a delta as it affects the part; `None` if it does not.
-    pub(in crate::cache) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
+    pub(crate) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
         let inside = |side: Option<&'a View>| side.filter(|view| self.admits(view.meta()));
         let (old, new) = (inside(delta.old), inside(delta.new));
         (old.is_some() || new.is_some()).then_some(Delta { old, new, ..*delta })

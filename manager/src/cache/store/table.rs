@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 
 use self::deletions::Deletions;
 use self::list::Older;
-pub(in crate::cache) use self::own::Removal;
+pub(crate) use self::own::Removal;
 use crate::cache::object::body::Form;
 use crate::cache::object::delta::Origin;
 use crate::cache::object::dictionary::Packed;
@@ -43,17 +43,17 @@ use crate::key::{Key, NamespacedName};
 
 /// One change from a state to the next.
 #[derive(Clone, Debug)]
-pub(in crate::cache) struct Change {
-    pub(in crate::cache) old: Option<View>,
-    pub(in crate::cache) new: Option<View>,
-    pub(in crate::cache) origin: Origin,
+pub(crate) struct Change {
+    pub(crate) old: Option<View>,
+    pub(crate) new: Option<View>,
+    pub(crate) origin: Origin,
 }
 
 /// The objects of one store, with their indexes and the undelivered changes.
 #[derive(Default)]
-pub(in crate::cache) struct Table {
+pub(crate) struct Table {
     objects: Slots,
-    indexes: Indexes,
+    pub(crate) indexes: Indexes,
     /// One per reflector: all namespaces, or one namespace each.
     parts: Vec<Part>,
     /// Objects deleted by own writes whose deletion is not confirmed by the watch yet, by uid. An object that
@@ -62,23 +62,25 @@ pub(in crate::cache) struct Table {
     deletions: Deletions,
     /// Counts lists and own DELETEs, to determine which began first.
     epoch: u64,
-    bytes: usize,
+    /// Bytes of all versions as they are kept.
+    pub(crate) bytes: usize,
     /// Objects of which only the metadata is kept, because they are too large.
-    too_large: usize,
+    pub(crate) too_large: usize,
     /// Statistics of the packed bodies, without their dictionaries.
-    packing: Packing,
-    synced: bool,
+    pub(crate) packing: Packing,
+    /// Whether every part has been listed.
+    pub(crate) synced: bool,
     /// Undelivered entries for the dispatcher, in order.
-    pub(in crate::cache) jobs: VecDeque<Job>,
+    pub(crate) jobs: VecDeque<Job>,
     /// Bodies to be packed.
-    pub(in crate::cache) pack_queue: PackQueue,
+    pub(crate) pack_queue: PackQueue,
 }
 
 /// A version to be stored, with the values of the index functions for it.
 #[derive(Debug)]
-pub(in crate::cache) struct Arrival {
-    pub(in crate::cache) view: View,
-    pub(in crate::cache) values: Values,
+pub(crate) struct Arrival {
+    pub(crate) view: View,
+    pub(crate) values: Values,
 }
 
 /// An object that an own DELETE hides until the watch or a list confirms the deletion.
@@ -109,13 +111,13 @@ struct Part {
 // === impl Table ===
 
 impl Table {
-    pub(in crate::cache) fn new(parts: impl IntoIterator<Item = Option<Arc<str>>>) -> Self {
+    pub(crate) fn new(parts: impl IntoIterator<Item = Option<Arc<str>>>) -> Self {
         let part = |namespace| Part { namespace, progress: None, synced: false, older: Vec::new() };
         Self { parts: parts.into_iter().map(part).collect(), ..Self::default() }
     }
 
     /// Handles an ADDED or MODIFIED event.
-    pub(in crate::cache) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
+    pub(crate) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
         let Meta { request, uid, resource_version, .. } = arrival.view.meta();
         self.advance(part, resource_version);
@@ -127,7 +129,7 @@ impl Table {
     }
 
     /// Handles a DELETED event.
-    pub(in crate::cache) fn deleted(
+    pub(crate) fn deleted(
         &mut self,
         part: usize,
         request: &NamespacedName,
@@ -148,7 +150,7 @@ impl Table {
     }
 
     /// Records the resourceVersion of a bookmark or event as progress of the part; never decreases it.
-    pub(in crate::cache) fn advance(&mut self, part: usize, version: &ResourceVersion) {
+    pub(crate) fn advance(&mut self, part: usize, version: &ResourceVersion) {
         let Some(part) = self.parts.get_mut(part) else { return };
         let behind = part.progress.as_ref().is_some_and(|progress| progress.is_newer_than(version));
         if !behind {
@@ -157,7 +159,7 @@ impl Table {
     }
 
     /// Returns whether this version is the stored one.
-    pub(in crate::cache) fn holds(&self, view: &View) -> bool {
+    pub(crate) fn holds(&self, view: &View) -> bool {
         self.get(view.request()).is_some_and(|stored| stored.is(view))
     }
 
@@ -225,7 +227,7 @@ impl Table {
 
     /// Replaces the bodies of versions that are still stored by their packed form; returns the previous
     /// forms.
-    pub(in crate::cache) fn pack(&mut self, batch: Vec<(View, Packed)>) -> Vec<Form> {
+    pub(crate) fn pack(&mut self, batch: Vec<(View, Packed)>) -> Vec<Form> {
         let mut replaced = Vec::with_capacity(batch.len());
         for (view, packed) in batch {
             if self.holds(&view) {
@@ -249,57 +251,32 @@ impl Table {
 
 /// Reading.
 impl Table {
-    pub(in crate::cache) fn get(&self, request: &NamespacedName) -> Option<&View> {
+    pub(crate) fn get(&self, request: &NamespacedName) -> Option<&View> {
         Some(&self.objects.lookup(request)?.1.view)
     }
 
     /// Returns whether reads return `version` or a newer one: it is stored, or the watch has passed it.
-    pub(in crate::cache) fn has_reached(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
+    pub(crate) fn has_reached(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
         let stored =
             self.get(request).is_some_and(|view| !version.is_newer_than(&view.meta().resource_version));
         let part = self.part_of(request);
         stored || part.and_then(|part| part.progress.as_ref()).is_some_and(|at| !version.is_newer_than(at))
     }
 
-    /// Returns whether this very version is stored, as that of an own write is before its event.
-    pub(in crate::cache) fn has(
+    /// Returns the slot of this very version, if it is stored, as that of an own write is before its event.
+    pub(crate) fn find(
         &self,
         request: &NamespacedName,
         uid: &Uid,
         version: &ResourceVersion,
-    ) -> bool {
-        self.get(request).is_some_and(|view| {
-            let meta = view.meta();
-            meta.uid == *uid && meta.resource_version == *version
-        })
+    ) -> Option<Number> {
+        let (number, slot) = self.objects.lookup(request)?;
+        let meta = slot.view.meta();
+        (meta.uid == *uid && meta.resource_version == *version).then_some(number)
     }
 
-    pub(in crate::cache) fn indexes_mut(&mut self) -> &mut Indexes {
-        &mut self.indexes
-    }
-
-    pub(in crate::cache) fn indexes(&self) -> &Indexes {
-        &self.indexes
-    }
-
-    pub(in crate::cache) fn is_synced(&self) -> bool {
-        self.synced
-    }
-
-    pub(in crate::cache) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.objects.len()
-    }
-
-    pub(in crate::cache) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(in crate::cache) fn too_large(&self) -> usize {
-        self.too_large
-    }
-
-    pub(in crate::cache) fn packing(&self) -> Packing {
-        self.packing
     }
 }
 

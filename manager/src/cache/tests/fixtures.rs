@@ -1,6 +1,6 @@
 //! Objects, handlers, stores and a scripted server for the tests of the cache.
 
-pub(in crate::cache) mod server;
+pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::cache::object::meta::{Labels, ResourceVersion};
 use crate::cache::object::scan::Scan;
 use crate::cache::object::store_context::StoreContext;
 use crate::cache::store::dispatcher::Dispatcher;
-use crate::cache::store::object_store::{EventKind, ObjectStore};
+use crate::cache::store::object_store::{ObjectStore, Received};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, Projection, Scope, UntypedStore, View};
 use crate::client::Writer;
 use crate::key::{KindId, NamespacedName};
 use crate::metrics::Registry;
 
-pub(in crate::cache) fn config_map() -> KindId {
+pub(crate) fn config_map() -> KindId {
     KindId::of::<ConfigMap>()
 }
 
-pub(in crate::cache) fn request(name: &str) -> NamespacedName {
+pub(crate) fn request(name: &str) -> NamespacedName {
     NamespacedName::namespaced("shop", name)
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn object(name: &str, uid: &str, version: u64) -> Value {
     object_in("shop", name, uid, version)
 }
 
-pub(in crate::cache) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
+pub(crate) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -57,23 +57,23 @@ pub(crate) fn view_of(object: &Value) -> View {
     View::new(context, meta, body)
 }
 
-pub(in crate::cache) fn view(name: &str, uid: &str, version: u64) -> View {
+pub(crate) fn view(name: &str, uid: &str, version: u64) -> View {
     view_of(&object(name, uid, version))
 }
 
-pub(in crate::cache) fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     let mut object = object("labelled", "u", 1);
     object["metadata"]["labels"] = json!(pairs.iter().copied().collect::<BTreeMap<_, _>>());
     view_of(&object).meta().labels.clone()
 }
 
 /// A handler that records each delta as a line such as `+ a@5 initial` or `a@5 -> a@6 own`.
-pub(in crate::cache) struct DeltaRecorder(tokio::sync::mpsc::UnboundedSender<String>);
+pub(crate) struct DeltaRecorder(tokio::sync::mpsc::UnboundedSender<String>);
 
 /// Receives the lines of a [`DeltaRecorder`].
-pub(in crate::cache) struct RecordedDeltas(tokio::sync::mpsc::UnboundedReceiver<String>);
+pub(crate) struct RecordedDeltas(tokio::sync::mpsc::UnboundedReceiver<String>);
 
-pub(in crate::cache) fn recorder() -> (Box<DeltaRecorder>, RecordedDeltas) {
+pub(crate) fn recorder() -> (Box<DeltaRecorder>, RecordedDeltas) {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     (Box::new(DeltaRecorder(sender)), RecordedDeltas(receiver))
 }
@@ -101,11 +101,11 @@ impl DeltaHandler for DeltaRecorder {
 }
 
 impl RecordedDeltas {
-    pub(in crate::cache) async fn next(&mut self) -> String {
+    pub(crate) async fn next(&mut self) -> String {
         self.0.recv().await.unwrap()
     }
 
-    pub(in crate::cache) async fn take(&mut self, count: usize) -> Vec<String> {
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for _ in 0..count {
             lines.push(self.next().await);
@@ -114,7 +114,7 @@ impl RecordedDeltas {
     }
 
     /// Returns whether the test has taken all lines.
-    pub(in crate::cache) fn is_empty(&mut self) -> bool {
+    pub(crate) fn is_empty(&mut self) -> bool {
         self.0.try_recv().is_err()
     }
 }
@@ -148,17 +148,17 @@ impl ByHand {
     pub(crate) fn relisted(&self, objects: &[Value], version: u64) {
         let epoch = self.store.core().begin_list();
         for object in objects {
-            self.store.core().listed(0, epoch, object.to_string().as_bytes());
+            self.store.core().receive(0, Received::Listed(epoch), object.to_string().as_bytes());
         }
         self.store.core().end_list(0, epoch, &ResourceVersion::new(&version.to_string()));
     }
 
     pub(crate) fn changed(&self, object: &Value) {
-        self.store.core().event(0, EventKind::Changed, object.to_string().as_bytes());
+        self.store.core().receive(0, Received::Changed, object.to_string().as_bytes());
     }
 
     pub(crate) fn deleted(&self, object: &Value) {
-        self.store.core().event(0, EventKind::Deleted, object.to_string().as_bytes());
+        self.store.core().receive(0, Received::Deleted, object.to_string().as_bytes());
     }
 
     pub(crate) fn resynced(&self) {
@@ -172,15 +172,15 @@ impl ByHand {
 }
 
 /// A running cache against a scripted server. Dropping it aborts the cache.
-pub(in crate::cache) struct Rig {
-    pub(in crate::cache) cache: Cache,
-    pub(in crate::cache) server: server::Server,
-    pub(in crate::cache) tasks: JoinSet<()>,
-    pub(in crate::cache) stop: CancellationToken,
+pub(crate) struct Rig {
+    pub(crate) cache: Cache,
+    pub(crate) server: server::Server,
+    pub(crate) tasks: JoinSet<()>,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Rig {
-    pub(in crate::cache) fn start(settings: CacheSettings) -> Self {
+    pub(crate) fn start(settings: CacheSettings) -> Self {
         let (server, client) = server::scripted();
         let cache = Cache::with_random(settings, client, &Registry::new(), fastrand::Rng::with_seed(7));
         let stop = CancellationToken::new();
@@ -190,17 +190,17 @@ impl Rig {
         Self { cache, server, tasks, stop }
     }
 
-    pub(in crate::cache) fn config_maps(&self) -> Arc<UntypedStore> {
+    pub(crate) fn config_maps(&self) -> Arc<UntypedStore> {
         self.cache.kind(config_map(), Scope::all(), Projection::Full)
     }
 
     /// Starts with `objects` in a streamed list at version 10; the watch continues on the returned stream.
-    pub(in crate::cache) async fn synced(objects: &[Value]) -> (Self, Arc<UntypedStore>, server::Stream) {
+    pub(crate) async fn synced(objects: &[Value]) -> (Self, Arc<UntypedStore>, server::Stream) {
         let settings = CacheSettings { resync: Duration::ZERO, ..CacheSettings::default() };
         Self::synced_with(settings, objects).await
     }
 
-    pub(in crate::cache) async fn synced_with(
+    pub(crate) async fn synced_with(
         settings: CacheSettings,
         objects: &[Value],
     ) -> (Self, Arc<UntypedStore>, server::Stream) {

@@ -1,4 +1,4 @@
-//! What the other tests of this room look at.
+//! Access for other tests of the cache.
 
 use super::*;
 

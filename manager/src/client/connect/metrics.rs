@@ -12,20 +12,11 @@ use crate::metrics::Registry;
 
 /// Upper bounds in seconds.
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const KIB: f64 = 1024.0;
+const MIB: f64 = 1024.0 * KIB;
 /// Upper bounds in bytes.
-const BYTES: [f64; 11] = [
-    64.0,
-    256.0,
-    512.0,
-    1024.0,
-    4096.0,
-    16_384.0,
-    65_536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
-];
+const BYTES: [f64; 11] =
+    [64.0, 256.0, 512.0, KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB, 4.0 * MIB, 16.0 * MIB];
 
 pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 pub(super) type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;

@@ -13,30 +13,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use kube::config::{AuthInfo, ExecAuthCluster, ExecConfig, ExecInteractiveMode};
-use serde::{Deserialize, Serialize};
+use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::process::Command;
 
 use super::fetch::CredentialError;
 
 /// Time limit of a plug-in; five times as long if the user may have to log in. client-go has no limit.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
-
-/// The value of `KUBERNETES_EXEC_INFO`, which the plug-in reads.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExecInfo<'a> {
-    kind: &'static str,
-    api_version: &'a str,
-    spec: Spec<'a>,
-}
-
-#[derive(Serialize)]
-struct Spec<'a> {
-    interactive: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<&'a ExecAuthCluster>,
-}
 
 /// The output of the plug-in, an `ExecCredential`.
 #[derive(Deserialize)]
@@ -71,8 +56,7 @@ pub(super) fn run(
         }
         _ => std::io::stdin().is_terminal(),
     };
-    let mut command = command(exec, interactive)
-        .map_err(|error| failed("cannot be given its input".to_owned()).with_source(error))?;
+    let mut command = command(exec, interactive);
     let limit = if interactive { 5 * limit } else { limit };
 
     let unstarted = |error| {
@@ -96,12 +80,13 @@ pub(super) fn run(
     Ok(status.expiration_timestamp)
 }
 
-fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::Error> {
-    let info = serde_json::to_string(&ExecInfo {
-        kind: "ExecCredential",
-        api_version: exec.api_version.as_deref().unwrap_or_default(),
-        spec: Spec { interactive, cluster: exec.cluster.as_ref() },
-    })?;
+fn command(exec: &ExecConfig, interactive: bool) -> Command {
+    let mut spec = json!({"interactive": interactive});
+    if let Some(cluster) = &exec.cluster {
+        spec["cluster"] = json!(cluster);
+    }
+    let api_version = exec.api_version.as_deref().unwrap_or_default();
+    let info = json!({"kind": "ExecCredential", "apiVersion": api_version, "spec": spec});
     let mut command = Command::new(exec.command.as_deref().unwrap_or_default());
     command.args(exec.args.iter().flatten());
     for variable in exec.env.iter().flatten() {
@@ -109,14 +94,14 @@ fn command(exec: &ExecConfig, interactive: bool) -> Result<Command, serde_json::
             command.env(name, value);
         }
     }
-    command.env("KUBERNETES_EXEC_INFO", info);
+    command.env("KUBERNETES_EXEC_INFO", info.to_string());
     for name in exec.drop_env.iter().flatten() {
         command.env_remove(name);
     }
     // Standard error is inherited, so the messages of the plug-in appear in the log.
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stdout(Stdio::piped());
     command.kill_on_drop(true);
-    Ok(command)
+    command
 }
 
 /// Reads the output of the plug-in. An error does not quote the output, which may contain a secret.

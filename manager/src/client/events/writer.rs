@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::call::{call, request};
+use crate::client::call::{MERGE_PATCH, send};
 use crate::client::error::WriteError;
 use crate::key::Chain;
 
@@ -110,14 +110,14 @@ impl Drop for EventWriter {
 }
 
 pub(super) async fn perform(client: &kube::Client, write: &EventWrite) -> WriteResult {
-    match timeout(WRITE_TIMEOUT, send(client, write)).await {
+    match timeout(WRITE_TIMEOUT, send_event(client, write)).await {
         Ok(Ok(())) => WriteResult::Written(write.count),
         Ok(Err(error)) => classify(write, &error),
         Err(_late) => WriteResult::Retry(None, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     }
 }
 
-async fn send(
+async fn send_event(
     client: &kube::Client,
     EventWrite { create, event, .. }: &EventWrite,
 ) -> Result<(), WriteError> {
@@ -128,10 +128,9 @@ async fn send(
         (Method::POST, events, "application/json", json!(event))
     } else {
         let series = json!({ "series": event.series });
-        (Method::PATCH, format!("{events}/{name}"), "application/merge-patch+json", series)
+        (Method::PATCH, format!("{events}/{name}"), MERGE_PATCH, series)
     };
-    let request = request(method, &uri, Some(content_type), body.to_string().into(), "event")?;
-    call(client, request, "event").await.map(drop)
+    send(client, method, &uri, Some((content_type, body.to_string().into())), "event").await.map(drop)
 }
 
 fn classify(write: &EventWrite, error: &WriteError) -> WriteResult {

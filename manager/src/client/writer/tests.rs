@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::client::tests::server::{Answer, TestServer};
-use crate::client::{ResourcePath, Role, Uncovered, WriteObserver, is_fenced};
+use crate::client::{ResourcePath, Role, WriteObserver, is_fenced};
 use crate::key::{Fence, NamespacedName};
 
 /// Records the writers of all reported writes.
@@ -25,7 +25,7 @@ impl WriteObserver for Writers {
         self.0.lock().push(writer);
     }
 
-    fn uncovered(&self, _: &ResourcePath, _: Uncovered) {}
+    fn uncovered(&self, _: &ResourcePath) {}
 }
 
 fn request(method: &str) -> Request<Body> {

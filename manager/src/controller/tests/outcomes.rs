@@ -187,3 +187,84 @@ async fn each_run_counts_under_one_outcome_and_once_in_time() {
         assert_eq!(bench.counts("controller_runtime_reconcile_time_seconds_count"), one("1"), "{result}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_outcome_is_counted_and_followed_by_what_the_table_says() {
+    let outcomes: VecDeque<Outcome> = VecDeque::from([
+        Ok(Action::Done),
+        Ok(Action::RequeueAfter(Duration::from_secs(7))),
+        Err("down".into()),
+        Err(ReconcileError::retry_after("busy", Duration::from_secs(30))),
+        Err(conflict()),
+        Err(ReconcileError::terminal("broken")),
+        Ok(Action::Done),
+    ]);
+    let outcomes = Mutex::new(outcomes);
+    let (reconciler, mut runs) = scripted(move |_| {
+        let outcome = outcomes.lock().pop_front().expect("no further run");
+        async move { outcome }
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    let mut waits = Vec::new();
+    let mut last = None;
+    for nudge in [true, true, false, false, false, false] {
+        if nudge {
+            bench.notifier.notify(key("web"));
+        }
+        let (_, attempt, at) = next(&mut runs).await;
+        waits.push((attempt, last.map_or(0, |last: Instant| (at - last).as_millis() / 100 * 100)));
+        last = Some(at);
+    }
+    none(&mut runs, LONG).await;
+    bench.notifier.notify(key("web"));
+    next(&mut runs).await;
+    // Attempt, and whether it came when it was due: a fixed delay of 1 s, less its jitter of at most a tenth.
+    let waits: Vec<(u32, bool)> = waits
+        .iter()
+        .zip([0, 0, 7000, 1000, 30_000, 1000])
+        .map(|((attempt, waited), due)| (*attempt, (due - due / 10..=due).contains(waited)))
+        .collect();
+    assert_eq!(waits, [(1, true), (1, true), (1, true), (2, true), (3, true), (4, true)]);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        bench.counts("controller_runtime_reconcile_total"),
+        [
+            r#"{controller="test",result="error"} 3"#,
+            r#"{controller="test",result="requeue"} 1"#,
+            r#"{controller="test",result="requeue_after"} 1"#,
+            r#"{controller="test",result="success"} 2"#,
+        ]
+        .join("\n"),
+    );
+    assert_eq!(bench.counts("controller_runtime_terminal_reconcile_errors_total"), "{controller=\"test\"} 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_its_run_and_nothing_else() {
+    let (reconciler, mut runs) = scripted(async |attempt| {
+        assert!(attempt > 1, "the first attempt panics");
+        Ok(Action::Done)
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    assert_eq!(next(&mut runs).await.1, 1);
+    assert_eq!(next(&mut runs).await.1, 2);
+    assert_eq!(bench.counts("controller_runtime_reconcile_panics_total"), "{controller=\"test\"} 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_dropped_at_its_timeout_and_tried_again() {
+    let (reconciler, mut runs) = scripted(async |attempt| {
+        if attempt == 1 {
+            std::future::pending::<()>().await;
+        }
+        Ok(Action::Done)
+    });
+    let bench = Bench::start(Controller::new("test"), reconciler);
+    bench.notifier.notify(key("web"));
+    let (_, _, began) = next(&mut runs).await;
+    let (_, attempt, again) = next(&mut runs).await;
+    assert_eq!(attempt, 2);
+    assert!(again - began >= DEFAULT_RECONCILE_TIMEOUT, "not before its time: {:?}", again - began);
+    assert_eq!(bench.counts("controller_runtime_reconcile_timeouts_total"), "{controller=\"test\"} 1");
+}

@@ -62,8 +62,8 @@ impl Reconciler for Tells {
 #[tokio::test(start_paused = true)]
 async fn each_run_has_a_span_that_names_it_and_says_what_its_context_says() {
     let spans = Spans::default();
-    // While there is but one subscriber, tracing lets the thread that first meets a span decide for all whether anybody
-    // wants it, and that may be the thread of a test without one. With two it asks them.
+    // While there is but one subscriber, tracing lets the thread that first meets a span decide for all
+    // whether anybody wants it, and that may be the thread of a test without one. With two it asks them.
     let _second = tracing::Dispatch::new(registry());
     let _log = tracing::subscriber::set_default(registry().with(spans.clone()));
     let cache = ByHand::listed(&[object("web", "u1", 5)]);

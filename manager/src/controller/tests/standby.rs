@@ -16,11 +16,7 @@ fn late(takes: Duration) -> (Late, Arc<AtomicUsize>) {
 }
 
 impl Source<NamespacedName> for Late {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<NamespacedName>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(self: Box<Self>, sink: Sink<NamespacedName>, stop: CancellationToken) -> SourceFuture {
         Box::pin(async move {
             self.starts.fetch_add(1, Ordering::SeqCst);
             sink.add(key("listed"), Cause::bare(Trigger::Initial));
@@ -143,10 +139,7 @@ async fn a_source_that_fails_on_a_standby_ends_its_controller_too() {
     let broken = function("feed", async |_, _| Err("closed".into()));
     let mut bench = Bench::start_in(Term::new(), Controller::new("test").source(broken), reconciler);
     let error = bench.ended().await.expect_err("fails");
-    assert!(
-        matches!(&error, ControllerError::Source { source, .. } if source.name == "function feed"),
-        "{error}"
-    );
+    assert!(matches!(&error, ControllerError::Source { name, .. } if **name == *"function feed"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ async fn a_paused_controller_takes_no_key_and_keeps_all_until_it_goes_on() {
         sleep(Duration::from_secs(5)).await;
         Ok(Action::Done)
     });
-    let bench = Bench::start(Controller::new("web"), reconciler);
+    let bench = Bench::start(Controller::new("test"), reconciler);
     bench.notifier.notify(key("running"));
     next(&mut runs).await;
     bench.settings.send_modify(|settings| settings.paused = true);
@@ -27,7 +27,7 @@ async fn a_paused_controller_takes_no_key_and_keeps_all_until_it_goes_on() {
 async fn a_disabled_controller_is_listed_and_runs_neither_sources_nor_reconciles() {
     let (reconciler, mut runs) = scripted(|_| async { Ok(Action::Done) });
     let disabled = ControllerSettings { enabled: false, ..settings() };
-    let mut bench = Bench::start_with(disabled, Term::begun(), Controller::new("web"), reconciler);
+    let mut bench = Bench::start_with(disabled, Term::begun(), Controller::new("test"), reconciler);
     bench.notifier.notify(key("a"));
     none(&mut runs, LONG).await;
     let status = bench.status();

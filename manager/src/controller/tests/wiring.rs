@@ -12,8 +12,8 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
     let wired = |wire: fn(Controller, &Store) -> Controller| {
         let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
         let store = Store::new(ByHand::unlisted().store);
-        let wired = wire(Controller::new("test"), &store).reconciler(reconciler).wired;
-        wired.err().map(|problem| problem.to_string())
+        let registration = wire(Controller::new("test"), &store).reconciler(reconciler);
+        registration.problem().map(ToString::to_string)
     };
     let owned_first = "owns(ConfigMap) needs the kind of the owner: call reconciles(...) before it";
     assert_eq!(wired(|controller, maps| controller.owns(maps)).as_deref(), Some(owned_first));
@@ -106,4 +106,14 @@ async fn two_controllers_of_one_kind_each_see_what_their_own_predicates_admit() 
     cache.changed(&object("a", "u1", 11));
     assert_eq!(next(&mut benches[0].2).await.0, key("a"));
     none(&mut benches[1].2, LONG).await;
+}
+
+#[test]
+fn a_controller_wired_wrongly_says_what_to_call() {
+    let (reconciler, _runs) = scripted(async |_| Ok(Action::Done));
+    let unsourced = Controller::new("test").reconciler(reconciler);
+    assert_eq!(
+        unsourced.problem().expect("refused").to_string(),
+        "no source: call reconciles(...), watches(...) or source(...)"
+    );
 }

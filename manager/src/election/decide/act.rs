@@ -26,15 +26,21 @@ impl Turn<'_> {
         if self.state.in_flight.is_some() || self.now.boot < self.state.candidate_acts_at() {
             return;
         }
-        let call = match &self.state.known {
-            _ if !self.state.fresh => Call::Get,
-            Known::Nothing => Call::Get,
-            Known::Absent(last) => Call::Create(self.acquiring(last.as_ref())),
-            Known::Present(record, version) => {
-                Call::Update { record: self.acquiring(Some(record)), over: version.clone() }
-            }
+        let last = match &self.state.known {
+            Known::Nothing => None,
+            Known::Absent(last) => last.as_ref(),
+            Known::Present(record, _) => Some(record),
         };
-        self.send(call);
+        self.write_or_get(self.acquiring(last));
+    }
+
+    /// Writes a record over the known Lease; gets the Lease instead if the known one may be stale.
+    fn write_or_get(&mut self, record: Record) {
+        self.send(match &self.state.known {
+            Known::Absent(_) if self.state.fresh => Call::Create(record),
+            Known::Present(_, version) if self.state.fresh => Call::Update { record, over: version.clone() },
+            _ => Call::Get,
+        });
     }
 
     /// Returns the record with which this replica acquires a Lease whose last record was `last`.
@@ -81,14 +87,7 @@ impl Turn<'_> {
     fn renew(&mut self) {
         let Phase::Leading { written, .. } = &self.state.phase else { return };
         let wall = self.wall_after(Some(written));
-        let renewed = self.holding(written.acquired.unwrap_or(wall), wall, written.transitions);
-        let call = match &self.state.known {
-            _ if !self.state.fresh => Call::Get,
-            Known::Nothing => Call::Get,
-            Known::Absent(_) => Call::Create(renewed),
-            Known::Present(_, version) => Call::Update { record: renewed, over: version.clone() },
-        };
-        self.send(call);
+        self.write_or_get(self.holding(written.acquired.unwrap_or(wall), wall, written.transitions));
     }
 
     fn lose(&mut self, ending: Ending) {
@@ -123,12 +122,10 @@ impl Turn<'_> {
             _ if !self.state.fresh => self.send(Call::Get),
             // Release only this replica's own term. If this replica's name was written into the Lease by
             // hand, another replica may be leading.
-            Known::Present(record, version)
+            Known::Present(record, _)
                 if record.holder.as_ref() == Some(&self.rules.identity) && record.acquired == acquired =>
             {
-                let record = record.released(self.wall_after(Some(record)));
-                let over = version.clone();
-                self.send(Call::Update { record, over });
+                self.write_or_get(record.released(self.wall_after(Some(record))));
             }
             _ => self.finish(false),
         }

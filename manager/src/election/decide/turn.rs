@@ -17,7 +17,8 @@ pub(super) struct Turn<'a> {
     pub(super) actions: Vec<Action>,
 }
 
-pub(super) fn run(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
+/// Returns the state after one event and the actions to perform.
+pub fn decide(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
     let mut turn = Turn { rules, now, state, actions: Vec::new() };
     turn.apply(event);
     turn.act();

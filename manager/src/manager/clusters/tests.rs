@@ -71,27 +71,28 @@ async fn a_name_is_a_dns_label_taken_once_and_one_that_was_refused_is_free() {
     for name in ["", "Edge", "edge.eu", "-edge", "edge-", &"e".repeat(64)] {
         let error = refused(name, at(NOWHERE));
         let expected = format!(
-            "cluster name {name:?} is invalid; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
-             either end, such as edge-1: it stands in metrics and in the paths of checks"
+            "{name:?} is no name of a cluster; expected 1 to 63 lower-case letters, digits and hyphens, \
+             no hyphen at either end, such as web-frontend: it appears in metrics, paths and the \
+             configuration"
         );
         assert_eq!(error.to_string(), expected);
     }
     let mut no_proxy = at(NOWHERE);
     no_proxy.proxy_url = Some("ftp://proxy:21".parse().unwrap());
     let error = refused("edge", no_proxy);
-    assert!(matches!(&error, ClusterError::Connect { name, .. } if name == "edge"), "{error}");
+    assert!(matches!(&error, RegisterError::Connect { name, .. } if **name == *"edge"), "{error}");
     let edge = manager.cluster("edge", at(NOWHERE)).expect("nothing is left of what was refused");
     assert_eq!(edge.name(), "edge");
     let error = refused("edge", at(NOWHERE));
-    let taken =
-        "cluster \"edge\" exists already; the names of clusters differ, because metrics and checks use them";
+    let taken = "cluster \"edge\" exists already; choose another name, \
+                 because metrics and paths tell them apart by it";
     assert_eq!(error.to_string(), taken);
     manager.cluster(&*"e".repeat(63), at(NOWHERE)).expect("as long as may be");
 
     manager.stop();
     run(&manager).join_next().await.unwrap().unwrap().unwrap();
     let error = refused("late", at(NOWHERE));
-    assert_eq!(error.to_string(), "cluster \"late\" was not added: the manager has begun to stop");
+    assert_eq!(error.to_string(), "\"late\" was not added: the manager has begun to stop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +173,8 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
     let told: Vec<_> = lines.iter().filter(|line| line.contains("no answer for")).collect();
     let expected = ["ConfigMap", "Secret"].map(|kind| {
         format!(
-            r#"WARN no answer for 30s; starting without these kinds, and their controllers wait cluster="edge" kinds="{kind}""#
+            "WARN no answer for 30s; starting without these kinds, and their controllers wait cluster=\"edge\" \
+             kinds=\"{kind}\""
         )
     });
     assert_eq!(told, expected.iter().collect::<Vec<_>>());
@@ -321,8 +323,8 @@ async fn an_object_is_owned_within_its_cluster_only() {
                 Err(error) => {
                     assert_ne!(owners, children);
                     let why = error.source().map(ToString::to_string);
-                    let expected = "owns(ConfigMap) in another cluster than reconciles(ConfigMap): owner references do \
-                                    not cross clusters; use watches(...)";
+                    let expected = "owns(ConfigMap) in another cluster than reconciles(ConfigMap): \
+                                    owner references do not cross clusters; use watches(...)";
                     assert_eq!(why.as_deref(), Some(expected));
                 }
             }

@@ -1,17 +1,18 @@
 //! Reviews by the API server: the owner of a token, and whether the owner may read a path.
 //!
-//! As controller-runtime's `WithAuthenticationAndAuthorization` does: a `TokenReview`, then a `SubjectAccessReview` of the
-//! path and the method as a verb, with its texts and its times to live. A `ClusterRole` with
-//! `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper. The debug pages require tokens of an audience of their
-//! own, so that a stolen token is of no use at the API server.
+//! As controller-runtime's `WithAuthenticationAndAuthorization` does: a `TokenReview`, then a
+//! `SubjectAccessReview` of the path and the method as a verb, with its texts and its times to live. A
+//! `ClusterRole` with `nonResourceURLs: [/metrics]` and `verbs: [get]` admits a scraper. The debug pages
+//! require tokens of an audience of their own, so that a stolen token is of no use at the API server.
 //!
 //! # Invariants
-//! 1. A request is admitted only if the API server has accepted its token within the last minute ([`TOKEN_TTL`]) and
-//!    allowed its access within the last five. While the server does not answer, requests for which both are still valid
-//!    stay admitted, and all others get a 500.
-//! 2. Unknown tokens cost the server at most [`PER_SECOND`] reviews a second, [`BURST`] at once, and as many again if they
-//!    come from the address of an admitted peer. They cost the manager a bounded memory, from which they push no answer
-//!    that has not expired. Tokens that were admitted before neither count nor wait.
+//! 1. A request is admitted only if the API server has accepted its token within the last minute
+//!    ([`TOKEN_TTL`]) and allowed its access within the last five. While the server does not answer, requests
+//!    for which both are still valid stay admitted, and all others get a 500.
+//! 2. Unknown tokens cost the server at most [`PER_SECOND`] reviews a second, [`BURST`] at once, and as many
+//!    again if they come from the address of an admitted peer. They cost the manager a bounded memory, from
+//!    which they push no answer that has not expired. Tokens that were admitted before neither count nor
+//!    wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,8 +51,8 @@ const DENIED_TTL: Duration = Duration::from_secs(30);
 /// How long one review may take, its wait for a slot included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from other addresses must
-/// not delay. Reviews of admitted tokens are as few as scrapers, and are not limited.
+/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from other
+/// addresses must not delay. Reviews of admitted tokens are as few as scrapers, and are not limited.
 const AT_ONCE: usize = 6;
 
 /// How long an admitted token or peer is preferred. Longer than scrapes are apart.
@@ -71,11 +72,17 @@ pub(in crate::manager) struct Reviews {
     client: Client,
     /// The audience that tokens need; `None` for that of the API server.
     audience: Option<&'static str>,
-    /// Slots of reviews for a new token from an address from which no admitted token came.
-    unknown_slots: Semaphore,
-    /// Slots of reviews for a new token from an address from which an admitted token came.
-    preferred_slots: Semaphore,
+    unknown_peers: ReviewLimit,
+    /// Of peers from which another token was admitted: the new token of a known scraper must not wait for a
+    /// flood of made-up ones from elsewhere.
+    preferred_peers: ReviewLimit,
     memory: Mutex<Memory>,
+}
+
+/// Limits the reviews of tokens that were not admitted before.
+struct ReviewLimit {
+    slots: Semaphore,
+    rate: Mutex<TokenBucket>,
 }
 
 struct Memory {
@@ -85,21 +92,7 @@ struct Memory {
     accesses: BoundedMap<Digest, bool>,
     /// Tokens that were admitted, and addresses from which they came.
     preferred: BoundedMap<Digest, ()>,
-    /// Limits unknown tokens of unknown and of preferred peers: the new token of a known scraper must not wait for a flood
-    /// of made-up ones from elsewhere.
-    unknown_peers: TokenBucket,
-    preferred_peers: TokenBucket,
     failures: LogEvery,
-}
-
-/// How well the sender of a request is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// The token was admitted before.
-    Token,
-    /// Another token from the same address was.
-    Peer,
-    Unknown,
 }
 
 /// A review without an answer.
@@ -134,23 +127,27 @@ async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next
 impl Reviews {
     /// Reviews through this client, which has to belong to the runtime that serves.
     pub(in crate::manager) fn new(client: Client, audience: Option<&'static str>) -> Self {
-        let limit = Limit::per_second(PER_SECOND.into(), BURST);
+        let limit = || {
+            let rate = TokenBucket::new(Limit::per_second(PER_SECOND.into(), BURST));
+            ReviewLimit { slots: Semaphore::new(AT_ONCE), rate: Mutex::new(rate) }
+        };
         let memory = Memory {
             users: BoundedMap::new(REMEMBERED).expire_after(TOKEN_TTL),
             accesses: BoundedMap::new(REMEMBERED),
             preferred: BoundedMap::new(REMEMBERED).expire_after(PREFERRED_TTL),
-            unknown_peers: TokenBucket::new(limit),
-            preferred_peers: TokenBucket::new(limit),
             failures: LogEvery::default(),
         };
-        let [unknown_slots, preferred_slots] = [AT_ONCE; 2].map(Semaphore::new);
-        Self { client, audience, unknown_slots, preferred_slots, memory: Mutex::new(memory) }
+        let (unknown_peers, preferred_peers) = (limit(), limit());
+        Self { client, audience, unknown_peers, preferred_peers, memory: Mutex::new(memory) }
     }
 
     async fn admit(&self, request: &Parts) -> Result<(), Response> {
         let unauthorized = || {
             let expected = self.audience.map(|audience| {
-                format!("; expected a token of the audience {audience}: kubectl create token ACCOUNT --audience={audience}")
+                format!(
+                    "; expected a token of the audience {audience}: \
+                     kubectl create token ACCOUNT --audience={audience}"
+                )
             });
             let text = format!("Unauthorized{}\n", expected.unwrap_or_default());
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], text).into_response()
@@ -159,12 +156,12 @@ impl Reviews {
         let peer = request.extensions.get::<PeerAddress>();
         let peer = peer.map(|PeerAddress(address)| digest(address.to_string().as_bytes()));
         let token_key = digest(token.as_bytes());
-        let standing = self.memory.lock().standing(&token_key, peer.as_ref(), Instant::now());
-        let user = self.user(token, standing).await;
+        let limit = self.limit(&token_key, peer.as_ref());
+        let user = self.user(token, limit).await;
         let user = user.map_err(|error| self.failure(&error, "Authentication failed\n".to_owned()))?;
         let user = user.ok_or_else(unauthorized)?;
         let name = user.username.clone().unwrap_or_default();
-        let allowed = self.may(user, request, standing).await;
+        let allowed = self.may(user, request, limit).await;
         if !allowed
             .map_err(|error| self.failure(&error, format!("Authorization for user {name} failed\n")))?
         {
@@ -178,8 +175,20 @@ impl Reviews {
         Ok(())
     }
 
+    /// Returns the limit of the reviews of a token; `None` for one that was admitted before.
+    fn limit(&self, token: &Digest, peer: Option<&Digest>) -> Option<&ReviewLimit> {
+        let (mut memory, now) = (self.memory.lock(), Instant::now());
+        if memory.preferred.get(token, now).is_some() {
+            None
+        } else if peer.is_some_and(|peer| memory.preferred.get(peer, now).is_some()) {
+            Some(&self.preferred_peers)
+        } else {
+            Some(&self.unknown_peers)
+        }
+    }
+
     /// Returns the owner of a token, if it has one.
-    async fn user(&self, token: &str, standing: Standing) -> Result<Option<UserInfo>, ReviewError> {
+    async fn user(&self, token: &str, limit: Option<&ReviewLimit>) -> Result<Option<UserInfo>, ReviewError> {
         let key = digest(token.as_bytes());
         if let Some(user) = self.memory.lock().users.get(&key, Instant::now()) {
             return Ok(user.clone());
@@ -189,7 +198,7 @@ impl Reviews {
             token: token.to_owned().into(),
             audiences: self.audience.map(|audience| vec![audience.to_owned()]),
         };
-        let answer = self.review(TokenReview { spec, ..TokenReview::default() }, standing).await?;
+        let answer = self.review(TokenReview { spec, ..TokenReview::default() }, limit).await?;
         let status = answer.status.unwrap_or_default();
         // A server that knows of no audiences names none, and has looked at the rest only.
         let named = |audience: &str| status.audiences.iter().flatten().any(|named| named == audience);
@@ -199,7 +208,12 @@ impl Reviews {
         Ok(user)
     }
 
-    async fn may(&self, user: UserInfo, request: &Parts, standing: Standing) -> Result<bool, ReviewError> {
+    async fn may(
+        &self,
+        user: UserInfo,
+        request: &Parts,
+        limit: Option<&ReviewLimit>,
+    ) -> Result<bool, ReviewError> {
         let spec = SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
@@ -216,24 +230,25 @@ impl Reviews {
             return Ok(*allowed);
         }
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let status = self.review(question, standing).await?.status;
+        let status = self.review(question, limit).await?.status;
         let allowed = status.is_some_and(|status| status.allowed && status.denied != Some(true));
         let ttl = if allowed { ALLOWED_TTL } else { DENIED_TTL };
         self.memory.lock().accesses.insert_for(key, allowed, ttl, Instant::now());
         Ok(allowed)
     }
 
-    async fn review<K>(&self, question: K, standing: Standing) -> Result<K, ReviewError>
+    async fn review<K>(&self, question: K, limit: Option<&ReviewLimit>) -> Result<K, ReviewError>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
         K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
-        self.memory.lock().take(standing, Instant::now())?;
+        if limit.is_some_and(|limit| limit.rate.lock().take(Instant::now()).is_err()) {
+            return Err(ReviewError::Flood);
+        }
         let reviewed = timeout(PATIENCE, async {
-            let _slot = match standing {
-                Standing::Token => None,
-                Standing::Peer => Some(self.preferred_slots.acquire().await),
-                Standing::Unknown => Some(self.unknown_slots.acquire().await),
+            let _slot = match limit {
+                Some(limit) => Some(limit.slots.acquire().await),
+                None => None,
             };
             Api::all(self.client.clone()).create(&PostParams::default(), &question).await
         });
@@ -256,30 +271,6 @@ impl Reviews {
                 (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
             }
         }
-    }
-}
-
-// === impl Memory ===
-
-impl Memory {
-    fn standing(&mut self, token: &Digest, peer: Option<&Digest>, now: Instant) -> Standing {
-        if self.preferred.get(token, now).is_some() {
-            Standing::Token
-        } else if peer.is_some_and(|peer| self.preferred.get(peer, now).is_some()) {
-            Standing::Peer
-        } else {
-            Standing::Unknown
-        }
-    }
-
-    /// Takes one review from the limit that applies.
-    fn take(&mut self, standing: Standing, now: Instant) -> Result<(), ReviewError> {
-        let taken = match standing {
-            Standing::Token => Ok(()),
-            Standing::Peer => self.preferred_peers.take(now),
-            Standing::Unknown => self.unknown_peers.take(now),
-        };
-        taken.map_err(|_retry_at| ReviewError::Flood)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The token of the debug server, in a file.
 //!
-//! With a file every request has to present its token, from whatever address: behind a proxy in the Pod, such as a
-//! service mesh's, every peer has an address of this host, and clients choose the Host header. The file is followed, so
-//! a new token is valid about two seconds after it was written; requests read no file.
+//! With a file every request has to present its token, from whatever address: behind a proxy in the Pod, such
+//! as a service mesh's, every peer has an address of this host, and clients choose the Host header. The file
+//! is followed, so a new token is valid about two seconds after it was written; requests read no file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ use crate::util::{Follower, read_regular};
 const LONGEST_BYTES: usize = 8192;
 
 /// The answer to a request without a token, mostly of a person at a terminal.
-const NO_TOKEN: &str = "show the token of inspect.tokenFile: mainstay inspect --config PATH or --token-file FILE, otherwise the header Authorization: Bearer TOKEN";
+const NO_TOKEN: &str = "show the token of inspect.tokenFile: \
+    mainstay inspect --config PATH or --token-file FILE, otherwise the header Authorization: Bearer TOKEN";
 
 /// A file that holds a token. Cheap to clone; all clones have the same token.
 #[derive(Clone, Debug)]
@@ -66,7 +67,7 @@ impl TokenFile {
         loop {
             let [read] = file.next().await;
             let token = parse(&self.path, read).inspect_err(|error| {
-                error!(error = %Chain(error), "the debug server refuses all requests until the file holds a token");
+                error!(error = %Chain(error), "debug requests are refused until the file holds a token");
             });
             *self.token.write() = token.ok();
         }

@@ -139,7 +139,7 @@ async fn a_controller_removed_before_the_manager_runs_never_does_and_frees_its_n
     handle.trigger(web()).unwrap();
     let (second, _runs) = controller(Duration::ZERO);
     let taken = manager.register(second).unwrap_err();
-    assert!(matches!(&taken, RegisterError::DuplicateName { name } if **name == *"web"), "{taken}");
+    assert!(matches!(&taken, RegisterError::DuplicateName { name, .. } if **name == *"web"), "{taken}");
     handle.remove().await.unwrap();
     let (third, _runs) = controller(Duration::ZERO);
     let next = manager.register(third).expect("the name is free");
@@ -264,7 +264,7 @@ fn a_run_that_blocks_its_thread_keeps_the_name_until_it_ends() {
     assert!(handle.trigger(self::web()).is_err(), "it takes nothing more");
     let (registration, _runs) = controller(Duration::ZERO);
     let taken = manager.register(registration).unwrap_err();
-    assert!(matches!(&taken, RegisterError::DuplicateName { name } if **name == *"web"), "{taken}");
+    assert!(matches!(&taken, RegisterError::DuplicateName { name, .. } if **name == *"web"), "{taken}");
     go.send(()).unwrap();
     work.block_on(async {
         handle.remove().await.expect("it ends by itself after all");
@@ -287,7 +287,8 @@ async fn a_removal_that_leaves_something_running_says_what() {
     assert_eq!(began.elapsed(), GRACE + OWN_TURN);
     assert_eq!(
         error.to_string(),
-        r#"controller "web" is still there after shutdown.gracePeriod 30s: shop/web blocks its thread; use awaits or spawn_blocking"#
+        "controller \"web\" is still there after shutdown.gracePeriod 30s: shop/web blocks its thread; \
+         use awaits or spawn_blocking"
     );
     stage.send_modify(|stage| stage.late.clear());
     let error = handle.remove().await.unwrap_err();

@@ -1,19 +1,18 @@
 //! The end of a manager: the reason of the stop, and further problems.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::error;
 
 use super::{ManagerError, StopError};
+use crate::controller::Failure;
 use crate::key::Chain;
-use crate::reconcile::BoxError;
 
 /// The reason of the stop.
 pub(super) enum End {
     Asked,
-    Failed(Arc<str>, BoxError),
+    Failed(Failure),
     LeaseLost,
 }
 
@@ -23,14 +22,13 @@ pub(super) struct Problems {
     /// The late parts, in the order of the stop. A name may occur twice: of a controller, and of its work.
     pub(super) late: Vec<String>,
     /// The failures, in the order of the stop.
-    failures: Vec<(Arc<str>, BoxError)>,
+    failures: Vec<Failure>,
 }
 
 // === impl Problems ===
 
 impl Problems {
-    pub(super) fn fail(&mut self, name: impl Into<Arc<str>>, error: BoxError) {
-        let name = name.into();
+    pub(super) fn fail(&mut self, (name, error): Failure) {
         error!(name = &*name, error = %Chain(&*error), "failed while stopping");
         self.failures.push((name, error));
     }
@@ -42,7 +40,7 @@ impl Problems {
         let mut failures = self.failures.into_iter();
         let first = match end {
             End::LeaseLost => None,
-            End::Failed(name, source) => Some((name, source)),
+            End::Failed(failure) => Some(failure),
             // A late part comes before a failed one, because it may still run.
             End::Asked if !self.late.is_empty() => {
                 let others = failures.map(failed).collect();
@@ -62,6 +60,6 @@ impl Problems {
     }
 }
 
-fn failed((name, error): (Arc<str>, BoxError)) -> StopError {
+fn failed((name, error): Failure) -> StopError {
     StopError::Failed { name, error }
 }

@@ -8,7 +8,8 @@ use super::{Candidate, ELECTION, EVENTS_TIME, OWN_TURN, Running, Timers, own_tur
 // === impl Running ===
 
 impl Running<'_> {
-    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of their start.
+    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of
+    /// their start.
     pub(super) async fn stop_members(
         &mut self,
         end: &End,
@@ -19,7 +20,7 @@ impl Running<'_> {
     ) {
         self.shared.stops.begun.cancel();
         // Without an elector the Lease is not renewed, so the term counts as lost.
-        if matches!(end, End::LeaseLost) || matches!(end, End::Failed(name, _) if **name == *ELECTION) {
+        if matches!(end, End::LeaseLost) || matches!(end, End::Failed((name, _)) if **name == *ELECTION) {
             self.shared.term.lose();
         } else {
             self.shared.term.end();

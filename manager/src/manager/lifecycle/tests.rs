@@ -11,7 +11,6 @@ use super::*;
 
 use std::net::SocketAddr;
 
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,13 +24,14 @@ use crate::key::{Key as _, NamespacedName};
 use crate::manager::ManagerOptions;
 use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
-use crate::watch::{Sink, Source, SourceError, channel};
+use crate::watch::{Sink, Source, SourceFuture, channel};
 
 /// Servers on loopback at any free port, changed by `inspect`.
 fn configuration(inspect: &str) -> ManagerConfiguration {
     let text = format!(
-        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
-         health: {{bindAddress: \"\"}}\nmetrics: {{bindAddress: \"\"}}\ninspect: {{bindAddress: \"{inspect}\"}}\n"
+        "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+         leaderElection: {{enabled: false}}\nhealth: {{bindAddress: \"\"}}\n\
+         metrics: {{bindAddress: \"\"}}\ninspect: {{bindAddress: \"{inspect}\"}}\n"
     );
     ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration
 }
@@ -69,11 +69,7 @@ impl Reconciler for Nothing {
 struct Tells(oneshot::Sender<()>);
 
 impl Source<NamespacedName> for Tells {
-    fn run(
-        self: Box<Self>,
-        sink: Sink<NamespacedName>,
-        stop: CancellationToken,
-    ) -> BoxFuture<'static, Result<(), SourceError>> {
+    fn run(self: Box<Self>, sink: Sink<NamespacedName>, stop: CancellationToken) -> SourceFuture {
         Box::pin(async move {
             sink.synced();
             self.0.send(()).unwrap();

@@ -31,27 +31,19 @@ pub(super) enum Outcome {
 
 impl ReloadMetrics {
     pub(super) fn register(registry: &Registry) -> Self {
+        let gauge = |name: &str, help: &str| {
+            registry.family(&format!("mainstay_config_{name}"), help, Gauge::default())
+        };
+        let successful = "Whether the present configuration file was accepted: 0 if it was refused, and the \
+                          former configuration stays in force";
+        let applied_at = "Time at which a configuration was last accepted, in seconds since 1970";
+        let restart_needed = "Keys of the configuration file whose values need a restart";
+        let reloads = "Changes of the configuration file, by result";
         let metrics = Self {
-            successful: registry.family(
-                "mainstay_config_last_reload_successful",
-                "Whether the present configuration file was accepted: 0 if it was refused, and the former configuration stays in force",
-                Gauge::default(),
-            ),
-            reloads: registry.family(
-                "mainstay_config_reloads",
-                "Changes of the configuration file, by result",
-                Family::default(),
-            ),
-            applied_at: registry.family(
-                "mainstay_config_last_applied_timestamp_seconds",
-                "Time at which a configuration was last accepted, in seconds since 1970",
-                Gauge::default(),
-            ),
-            restart_needed: registry.family(
-                "mainstay_config_restart_needed",
-                "Keys of the configuration file whose values need a restart",
-                Gauge::default(),
-            ),
+            successful: gauge("last_reload_successful", successful),
+            reloads: registry.family("mainstay_config_reloads", reloads, Family::default()),
+            applied_at: gauge("last_applied_timestamp_seconds", applied_at),
+            restart_needed: gauge("restart_needed", restart_needed),
         };
         for outcome in [Outcome::Applied, Outcome::Unchanged, Outcome::Refused] {
             drop(metrics.reloads.get_or_create(&outcome.labels()));

@@ -33,7 +33,8 @@ impl Running {
     /// One whose metrics and inspection are set so.
     fn with(metrics: &str, inspect: &str) -> Self {
         let text = format!(
-            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nleaderElection: {{enabled: false}}\n\
+            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+         leaderElection: {{enabled: false}}\n\
              health: {{bindAddress: \"127.0.0.1:0\"}}\nmetrics: {{{metrics}}}\ninspect: {{{inspect}}}\n"
         );
         let configuration =
@@ -120,7 +121,8 @@ async fn what_is_no_request_is_refused_or_closed_on_each_port() {
         b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"POST /livez HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
         b"POST /livez HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
-        b"POST /livez HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
+          content-length: 3\r\n\r\n0\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         // The hello of a TLS client.
         b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03",

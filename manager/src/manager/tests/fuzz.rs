@@ -36,8 +36,8 @@ thread_local! {
     static SERVERS: Servers = Servers::new();
 }
 
-/// Sends the bytes behind the first one over one connection. The first byte chooses the server, and where the bytes
-/// are cut into pieces.
+/// Sends the bytes behind the first one over one connection. The first byte chooses the server, and where the
+/// bytes are cut into pieces.
 pub fn requests(data: &[u8]) {
     let [first, bytes @ ..] = data else { return };
     let answers = SERVERS.with(|servers| {

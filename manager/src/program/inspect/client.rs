@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Chain, Failure};
-use crate::inspect::pages::Standby;
+use crate::inspect::pages::{Error, Standby};
 use crate::inspect::{OWN, STANDBY};
 use crate::reconcile::BoxError;
 use crate::serve::{connect_tls, exchange};
@@ -47,12 +47,6 @@ pub(super) struct Answer {
     pub(super) body: String,
     /// The header of a standby; `None` from a leader.
     pub(super) standby: Option<Standby>,
-}
-
-/// The body of an error response.
-#[derive(serde::Deserialize)]
-struct Refusal {
-    error: String,
 }
 
 /// Returns the address for clients on the same machine of a server that listens on `socket`.
@@ -129,7 +123,7 @@ impl Server {
             let standby = standby.and_then(|standby| serde_json::from_slice(standby.as_bytes()).ok());
             return Ok(Answer { body: text, standby });
         }
-        let refusal = serde_json::from_str(&text).map(|Refusal { error }| error);
+        let refusal = serde_json::from_str(&text).map(|Error { error }| error);
         let text = refusal.unwrap_or_else(|_| format!("{status}: {}", text.trim()));
         // The manager refused the request itself.
         Err(match status {

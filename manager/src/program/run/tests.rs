@@ -15,10 +15,10 @@ fn invalid_settings_are_wrong_input_and_a_duplicate_name_is_not() {
 controller "web": queue.retryShare 0 is too little"#;
     assert_eq!(Chain(&*refused).to_string(), lines);
     let proxy = || ConnectError::Proxy { server: Box::new("https://edge".parse().unwrap()) };
-    let behind_a_proxy: BoxError = ClusterError::Connect { name: "edge".to_owned(), source: proxy() }.into();
+    let behind_a_proxy: BoxError = RegisterError::Connect { name: "edge".into(), source: proxy() }.into();
     assert!(is_wrong_input(&*behind_a_proxy) && is_wrong_input(&proxy()), "for any cluster");
     let runs_once: BoxError = RegisterError::RunsOnce { name: "sweep".into() }.into();
     assert!(is_wrong_input(&*runs_once), "onLost: Exit would prevent the error");
-    let taken: BoxError = RegisterError::DuplicateName { name: "web".into() }.into();
+    let taken: BoxError = RegisterError::DuplicateName { part: "controller", name: "web".into() }.into();
     assert!(!is_wrong_input(&*taken));
 }

@@ -35,11 +35,11 @@ fn row(predicate: &impl Predicate) -> String {
 
 #[test]
 fn each_predicate_drops_what_it_is_there_to_drop_and_nothing_else() {
-    let selector = |text| LabelSelector::parse(text).expect("a selector");
+    let selector = |text: &str| text.parse::<LabelSelector>().expect("a selector");
     let own = |delta: &Delta<'_>| delta.new.is_some();
     let table = [
         (
-            "event: create delete resync, then updates: status generation labels annotations finalizers deletion",
+            "create delete resync, then updates of: status generation labels annotations finalizers deletion",
             String::new(),
         ),
         ("generation", row(&GenerationChanged)),
@@ -61,7 +61,8 @@ fn each_predicate_drops_what_it_is_there_to_drop_and_nothing_else() {
     assert_eq!(
         table,
         [
-            "          event: create delete resync, then updates: status generation labels annotations finalizers deletion",
+            "          create delete resync, then updates of: status generation labels annotations \
+             finalizers deletion",
             "---DADDDD generation",
             "---DDADDD labels",
             "---DDDADD annotations",

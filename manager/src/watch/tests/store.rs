@@ -1,5 +1,8 @@
 //! A store as a source: what reaches the queue, and how.
 
+mod failures;
+mod sweeps;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +18,10 @@ use crate::client::Writer;
 use crate::key::{Cause, Key as _, NamespacedName, Trigger};
 use crate::metrics::Registry;
 use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
+use crate::reconcile::BoxError;
 use crate::watch::{
-    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, GenerationChanged, Sink, Source, SourceError,
-    SourceMetrics, SourcesSynced, StoreSource, Watched, map_view,
+    Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, GenerationChanged, Sink, Source, SourcePanics,
+    SourcesSynced, StoreSource, Watched, map_view,
 };
 
 /// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
@@ -27,7 +31,7 @@ const LONG: Duration = Duration::from_hours(1);
 struct Bench {
     cache: ByHand,
     queue: WorkQueue<NamespacedName>,
-    _running: JoinSet<Result<(), SourceError>>,
+    _running: JoinSet<Result<(), BoxError>>,
 }
 
 impl Bench {
@@ -43,8 +47,7 @@ impl Bench {
         let cache = ByHand::listed(objects);
         let synced = SourcesSynced::default();
         let source = Box::new(source(&cache));
-        let metrics = SourceMetrics::register(&Registry::new());
-        let sink = Sink::join(&queue, &synced, source.name(), &metrics);
+        let sink = Sink::join(&queue, &synced, source.name(), &SourcePanics::default());
         let mut running = JoinSet::new();
         running.spawn(source.run(sink, CancellationToken::new()));
         synced.wait().await.expect("synced");
@@ -278,224 +281,4 @@ async fn what_a_handler_says_of_a_key_stands_over_what_the_event_says() {
     };
     let bench = Bench::start(&objects(1), 0, source).await;
     assert_eq!(lanes(&bench).await, [1, 0, 0], "though it is merely listed");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_longer_than_the_queue_runs_to_its_last_object_and_each_once_more_at_most() {
-    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
-    let bench = Bench::start(&objects(40), 4, source).await;
-    let mut seen = Vec::new();
-    while let Ok(Some(running)) = timeout(LONG, bench.queue.get()).await {
-        assert!(bench.queue.counts().ready() <= 4, "never more than allowed");
-        seen.push(running.key().name().to_owned());
-        running.done();
-    }
-    assert!(seen.len() <= 40 + 4, "the sweep offers each object once: {seen:?}");
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen, names(40));
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_object_that_concerns_more_keys_than_the_queue_takes_loses_none_of_them() {
-    let source = |cache: &ByHand| {
-        let twenty = |_: &View| names(20).into_iter().map(|name| NamespacedName::namespaced("shop", name));
-        StoreSource::new(cache.store.clone(), map_view(twenty))
-    };
-    let bench = Bench::start(&objects(1), 3, source).await;
-    assert_eq!(bench.drain().await, names(20));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sweep_leaves_a_key_in_its_backoff_and_makes_an_absent_one_ready() {
-    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
-    let bench = Bench::start(&objects(3), 1, source).await;
-    let failing = bench.get().await;
-    let name = failing.key().name().to_owned();
-    let _retried: Retried = failing.retry("no luck");
-    let mut others = names(3);
-    others.retain(|other| *other != name);
-    assert_eq!(bench.run(2).await, others, "swept in");
-    assert_eq!(bench.state(&name), Some(State::Backoff), "the sweep came by and did not wake it");
-}
-
-/// Object `a` of a generation.
-fn generation(generation: u64, uid: &str, version: u64) -> Value {
-    let mut object = object("a", uid, version);
-    object["metadata"]["generation"] = json!(generation);
-    object
-}
-
-/// Fails `a`, which runs next as this attempt, after `meanwhile` has happened. Answers what becomes of it.
-async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<State> {
-    let running = bench.get().await;
-    assert_eq!(running.attempt(), attempt);
-    meanwhile();
-    // Time for the delivery.
-    sleep(Duration::from_millis(1)).await;
-    let _retried: Retried = running.retry("no luck");
-    bench.state("a")
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_and_its_failures() {
-    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
-    let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-    let run = Writer::controller("test").in_run_of(&NamespacedName::namespaced("shop", "a"));
-    // Each write is of the version that the one before it left.
-    let mut left = 5;
-    let mut own = |number| {
-        let object = generation(number, "u1", 10 + number);
-        bench.cache.written(&object, run.for_version(Some(left)));
-        left = 10 + number;
-    };
-    let first = fail(&bench, 1, || own(2)).await;
-    let second = fail(&bench, 2, || own(3)).await;
-    assert_eq!([first, second], [Some(State::Backoff); 2], "the backoff stands");
-    // Also after the run has ended.
-    own(4);
-    sleep(Duration::from_millis(1)).await;
-    let key = bench.queue.find(&NamespacedName::namespaced("shop", "a")).expect("it waits");
-    assert_eq!((key.state, key.attempts), (State::Backoff, 2));
-    bench.cache.changed(&generation(5, "u1", 20));
-    assert_eq!(bench.get().await.attempt(), 1, "what another wrote is tried at once, and anew");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whatever_changed() {
-    // Status does not count for the generation, nor does what a run writes itself end a wait.
-    let sized = |bytes: usize, version| {
-        let mut object = generation(1, "u1", version);
-        object["status"] = json!({"log": "x".repeat(bytes)});
-        object
-    };
-    let (small, large) = (10, CacheSettings::default().max_object_bytes);
-    for (case, from, to, expected) in [
-        ("shrunk", large, small, State::Ready),
-        ("grown", small, large, State::Ready),
-        ("still too large", large, large + 1, State::Parked),
-    ] {
-        let source = |cache: &ByHand| {
-            let watched = Watched::from(cache.store.clone()).when(GenerationChanged);
-            StoreSource::new(watched, EnqueueForObject).primary()
-        };
-        let bench = Bench::start(&[sized(from, 5)], 0, source).await;
-        let _parked: Retried = bench.get().await.terminal("no luck");
-        bench.cache.changed(&sized(to, 11));
-        // Time for the delivery.
-        sleep(Duration::from_millis(1)).await;
-        assert_eq!(bench.state("a"), Some(expected), "{case}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
-    let [a, b] = ["a", "b"].map(|name| NamespacedName::namespaced("shop", name));
-    let run = |key: &NamespacedName| Writer::controller("test").in_run_of(key);
-    for (case, writer, expected) in [
-        ("its own run", run(&a).for_version(Some(5)), State::Parked),
-        ("its own run, with what another wrote before", run(&a), State::Ready),
-        ("the run of another key", run(&b).for_version(Some(5)), State::Ready),
-        ("another controller", Writer::controller("other").in_run_of(&a).for_version(Some(5)), State::Ready),
-        ("no run", Writer::controller("test"), State::Ready),
-        ("a part without a name", Writer::default(), State::Ready),
-    ] {
-        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
-        let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-        let _parked: Retried = bench.get().await.terminal("no luck");
-        bench.cache.written(&generation(2, "u1", 12), writer);
-        // Time for the delivery.
-        sleep(Duration::from_millis(1)).await;
-        assert_eq!(bench.state("a"), Some(expected), "{case}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
-    let after = Duration::from_secs(1);
-    let of_all = move |_: &Delta<'_>, out: &mut Enqueue<NamespacedName>| {
-        for name in ["own", "other"] {
-            out.add(NamespacedName::cluster(name));
-            out.add_after(NamespacedName::cluster(format!("{name}-later")), after);
-        }
-    };
-    for (run, expected) in [
-        ("own", [State::Parked, State::Ready, State::Requeued, State::Requeued]),
-        ("own-later", [State::Ready, State::Ready, State::Parked, State::Requeued]),
-    ] {
-        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), of_all);
-        let bench = Bench::start(&[], 0, source).await;
-        let names = ["own", "other", "own-later", "other-later"].map(NamespacedName::cluster);
-        for name in &names {
-            bench.queue.add(name.clone(), Add::strong(Cause::bare(Trigger::Generic)));
-            let _parked: Retried = bench.get().await.terminal("no luck");
-        }
-        let writer = Writer::controller("test").in_run_of(&NamespacedName::cluster(run));
-        bench.cache.written(&generation(1, "u1", 12), writer);
-        // Time for the delivery.
-        sleep(Duration::from_millis(1)).await;
-        let states = names.map(|name| bench.queue.find(&name).map(|key| key.state));
-        assert_eq!(states, expected.map(Some), "{run}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_object_of_the_name_does_not_inherit_the_failures_of_the_old_one() {
-    let recreated = |bench: &Bench| {
-        bench.cache.deleted(&generation(1, "u1", 11));
-        bench.cache.changed(&generation(1, "u2", 12));
-    };
-    let replaced = |bench: &Bench| bench.cache.relisted(&[generation(1, "u2", 12)], 20);
-    let ways: [&dyn Fn(&Bench); 2] = [&recreated, &replaced];
-    for (way, happens) in ["created again", "found another"].into_iter().zip(ways) {
-        let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
-        let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-        assert_eq!(fail(&bench, 1, || {}).await, Some(State::Backoff));
-        assert_eq!(fail(&bench, 2, || {}).await, Some(State::Backoff));
-        happens(&bench);
-        sleep(Duration::from_millis(1)).await;
-        assert_eq!(bench.get().await.attempt(), 1, "{way}");
-    }
-}
-
-/// Panics whenever it sees this object.
-fn allergic(to: &'static str) -> impl EventHandler<NamespacedName> {
-    map_view(move |view: &View| {
-        assert!(view.meta().name() != to, "cannot stand {to}");
-        Some(view.request().clone())
-    })
-}
-
-/// A function with a name of its own in the log.
-struct Named<H>(H);
-
-impl<H: EventHandler<NamespacedName>> EventHandler<NamespacedName> for Named<H> {
-    fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<NamespacedName>) {
-        self.0.handle(delta, out);
-    }
-
-    fn name(&self) -> &'static str {
-        "allergic"
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_map_that_panics_loses_one_event_and_is_named_with_its_controller() {
-    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), Named(allergic("01")));
-    let bench = Bench::start(&objects(3), 0, source).await;
-    assert_eq!(bench.run(2).await, ["00", "02"]);
-    bench.cache.changed(&object("02", "u2", 11));
-    assert_eq!(bench.run(1).await, ["02"], "goes on");
-    assert!(bench.is_idle().await);
-    assert_eq!(bench.trouble(), [("test: allergic".to_owned(), 1)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_map_that_panics_during_a_sweep_loses_one_object_too() {
-    let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), Named(allergic("05")));
-    let bench = Bench::start(&objects(10), 2, source).await;
-    let mut expected = names(10);
-    expected.remove(5);
-    assert_eq!(bench.drain().await, expected);
-    assert_eq!(bench.trouble(), [("test: allergic".to_owned(), 2)], "the list and the sweep");
 }

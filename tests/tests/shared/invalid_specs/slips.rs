@@ -23,19 +23,28 @@ pub(super) fn waiting(name: &str) -> Value {
     let mut object = bare(name);
     object["spec"]["waitFor"] = json!({
         "dependencies": [
-            {"name": "service", "timeoutSeconds": 3, "periodSeconds": 5, "service": {"name": "db", "port": 5432, "minReadyEndpoints": 1}},
-            {"name": "tcp", "initialDelaySeconds": 1, "successThreshold": 1, "failureThreshold": 3, "tcpSocket": {"host": "db", "port": 5432}},
+            {"name": "service", "timeoutSeconds": 3, "periodSeconds": 5,
+                "service": {"name": "db", "port": 5432, "minReadyEndpoints": 1}},
+            {"name": "tcp", "initialDelaySeconds": 1, "successThreshold": 1, "failureThreshold": 3,
+                "tcpSocket": {"host": "db", "port": 5432}},
             {"name": "http", "optional": true, "httpGet": {
                 "host": "db", "port": 80, "path": "/", "scheme": "HTTP", "expectedStatuses": [200],
                 "httpHeaders": [{"name": "X-Probe", "value": "1"}],
             }},
             {"name": "grpc", "grpc": {"host": "db", "port": 1, "service": "a.B", "tlsMode": "Tls"}},
-            {"name": "tls", "tls": {"host": "db", "port": 1, "serverName": "db", "caConfigMap": {"name": "ca", "key": "ca.crt"}}},
+            {"name": "tls", "tls": {"host": "db", "port": 1, "serverName": "db",
+                "caConfigMap": {"name": "ca", "key": "ca.crt"}}},
             {"name": "dns", "dns": {"name": "db.example.com", "record": "Address", "minRecords": 1}},
-            {"name": "job", "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete"}},
-            {"name": "pods", "resource": {"apiVersion": "v1", "kind": "Pod", "jsonPath": "{.status.phase}", "value": "Running", "selector": {
-                "matchLabels": {"app": "db"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
-            }}},
+            {"name": "job", "resource": {
+                "apiVersion": "batch/v1", "kind": "Job", "name": "a", "condition": "Complete",
+            }},
+            {"name": "pods", "resource": {
+                "apiVersion": "v1", "kind": "Pod", "jsonPath": "{.status.phase}", "value": "Running",
+                "selector": {
+                    "matchLabels": {"app": "db"},
+                    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                },
+            }},
         ],
         "match": "All",
         "gates": ["Create"],

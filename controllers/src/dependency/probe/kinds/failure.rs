@@ -66,10 +66,8 @@ impl Failure {
 
     /// The exchange failed: the connection ended before an answer, or the answer does not follow `protocol`.
     pub(super) fn of_exchange(error: &(dyn Error + 'static), protocol: &str) -> Self {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            let io = error.downcast_ref::<io::Error>();
-            let is_end = |io: &io::Error| {
+        let is_end = |error: &(dyn Error + 'static)| {
+            error.downcast_ref::<io::Error>().is_some_and(|io| {
                 matches!(
                     io.kind(),
                     io::ErrorKind::ConnectionReset
@@ -78,11 +76,10 @@ impl Failure {
                         | io::ErrorKind::NotConnected
                         | io::ErrorKind::UnexpectedEof
                 )
-            };
-            if io.is_some_and(is_end) {
-                return Self::closed();
-            }
-            cause = error.source();
+            })
+        };
+        if std::iter::successors(Some(error), |&error| error.source()).any(is_end) {
+            return Self::closed();
         }
         Self::not_protocol(protocol)
     }
@@ -108,12 +105,10 @@ impl Failure {
         let Self { reason, message, .. } = self;
         match detail {
             // A failed lookup reveals nothing about the target, and must not be taken for the loss of it.
-            _ if reason == probe::LOOK_UP_FAILED => ProbeResult::NotReady { reason, message },
-            Detail::Full => ProbeResult::NotReady { reason, message },
-            Detail::Coarse => ProbeResult::NotReady {
-                reason: probe::NOT_READY,
-                message: "it does not answer as expected".to_owned(),
-            },
+            Detail::Coarse if reason != probe::LOOK_UP_FAILED => {
+                ProbeResult::not_ready(probe::NOT_READY, "it does not answer as expected")
+            }
+            Detail::Full | Detail::Coarse => ProbeResult::NotReady { reason, message },
         }
     }
 }

@@ -11,7 +11,6 @@ use h2::client::{Builder, SendRequest};
 use http::{HeaderMap, Request};
 use mainstay_api::plan::GrpcCheck;
 use mainstay_api::wait_for::GrpcTlsMode;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Failure, USER_AGENT, drive_until, tls};
 use crate::dependency::probe::Connection;
@@ -31,22 +30,13 @@ const UNIMPLEMENTED: &str = "12";
 
 /// Succeeds if the health service answers `SERVING` for the service of the check.
 pub(super) async fn health(check: &GrpcCheck, connection: Connection) -> Result<(), Failure> {
-    match check.tls {
-        GrpcTlsMode::Plaintext => exchange(check, "http", connection).await,
-        GrpcTlsMode::Tls => {
-            let connection = tls::unverified(&check.address.host, b"h2", connection).await?;
-            exchange(check, "https", connection).await
-        }
-    }
-}
-
-async fn exchange(
-    check: &GrpcCheck,
-    scheme: &str,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-) -> Result<(), Failure> {
+    let (scheme, connection) = match check.tls {
+        GrpcTlsMode::Plaintext => ("http", connection),
+        GrpcTlsMode::Tls => ("https", tls::unverified(&check.address.host, b"h2", connection).await?),
+    };
+    let mut builder = Builder::new();
     let handshake =
-        Builder::new().enable_push(false).max_header_list_size(MAX_HEADERS).handshake::<_, Bytes>(stream);
+        builder.enable_push(false).max_header_list_size(MAX_HEADERS).handshake::<_, Bytes>(connection);
     let (sender, connection) = handshake.await.map_err(|error| failed(&error))?;
     drive_until(call(check, scheme, sender), connection).await
 }

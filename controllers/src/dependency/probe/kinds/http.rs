@@ -11,7 +11,6 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mainstay_api::plan::HttpCheck;
 use mainstay_api::wait_for::HttpScheme;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Failure, USER_AGENT, drive_until, tls};
 use crate::dependency::probe::Connection;
@@ -29,13 +28,11 @@ const BODY_TIME: Duration = Duration::from_millis(100);
 
 /// Sends a GET and judges the status of the answer. A redirect is an answer like any other.
 pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(), Failure> {
-    let status = match check.scheme {
-        HttpScheme::Http => exchange(check, connection).await?,
-        HttpScheme::Https => {
-            exchange(check, tls::unverified(&check.address.host, b"http/1.1", connection).await?).await?
-        }
+    let connection = match check.scheme {
+        HttpScheme::Http => connection,
+        HttpScheme::Https => tls::unverified(&check.address.host, b"http/1.1", connection).await?,
     };
-    let status = status.as_u16();
+    let status = exchange(check, connection).await?.as_u16();
     let expected = match check.statuses.as_slice() {
         [] => (200..400).contains(&status),
         statuses => statuses.contains(&status),
@@ -46,13 +43,11 @@ pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(),
     Err(Failure::answered(probe::UNEXPECTED_STATUS, format!("it answered with HTTP status {status}")))
 }
 
-async fn exchange(
-    check: &HttpCheck,
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> Result<StatusCode, Failure> {
+async fn exchange(check: &HttpCheck, connection: Connection) -> Result<StatusCode, Failure> {
     let request = request(check)?;
+    let mut builder = http1::Builder::new();
     let handshake =
-        http1::Builder::new().max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream));
+        builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD).handshake(TokioIo::new(connection));
     let (mut sender, connection) = handshake.await.map_err(|error| failed(&error))?;
     let answer = async {
         let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;

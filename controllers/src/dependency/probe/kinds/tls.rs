@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
+use mainstay::util::UnchainedVerifier;
 use mainstay_api::Host;
 use mainstay_api::plan::TlsCheck;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 use super::Failure;
 use crate::dependency::probe::Connection;
@@ -63,18 +63,19 @@ pub(super) async fn verified(
     handshake(config, name, connection).await.map(drop)
 }
 
-/// Accepts any certificate, as the kubelet does for HTTPS probes. Offers `protocol` by ALPN.
+/// Encrypts a connection. Accepts any certificate, as the kubelet does for HTTPS probes. Offers `protocol` by
+/// ALPN.
 pub(super) async fn unverified(
     host: &Host,
     protocol: &[u8],
     connection: Connection,
-) -> Result<TlsStream<Connection>, Failure> {
+) -> Result<Connection, Failure> {
     let name = match host {
         Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| unusable_name())?,
         Host::Ip(ip) => ServerName::IpAddress((*ip).into()),
     };
     let provider = Arc::new(ring::default_provider());
-    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let verifier = Arc::new(UnchainedVerifier::any(Arc::clone(&provider)));
     let mut config = config(provider, verifier)?;
     config.alpn_protocols = vec![protocol.to_owned()];
     handshake(&Arc::new(config), name, connection).await
@@ -121,9 +122,9 @@ async fn handshake(
     config: &Arc<ClientConfig>,
     name: ServerName<'static>,
     connection: Connection,
-) -> Result<TlsStream<Connection>, Failure> {
+) -> Result<Connection, Failure> {
     let connected = TlsConnector::from(Arc::clone(config)).connect(name, connection).await;
-    connected.map_err(|error| failed(&error))
+    connected.map(Connection::new).map_err(|error| failed(&error))
 }
 
 fn failed(error: &io::Error) -> Failure {
@@ -162,43 +163,4 @@ fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
 
 fn unusable_name() -> Failure {
     Failure::before(probe::FAILED, "the name is not valid for TLS")
-}
-
-/// Accepts every certificate, but verifies the signatures of the handshake.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

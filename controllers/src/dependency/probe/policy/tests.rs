@@ -248,12 +248,12 @@ fn loopback_is_admitted_by_its_own_key_in_every_mode() {
 fn one_forbidden_address_among_many_forbids_the_name() {
     let (policy, services) = (policy(ProbeMode::Any), services());
     let authorizer = in_shop(&policy, &services);
-    let ips = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
-    let good = authorizer.check_resolved("db.example.com", ips(&["203.0.113.1", "2001:db8::1"]), 80);
+    let ips = |list: &[&str]| -> Vec<IpAddr> { list.iter().map(|ip| ip.parse().unwrap()).collect() };
+    let good = authorizer.check_resolved("db.example.com", &ips(&["203.0.113.1", "2001:db8::1"]), 80);
     assert!(matches!(good, Ok(addresses) if addresses.len() == 2));
     for bad in ["::1", "::ffff:10.96.0.1", "fd12::9", "64:ff9b::a9fe:a9fe"] {
         let Err(ProbeResult::Denied { message, .. }) =
-            authorizer.check_resolved("db.example.com", ips(&["203.0.113.1", "::ffff:10.0.0.1", bad]), 80)
+            authorizer.check_resolved("db.example.com", &ips(&["203.0.113.1", "::ffff:10.0.0.1", bad]), 80)
         else {
             panic!("{bad} was admitted")
         };
@@ -313,7 +313,7 @@ fn a_dns_name_admits_no_service_of_another_namespace() {
     let services = services();
     let resolved = |policy: &ProbePolicy, name: &str, ip: &str| {
         let authorizer = Authorizer { restricted: Some(false), ..in_shop(policy, &services) };
-        match authorizer.check_resolved(name, vec![ip.parse().unwrap()], 80) {
+        match authorizer.check_resolved(name, &[ip.parse().unwrap()], 80) {
             Ok(_) => "dial".to_owned(),
             Err(ProbeResult::Denied { rule, message }) => format!("denied {rule}: {message}"),
             Err(result) => result.reason().to_owned(),

@@ -17,7 +17,6 @@ impl Targets {
                 assert!(entry.due().is_none(), "entry {id} is due over the limit of its namespace");
             }
             assert!(!entry.waits.is_empty(), "no object waits for entry {id}");
-            assert!(!entry.gone.is_cancelled());
             assert_eq!(self.ids.get(&(entry.target.clone(), entry.timeout)), Some(id));
             for ((request, at), wait) in &entry.waits {
                 assert_eq!(self.requests[request][*at], *id, "target {at} of {request}");

@@ -100,7 +100,7 @@ impl Bench {
         let (sender, changed) = mpsc::unbounded_channel();
         // The driver may outlive the receiver.
         let changed_to = move |request| drop(sender.send(request));
-        let (engine, run) = Engine::with_slots(limit, policy, seams, changed_to, &Registry::new());
+        let (engine, run) = Engine::new(limit, policy, seams, changed_to, &Registry::new());
         let stop = CancellationToken::new();
         let mut driver = tokio::task::JoinSet::new();
         let until = stop.clone();

@@ -8,7 +8,10 @@ fn jobs(version: &str) -> GroupVersionKind {
 
 fn served() -> Served {
     let id = KindId::new("batch", "v1", "Job", "jobs", true);
-    HashMap::from([(jobs("v1"), Some(id)), (GroupVersionKind::gvk("batch", "v1", "Odd"), None)])
+    HashMap::from([
+        (jobs("v1"), Ok(id)),
+        (GroupVersionKind::gvk("batch", "v1", "Odd"), Err(Trouble::NotNamespaced)),
+    ])
 }
 
 /// Returns the next step while checks need every kind, and groups as long as none of their kinds is open.

@@ -141,7 +141,7 @@ proptest! {
                 reconcile(&mut scenario);
             }
             let status = scenario.report(&scenario.decide());
-            prop_assert!(status.is_shown_by(&scenario.object), "{:#?}\n{status:#?}", scenario.object.status);
+            prop_assert!(is_shown(&status, &scenario.object), "{:#?}\n{status:#?}", scenario.object.status);
             let true_ones = [condition::READY, condition::RECONCILING, condition::STALLED];
             let true_ones = true_ones.iter().filter(|type_| scenario.condition(type_).starts_with("True"));
             prop_assert!(true_ones.count() <= 1, "{}", row(&status));
@@ -170,7 +170,7 @@ proptest! {
                 prop_assert!(may, "scaled up while {:?}", scenario.observations);
             }
             if was > 0 && is == 0 {
-                let has_failed = decision.needs.observed == Observed::NotReady && !scenario.outage;
+                let has_failed = decision.needs.observed == State::NotReady && !scenario.outage;
                 prop_assert!(spec["onLoss"] == "ScaleToZero" && has_failed);
             }
             if write.proceeds {

@@ -152,7 +152,7 @@ fn a_result_of_an_earlier_process_stays_until_the_next_check() {
         scenario.now = 20;
         scenario.observations = vec![unknown()];
         let again = scenario.report(&scenario.decide());
-        assert!(again.is_shown_by(&scenario.object), "after {seen:?}: {}", row(&again));
+        assert!(is_shown(&again, &scenario.object), "after {seen:?}: {}", row(&again));
         scenario.object.metadata.generation = Some(3);
         let edited = scenario.report(&scenario.decide());
         assert_eq!(edited.conditions[0].status, "Unknown", "a new generation may name something else");

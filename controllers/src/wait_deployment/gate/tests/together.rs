@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::properties::{Event, any_event, any_spec, apply_event, body, scenario};
 use super::*;
-use crate::status_mirror::mirror::mirror;
+use crate::status_mirror::mirror;
 
 /// Most rounds until no actor writes any more: a write of one actor may cause writes of the others.
 const ROUNDS: usize = 6;
@@ -83,8 +83,8 @@ impl World {
             }
             Actor::Mirror => {
                 let (object, live) = (&self.scenario.object, self.scenario.live.as_ref());
-                let status = mirror(object, live, &Time(at(self.scenario.now)));
-                if written && !status.is_shown_by(object) {
+                let status = mirror::mirror(object, live, &Time(at(self.scenario.now)));
+                if written && !mirror::is_shown(&status, object) {
                     self.of_mirror = json!(status);
                 }
             }
@@ -112,7 +112,7 @@ impl World {
             self.apply(body(&self.scenario, write, &self.spec["template"]));
         }
         let status = self.scenario.report(&decision);
-        (!status.is_shown_by(&self.scenario.object)).then(|| json!(status))
+        (!is_shown(&status, &self.scenario.object)).then(|| json!(status))
     }
 
     /// Applies the Deployment.

@@ -12,9 +12,8 @@ use super::{ATTEMPTS, Reflector, too_large};
 use crate::cache::informer::Limited;
 use crate::cache::informer::frame::{Bookmark, Event, Lines, read_status};
 use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::raw::Raw;
 use crate::cache::object::scan::ScanError;
-use crate::cache::store::object_store::{EventKind, ObjectStore};
+use crate::cache::store::object_store::{ObjectStore, Received};
 use crate::key::Chain;
 
 /// The `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
@@ -34,20 +33,12 @@ const WORKING_AFTER: Duration = Duration::from_secs(1);
 /// Age from which a watch without events counts as progress.
 const PROGRESS_AFTER: Duration = Duration::from_secs(10);
 
-/// How the events of a stream are applied.
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// As the present state, in the list of this epoch.
-    Initial(u64),
-    /// As changes.
-    Live,
-}
-
 /// One watch connection.
 struct Stream {
     body: Body,
     lines: Lines,
-    phase: Phase,
+    /// The epoch of the list that the initial events make up; `None` once they have ended.
+    listing: Option<u64>,
     began: Instant,
     /// `timeoutSeconds` and [`GRACE`] after `began`; the server should have ended the watch before.
     end: Instant,
@@ -63,9 +54,9 @@ impl Reflector {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
         // Before the request, so that an own delete during the request counts as later than the list.
-        let phase = Phase::Initial(self.store.begin_list());
+        let listing = Some(self.store.begin_list());
         let body = self.endpoint.streamed_list(seconds).await?;
-        let outcome = self.read(Stream::new(body, &self.store, phase, began, seconds)).await;
+        let outcome = self.read(Stream::new(body, &self.store, listing, began, seconds)).await;
         if self.resume.is_some() {
             self.unfinished = 0;
             return outcome;
@@ -84,7 +75,7 @@ impl Reflector {
         let began = Instant::now();
         let body = self.endpoint.watch(&version.to_string(), seconds).await?;
         self.store.counts.count_watch(self.part);
-        self.read(Stream::new(body, &self.store, Phase::Live, began, seconds)).await
+        self.read(Stream::new(body, &self.store, None, began, seconds)).await
     }
 
     /// Applies events until the stream ends, or an access review denies the watch.
@@ -109,7 +100,7 @@ impl Reflector {
         loop {
             self.store.room().await;
             // A server that sends initial events without pause must also end them before the watch ends.
-            if matches!(stream.phase, Phase::Initial(_)) && Instant::now() >= stream.end {
+            if stream.listing.is_some() && Instant::now() >= stream.end {
                 return self.timed_out(stream);
             }
             let (asked, until) = (Instant::now(), stream.timeout());
@@ -117,7 +108,7 @@ impl Reflector {
                 self.timed_out(stream)?;
                 continue;
             };
-            if matches!(stream.phase, Phase::Initial(_)) && asked.elapsed() >= WAITED {
+            if stream.listing.is_some() && asked.elapsed() >= WAITED {
                 sleep(GATHER).await;
             }
             match frame {
@@ -140,7 +131,7 @@ impl Reflector {
 
     /// Handles a stream that was silent until [`Stream::timeout`]: it fails, or counts as working.
     fn timed_out(&mut self, stream: &mut Stream) -> Result<(), Failure> {
-        if let Phase::Initial(_) = stream.phase {
+        if stream.listing.is_some() {
             let reason = "the server does not send initial events, or does not end them".to_owned();
             return Err(Failure::Unstreamed(reason));
         }
@@ -166,18 +157,26 @@ impl Reflector {
                 return Ok(());
             }
         };
+        let raw = event.object;
+        let received = match event.event_type.as_ref() {
+            "DELETED" => Received::Deleted,
+            _ => stream.listing.map_or(Received::Changed, Received::Listed),
+        };
         if !whole {
-            self.refuse_too_long(&event, stream);
+            // The beginning of the event names the object.
+            self.store.refuse_object(self.part, received, raw.bytes, &too_large(self.store.limits.frame));
             return Ok(());
         }
-        let raw = event.object;
-        match (event.event_type.as_ref(), stream.phase) {
-            ("ADDED" | "MODIFIED", Phase::Initial(epoch)) => self.store.listed(self.part, epoch, raw),
-            ("ADDED" | "MODIFIED", Phase::Live) => self.apply_event(EventKind::Changed, raw, stream),
-            ("DELETED", _) => self.apply_event(EventKind::Deleted, raw, stream),
-            ("BOOKMARK", phase) => self.bookmark(raw.bytes, phase, stream),
-            ("ERROR", _) => return Err(error_event(raw.bytes)),
-            (other, _) => {
+        match event.event_type.as_ref() {
+            "ADDED" | "MODIFIED" | "DELETED" => {
+                let version = self.store.receive(self.part, received, raw);
+                if let (None, Some(version)) = (stream.listing, version) {
+                    self.advance(version, stream);
+                }
+            }
+            "BOOKMARK" => self.bookmark(raw.bytes, stream),
+            "ERROR" => return Err(error_event(raw.bytes)),
+            other => {
                 let found = format!("{other} event");
                 self.store.refuse(raw.bytes, &ScanError::Kind { found, expected: "watch event".to_owned() });
             }
@@ -185,24 +184,7 @@ impl Reflector {
         Ok(())
     }
 
-    /// Refuses an event that is longer than the limit. Its beginning names the object.
-    fn refuse_too_long(&self, event: &Event<'_>, stream: &Stream) {
-        let (raw, error) = (event.object.bytes, too_large(self.store.limits.frame));
-        match (event.event_type.as_ref(), stream.phase) {
-            ("DELETED", _) => self.store.refuse_event(self.part, EventKind::Deleted, raw, &error),
-            (_, Phase::Initial(epoch)) => self.store.refuse_listed(epoch, raw, &error),
-            (_, Phase::Live) => self.store.refuse_event(self.part, EventKind::Changed, raw, &error),
-        }
-    }
-
-    fn apply_event(&mut self, kind: EventKind, raw: Raw<'_>, stream: &mut Stream) {
-        let version = self.store.event(self.part, kind, raw);
-        if let (Phase::Live, Some(version)) = (stream.phase, version) {
-            self.advance(version, stream);
-        }
-    }
-
-    fn bookmark(&mut self, raw: &[u8], phase: Phase, stream: &mut Stream) {
+    fn bookmark(&mut self, raw: &[u8], stream: &mut Stream) {
         let bookmark: Bookmark = match serde_json::from_slice(raw) {
             Ok(bookmark) => bookmark,
             Err(error) => return self.store.refuse(raw, &ScanError::Shape(error)),
@@ -211,17 +193,17 @@ impl Reflector {
             return self.store.refuse(raw, &ScanError::Missing("resourceVersion"));
         }
         let version = ResourceVersion::new(&bookmark.metadata.resource_version);
-        match phase {
-            Phase::Initial(epoch) if bookmark.ends_initial_events() => {
+        match stream.listing {
+            Some(epoch) if bookmark.ends_initial_events() => {
                 self.store.end_list(self.part, epoch, &version);
                 self.store.counts.count_watch(self.part);
                 self.resume = Some(version);
-                stream.phase = Phase::Live;
+                stream.listing = None;
                 stream.works = true;
                 self.up();
             }
-            Phase::Initial(_) => {}
-            Phase::Live => {
+            Some(_) => {}
+            None => {
                 self.store.bookmark(self.part, &version);
                 self.advance(version, stream);
             }
@@ -263,17 +245,17 @@ fn error_event(raw: &[u8]) -> Failure {
 // === impl Stream ===
 
 impl Stream {
-    fn new(body: Body, store: &ObjectStore, phase: Phase, began: Instant, seconds: u64) -> Self {
+    fn new(body: Body, store: &ObjectStore, listing: Option<u64>, began: Instant, seconds: u64) -> Self {
         let end = began + Duration::from_secs(seconds) + GRACE;
-        Self { body, lines: Lines::new(store.line_limit()), phase, began, end, works: false }
+        Self { body, lines: Lines::new(store.line_limit()), listing, began, end, works: false }
     }
 
     /// Returns until when the next read waits.
     fn timeout(&self) -> Instant {
-        match self.phase {
-            Phase::Initial(_) => Instant::now() + INITIAL_TIMEOUT,
-            Phase::Live if !self.works => self.end.min(self.began + WORKING_AFTER),
-            Phase::Live => self.end,
+        match self.listing {
+            Some(_) => Instant::now() + INITIAL_TIMEOUT,
+            None if !self.works => self.end.min(self.began + WORKING_AFTER),
+            None => self.end,
         }
     }
 }

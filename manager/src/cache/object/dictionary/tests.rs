@@ -1,11 +1,11 @@
 use super::*;
 
 impl Packed {
-    pub(in crate::cache) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.dictionary.number
     }
 
-    pub(in crate::cache) fn cut_off(&self) -> Self {
+    pub(crate) fn cut_off(&self) -> Self {
         let (frame, length) = self.frame.split_last_chunk::<TRAILER>().unwrap();
         let frame = [&frame[..frame.len() / 2], length].concat();
         Self { dictionary: self.dictionary.clone(), frame: frame.into() }

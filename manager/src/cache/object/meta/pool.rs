@@ -25,7 +25,7 @@ const FEW: usize = 64;
 
 /// Strings and lists that the versions of one store share.
 #[derive(Default)]
-pub(in crate::cache) struct Pool(Mutex<Tables>);
+pub(crate) struct Pool(Mutex<Tables>);
 
 #[derive(Default)]
 struct Tables {
@@ -86,7 +86,7 @@ impl Pool {
     }
 
     /// Drops the entries that no version uses.
-    pub(in crate::cache) fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let Tables { texts, labels, owners, finalizers } = &mut *self.0.lock();
         labels.sweep();
         owners.sweep();

@@ -87,12 +87,6 @@ impl PartialEq<str> for Uid {
     }
 }
 
-impl PartialEq<&str> for Uid {
-    fn eq(&self, other: &&str) -> bool {
-        *self == **other
-    }
-}
-
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = match &self.0 {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Indexes {
-    pub(in crate::cache) fn buckets(&self) -> Vec<String> {
+    pub(crate) fn buckets(&self) -> Vec<String> {
         let mut all: Vec<String> = self.namespaces.keys().map(|name| format!("namespace {name}")).collect();
         all.extend(self.owners.keys().map(|uid| format!("owner {uid}")));
         for index in &self.labels {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{Coverage, ObjectStore};
+use super::ObjectStore;
 use crate::cache::object::meta::{Meta, ResourceVersion};
 use crate::cache::object::raw::Raw;
 use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
@@ -22,10 +22,14 @@ use crate::key::{Chain, NamespacedName};
 /// The reflector stops reading from its connection while so many changes are undelivered.
 const BACKLOG: usize = 1024;
 
-/// The type of a watch event.
+/// How an object was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cache) enum EventKind {
+pub(crate) enum Received {
+    /// In the list of this epoch, or in the initial events of a watch.
+    Listed(u64),
+    /// In an ADDED or MODIFIED event.
     Changed,
+    /// In a DELETED event.
     Deleted,
 }
 
@@ -36,88 +40,73 @@ struct Scanned {
     whole: Option<View>,
 }
 
-impl From<View> for Scanned {
-    fn from(view: View) -> Self {
-        Self { view, whole: None }
-    }
-}
-
 // === impl ObjectStore ===
 
 /// Entries from reflectors.
 impl ObjectStore {
-    pub(in crate::cache) fn begin_list(&self) -> u64 {
+    pub(crate) fn begin_list(&self) -> u64 {
         self.table.write().begin_list()
     }
 
-    /// Stores one object of a list or of the initial events of a watch. An unreadable object affects no other
-    /// one.
-    pub(in crate::cache) fn listed<'a>(&self, part: usize, epoch: u64, raw: impl Into<Raw<'a>>) {
-        let raw = raw.into();
-        let scan = match self.open(raw) {
-            Ok(scan) => scan,
-            Err(error) => return self.refuse_listed(epoch, raw.bytes, &error),
-        };
-        let Scan { request, uid, resource_version, .. } = &scan;
-        if self.table.write().touch(epoch, request, uid, resource_version) {
-            return;
-        }
-        match self.close(scan) {
-            Ok(scanned) => {
-                self.counts.left_out.remove(scanned.view.request());
-                self.arrive(scanned, |table, arrival| table.listed(part, epoch, arrival));
-            }
-            Err(error) => self.refuse_listed(epoch, raw.bytes, &error),
-        }
-    }
-
-    pub(in crate::cache) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
+    pub(crate) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
         self.counts.count_list(part);
         for older in self.step(|table| table.end_list(part, epoch, version)) {
-            self.arrive(older.listed.clone().into(), |table, arrival| table.set_back(&older, arrival));
+            let scanned = Scanned { view: older.listed.clone(), whole: None };
+            self.arrive(scanned, |table, arrival| table.set_back(&older, arrival));
         }
         let namespace = self.parts.get(part).and_then(Option::as_deref);
         self.counts.left_out.listed(namespace, epoch);
         self.context.pool.sweep();
     }
 
-    /// Handles one watch event; returns its resourceVersion, `None` if the object has no readable one.
-    pub(in crate::cache) fn event<'a>(
+    /// Handles one object of a list or a watch event; returns its resourceVersion, `None` if the object was
+    /// refused. A refused object does not affect other ones.
+    pub(crate) fn receive<'a>(
         &self,
         part: usize,
-        kind: EventKind,
+        received: Received,
         raw: impl Into<Raw<'a>>,
     ) -> Option<ResourceVersion> {
         let raw = raw.into();
-        tracing::trace!(kind = %self.kind, event = ?kind, "event of an object");
-        self.counts.count_event();
-        let opened = self.open(raw).and_then(|scan| {
-            let version = scan.resource_version.clone();
-            match kind {
-                EventKind::Deleted => {
-                    scan.check_kind(&self.kind, self.projection())?;
-                    self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
-                    self.counts.left_out.remove(&scan.request);
-                }
-                EventKind::Changed if self.knows(part, &scan) => {}
-                EventKind::Changed => {
-                    let scanned = self.close(scan)?;
-                    self.counts.left_out.remove(scanned.view.request());
-                    self.arrive(scanned, |table, arrival| table.changed(part, arrival));
-                }
-            }
-            Ok(version)
-        });
-        opened.map_err(|error| self.refuse_event(part, kind, raw.bytes, &error)).ok()
+        let accepted = self.accept(part, received, raw);
+        accepted.map_err(|error| self.refuse_object(part, received, raw.bytes, &error)).ok()
     }
 
-    pub(in crate::cache) fn bookmark(&self, part: usize, version: &ResourceVersion) {
+    /// As [`Self::receive`]; returns the reason if the object is not accepted.
+    pub(crate) fn accept(
+        &self,
+        part: usize,
+        received: Received,
+        raw: Raw<'_>,
+    ) -> Result<ResourceVersion, ScanError> {
+        tracing::trace!(kind = %self.kind, ?received, "object received");
+        if !matches!(received, Received::Listed(_)) {
+            self.counts.count_event();
+        }
+        let scan = self.open(raw)?;
+        let version = scan.resource_version.clone();
+        if received == Received::Deleted {
+            scan.check_kind(&self.kind, self.projection())?;
+            self.step(|table| table.deleted(part, &scan.request, &scan.uid, &version));
+            self.counts.left_out.remove(&scan.request);
+        } else if !self.knows(part, received, &scan) {
+            let scanned = self.close(scan)?;
+            self.counts.left_out.remove(scanned.view.request());
+            self.arrive(scanned, |table, arrival| match received {
+                Received::Listed(epoch) => table.listed(part, epoch, arrival),
+                _ => table.changed(part, arrival),
+            });
+        }
+        Ok(version)
+    }
+
+    pub(crate) fn bookmark(&self, part: usize, version: &ResourceVersion) {
         self.counts.count_event();
         self.step(|table| table.advance(part, version));
     }
 
     /// Counts an object that was not accepted, and logs it once.
-    pub(in crate::cache) fn refuse(&self, raw: &[u8], error: &ScanError) {
+    pub(crate) fn refuse(&self, raw: &[u8], error: &ScanError) {
         self.count_refused(&PartialIdentity::of(raw), error);
     }
 
@@ -130,36 +119,27 @@ impl ObjectStore {
         }
     }
 
-    /// As [`Self::refuse`], for the object of a watch event. A deletion takes effect if the object's identity
-    /// is readable.
-    pub(in crate::cache) fn refuse_event(&self, part: usize, kind: EventKind, raw: &[u8], error: &ScanError) {
+    /// As [`Self::refuse`], for an object that may be stored. A listed object exists, so its stored version
+    /// stays, unless that has another uid. A deletion takes effect if the object's identity is readable.
+    pub(crate) fn refuse_object(&self, part: usize, received: Received, raw: &[u8], error: &ScanError) {
         let identity = PartialIdentity::of(raw);
-        match (kind, &identity) {
-            _ if error.is_of_another_kind() => {}
-            (
-                EventKind::Deleted,
-                PartialIdentity { request: Some(request), uid: Some(uid), version: Some(version) },
-            ) => {
-                self.step(|table| table.deleted(part, request, uid, version));
-                self.counts.left_out.remove(request);
-            }
-            (EventKind::Changed, PartialIdentity { request: Some(request), .. }) => {
-                self.counts.left_out.add(request.clone(), 0, Chain(error).to_string());
-            }
-            _ => {}
-        }
-        self.count_refused(&identity, error);
-    }
-
-    /// As [`Self::refuse`], for a listed object. Since the object exists, its stored version stays, unless
-    /// that has another uid.
-    pub(in crate::cache) fn refuse_listed(&self, epoch: u64, raw: &[u8], error: &ScanError) {
-        let identity = PartialIdentity::of(raw);
-        if let PartialIdentity { request: Some(request), uid, .. } = &identity
-            && !error.is_of_another_kind()
+        if let PartialIdentity { request: Some(request), uid, version } = &identity
+            // An object of another kind is not the stored object of its name.
+            && !matches!(error, ScanError::Kind { .. })
         {
-            self.table.write().keep(epoch, request, uid.as_ref());
-            self.counts.left_out.add(request.clone(), epoch, Chain(error).to_string());
+            let left_out = |epoch| self.counts.left_out.add(request.clone(), epoch, Chain(error).to_string());
+            match (received, uid, version) {
+                (Received::Listed(epoch), ..) => {
+                    self.table.write().keep(epoch, request, uid.as_ref());
+                    left_out(epoch);
+                }
+                (Received::Changed, ..) => left_out(0),
+                (Received::Deleted, Some(uid), Some(version)) => {
+                    self.step(|table| table.deleted(part, request, uid, version));
+                    self.counts.left_out.remove(request);
+                }
+                (Received::Deleted, ..) => {}
+            }
         }
         self.count_refused(&identity, error);
     }
@@ -169,7 +149,7 @@ impl ObjectStore {
     ///
     /// # Cancel safety
     /// No state is changed.
-    pub(in crate::cache) async fn room(&self) {
+    pub(crate) async fn room(&self) {
         // The end of the wait for the packer: completed deliveries also notify `freed`.
         let mut deadline = None;
         loop {
@@ -196,7 +176,7 @@ impl ObjectStore {
         }
     }
 
-    pub(in crate::cache) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let table = self.table.read();
         let backlog = table.jobs.len() + self.in_delivery.load(Ordering::Relaxed);
         backlog < BACKLOG && !table.pack_queue.is_full()
@@ -235,11 +215,17 @@ impl ObjectStore {
         Ok(Scanned { view: View::new(self.context.clone(), meta, body), whole })
     }
 
-    /// Skips an event of a version that is stored already, as after an own write: only the progress of the
-    /// watch changes.
-    fn knows(&self, part: usize, scan: &Scan<'_>) -> bool {
+    /// Returns whether this version is stored already, as after an own write: then only the progress of the
+    /// list or watch is recorded.
+    fn knows(&self, part: usize, received: Received, scan: &Scan<'_>) -> bool {
         let Scan { request, uid, resource_version, .. } = scan;
-        let known = self.table.read().has(request, uid, resource_version);
+        if let Received::Listed(epoch) = received {
+            let mut table = self.table.write();
+            let known = table.find(request, uid, resource_version);
+            known.into_iter().for_each(|number| table.mark_seen(epoch, number));
+            return known.is_some();
+        }
+        let known = self.table.read().find(request, uid, resource_version).is_some();
         if known {
             self.step(|table| table.advance(part, resource_version));
         }
@@ -266,18 +252,19 @@ impl ObjectStore {
 /// does not affect the store: the object is outside its scope, or the store has not started.
 impl ObjectStore {
     /// Stores the object of a response to a write.
-    pub(in crate::cache) fn written(&self, raw: &[u8], writer: Writer) -> bool {
+    pub(crate) fn written(&self, raw: &[u8], writer: Writer) -> bool {
         if !self.started.load(Ordering::Acquire) {
             return true;
         }
-        if matches!(self.own_writes, Coverage::Nothing) {
+        // Fields cannot be evaluated in this process.
+        if self.scope.fields.is_some() {
             return false;
         }
         let Ok(scan) = self.open(raw.into()) else { return false };
-        let left = match &self.own_writes {
-            // Not all labels of an object are stored if it is too large.
-            Coverage::Labels(selector) => scan.labels().is_ok_and(|labels| !selector.matches(&labels)),
-            _ => false,
+        // All labels, because not all of them are stored if the object is too large.
+        let left = match &self.scope.labels {
+            Some(selector) => scan.labels().is_ok_and(|labels| !selector.matches(&labels)),
+            None => false,
         };
         let Ok(scanned) = self.close(scan) else { return false };
         if left {
@@ -289,12 +276,12 @@ impl ObjectStore {
     }
 
     /// Returns the uid of the stored object of a name.
-    pub(in crate::cache) fn shown(&self, request: &NamespacedName) -> Option<String> {
+    pub(crate) fn shown(&self, request: &NamespacedName) -> Option<String> {
         self.table.read().get(request).map(|view| view.meta().uid.to_string())
     }
 
     /// Hides an object that an own write has deleted.
-    pub(in crate::cache) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
+    pub(crate) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
         !self.started.load(Ordering::Acquire) || self.step(|table| table.hide(removal, writer))
     }
 }

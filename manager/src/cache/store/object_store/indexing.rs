@@ -12,23 +12,33 @@ use crate::cache::store::function::IndexFunction;
 // === impl ObjectStore ===
 
 impl ObjectStore {
-    pub(in crate::cache) fn index_label(&self, key: &str) {
+    pub(crate) fn index_label(&self, key: &str) {
         let mut walk = {
             let mut table = self.table.write();
-            if !table.indexes_mut().add_label(key) {
+            if !table.indexes.add_label(key) {
                 return;
             }
             table.walk()
         };
-        while self.table.write().fill_label(&mut walk, key) {}
-        self.table.write().indexes_mut().complete_label(key);
+        loop {
+            let mut table = self.table.write();
+            let next = table.unindexed(&mut walk);
+            let Some(index) = table.indexes.label_mut(key) else { return };
+            if next.is_empty() {
+                index.complete = true;
+                return;
+            }
+            for (number, view) in next {
+                index.insert(number, view.meta());
+            }
+        }
     }
 
     /// Returns when the index is complete, even if another call is filling it too.
-    pub(in crate::cache) fn index(&self, function: &Arc<IndexFunction>) {
+    pub(crate) fn index(&self, function: &Arc<IndexFunction>) {
         let mut walk = {
             let mut table = self.table.write();
-            if table.indexes_mut().add_function(function) {
+            if table.indexes.add_function(function) {
                 // Every version stored from now on is evaluated by `arrive`.
                 let mut functions = self.functions.write();
                 *functions = functions.iter().chain([function]).cloned().collect();
@@ -36,22 +46,26 @@ impl ObjectStore {
             table.walk()
         };
         loop {
-            let next = self.table.read().unevaluated(&mut walk);
+            let next = self.table.read().unindexed(&mut walk);
             if next.is_empty() {
                 break;
             }
             for (number, view) in next {
                 let values = self.index_values(function, &view);
-                self.table.write().fill_function(function, number, &view, values);
+                let mut table = self.table.write();
+                // A later version was evaluated on its way in.
+                if table.holds(&view) {
+                    table.indexes.fill_function(function, number, values);
+                }
             }
         }
-        self.table.write().indexes_mut().complete_function(function);
+        self.table.write().indexes.complete_function(function);
     }
 
     /// Removes an index and its failure count.
-    pub(in crate::cache) fn unindex(&self, function: &Arc<IndexFunction>) {
+    pub(crate) fn unindex(&self, function: &Arc<IndexFunction>) {
         let mut table = self.table.write();
-        let index = table.indexes_mut().remove_function(function);
+        let index = table.indexes.remove_function(function);
         let mut functions = self.functions.write();
         let rest = functions.iter().filter(|one| !Arc::ptr_eq(one, function)).cloned().collect();
         let before = std::mem::replace(&mut *functions, rest);
@@ -64,12 +78,12 @@ impl ObjectStore {
         drop((index, before));
     }
 
-    pub(in crate::cache) fn functions(&self) -> Arc<[Arc<IndexFunction>]> {
+    pub(crate) fn functions(&self) -> Arc<[Arc<IndexFunction>]> {
         self.functions.read().clone()
     }
 
-    pub(in crate::cache) fn label_indexes(&self) -> Vec<String> {
-        self.table.read().indexes().label_keys().map(ToOwned::to_owned).collect()
+    pub(crate) fn label_indexes(&self) -> Vec<String> {
+        self.table.read().indexes.label_keys().map(ToOwned::to_owned).collect()
     }
 
     /// Calls an index function; a failure is counted and logged. Never called under a lock.

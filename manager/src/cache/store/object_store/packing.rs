@@ -10,9 +10,9 @@ use crate::cache::store::select::Select;
 
 impl ObjectStore {
     /// Calls `act` with the queue and the bytes of all stored objects as they are kept.
-    pub(in crate::cache) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
+    pub(crate) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
         let mut table = self.table.write();
-        let bytes = table.bytes();
+        let bytes = table.bytes;
         let outcome = act(&mut table.pack_queue, bytes);
         drop(table);
         self.freed.notify_waiters();
@@ -21,7 +21,7 @@ impl ObjectStore {
 
     /// Swaps in the packed form of versions that are still stored, and subtracts the `taken` bytes from the
     /// queue.
-    pub(in crate::cache) fn packed(&self, batch: Vec<(View, Packed)>, taken: usize) {
+    pub(crate) fn packed(&self, batch: Vec<(View, Packed)>, taken: usize) {
         let mut table = self.table.write();
         let replaced = table.pack(batch);
         table.pack_queue.done(taken);
@@ -32,7 +32,7 @@ impl ObjectStore {
     }
 
     /// Returns all stored objects, even before the first sync.
-    pub(in crate::cache) fn everything(&self) -> Vec<View> {
+    pub(crate) fn everything(&self) -> Vec<View> {
         let (mut walk, everything) = (self.table.read().walk(), Select::all());
         let mut views = Vec::new();
         while self.table.read().stride(&mut walk, &everything, &mut views) {}

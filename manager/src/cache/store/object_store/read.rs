@@ -15,17 +15,13 @@ use crate::key::NamespacedName;
 
 /// Reads. `declared` is the store as the reader has declared it; errors name its scope.
 impl ObjectStore {
-    pub(in crate::cache) fn get(
-        &self,
-        request: &NamespacedName,
-        declared: &Self,
-    ) -> Result<Option<View>, ReadError> {
+    pub(crate) fn get(&self, request: &NamespacedName, declared: &Self) -> Result<Option<View>, ReadError> {
         let table = self.table.read();
         declared.synced(&table)?;
         Ok(table.get(request).cloned())
     }
 
-    pub(in crate::cache) fn list(&self, select: &Select, declared: &Self) -> Result<Vec<View>, ReadError> {
+    pub(crate) fn list(&self, select: &Select, declared: &Self) -> Result<Vec<View>, ReadError> {
         let (mut walk, estimate) = {
             let table = self.table.read();
             declared.synced(&table)?;
@@ -38,23 +34,23 @@ impl ObjectStore {
         Ok(views)
     }
 
-    pub(in crate::cache) fn is_synced(&self) -> bool {
-        self.table.read().is_synced()
+    pub(crate) fn is_synced(&self) -> bool {
+        self.table.read().synced
     }
 
     /// As [`crate::cache::UntypedStore::settled`]; also ends when the last user is gone.
-    pub(in crate::cache) async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         self.retired.run_until_cancelled(self.counts.settled()).await;
     }
 
     /// Waits until the store has settled, an attempt to list has failed, or `patience` has passed since the
     /// start; also ends when the last user is gone.
-    pub(in crate::cache) async fn tried(&self, patience: Duration) {
+    pub(crate) async fn tried(&self, patience: Duration) {
         self.retired.run_until_cancelled(self.counts.tried(patience)).await;
     }
 
     /// Waits until reads of an object return the given version or a newer one.
-    pub(in crate::cache) async fn caught_up(&self, request: &NamespacedName, version: &ResourceVersion) {
+    pub(crate) async fn caught_up(&self, request: &NamespacedName, version: &ResourceVersion) {
         loop {
             // Created before the check, so that a change in between is not missed.
             let moved = self.progressed.notified();
@@ -65,13 +61,13 @@ impl ObjectStore {
         }
     }
 
-    pub(in crate::cache) fn status(&self) -> KindStatus {
+    pub(crate) fn status(&self) -> KindStatus {
         self.counts.status(self, &self.table.read())
     }
 
     /// Fails for a namespace outside the scope. `None` is outside too if the kind is namespaced and the store
     /// does not hold all namespaces.
-    pub(in crate::cache) fn in_scope(&self, namespace: Option<&str>) -> Result<(), ReadError> {
+    pub(crate) fn in_scope(&self, namespace: Option<&str>) -> Result<(), ReadError> {
         let inside = |part: &Option<Arc<str>>| match part {
             None => true,
             Some(part) => namespace == Some(part.as_ref()),
@@ -85,7 +81,7 @@ impl ObjectStore {
 
     fn indexed(&self, table: &Table, select: &Select) -> Result<(), ReadError> {
         let complete = |wanted: &IndexValue| {
-            wanted.function.as_ref().is_some_and(|function| table.indexes().is_complete(function))
+            wanted.function.as_ref().is_some_and(|function| table.indexes.is_complete(function))
         };
         match select.functions.iter().find(|wanted| !complete(wanted)) {
             None => Ok(()),
@@ -96,7 +92,7 @@ impl ObjectStore {
     }
 
     fn synced(&self, table: &Table) -> Result<(), ReadError> {
-        if table.is_synced() {
+        if table.synced {
             return Ok(());
         }
         Err(ReadError::NotSynced { kind: self.kind.clone(), scope: self.describe_with_cluster() })

@@ -110,7 +110,7 @@ async fn an_index_function_is_called_once_per_version() {
 async fn a_list_by_an_indexed_label_visits_matching_objects_only() {
     let by_hand = ByHand::listed(&[labelled("a", 5, "web"), labelled("b", 6, "api"), object("c", "c", 7)]);
     let store = &handle(&by_hand);
-    let select = |selector: &str| Select::all().labels(LabelSelector::parse(selector).unwrap());
+    let select = |selector: &str| Select::all().labels(selector.parse::<LabelSelector>().unwrap());
     let check = |selector: &str, names: &[&str], visited: usize| {
         assert_eq!(picked(store, &select(selector)), names, "{selector}");
         assert_eq!(by_hand.store.core().table.read().estimate(&select(selector)), visited, "{selector}");
@@ -176,7 +176,7 @@ proptest::proptest! {
             if act == 3 { by_hand.deleted(&object) } else { by_hand.changed(&object) }
             let all = store.list(&Select::all()).unwrap();
             for selector in ["app=web", "app in (web, api)", "app", "!app", "app!=db"] {
-                let selector = LabelSelector::parse(selector).unwrap();
+                let selector = selector.parse::<LabelSelector>().unwrap();
                 let expected = all.iter().filter(|view| selector.matches(&view.meta().labels)).count();
                 let select = Select::namespace("shop").labels(selector);
                 proptest::prop_assert_eq!(store.list(&select).unwrap().len(), expected);

@@ -9,7 +9,7 @@ use crate::cache::object::packing::Packing;
 
 /// Weak references to the dictionaries of a store: bodies and the packer keep them alive.
 #[derive(Default)]
-pub(in crate::cache) struct Dictionaries(Mutex<Vec<Weak<Dictionary>>>);
+pub(crate) struct Dictionaries(Mutex<Vec<Weak<Dictionary>>>);
 
 // === impl Dictionaries ===
 
@@ -21,7 +21,7 @@ impl Dictionaries {
     }
 
     /// Adds the numbers of the dictionaries to the statistics of the packed bodies.
-    pub(in crate::cache) fn packing(&self, bodies: Packing) -> Packing {
+    pub(crate) fn packing(&self, bodies: Packing) -> Packing {
         let alive: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let dictionary_bytes = alive.iter().map(|dictionary| dictionary.bytes()).sum();
         Packing { dictionaries: alive.len(), dictionary_bytes, ..bodies }

@@ -8,7 +8,7 @@ use crate::cache::object::view::View;
 
 /// The new bodies that are not packed yet.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct PackQueue {
+pub(crate) struct PackQueue {
     stage: Stage,
     /// The bodies since the last rotation.
     young: Vec<QueuedBody>,
@@ -27,7 +27,7 @@ pub(in crate::cache) struct PackQueue {
 
 /// A body in the queue, or taken from it.
 #[derive(Debug)]
-pub(in crate::cache) struct QueuedBody {
+pub(crate) struct QueuedBody {
     pub(super) view: View,
     /// Its share of the byte counts of the queue; the form of the body may change meanwhile.
     pub(super) bytes: usize,
@@ -35,7 +35,7 @@ pub(in crate::cache) struct QueuedBody {
 
 /// The treatment of offered bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Bodies are not queued.
     #[default]
     Closed,
@@ -49,35 +49,34 @@ enum Stage {
 
 impl PackQueue {
     /// Offers a version that was just stored; `total` is the bytes of the store, including this version.
-    pub(in crate::cache) fn offer(&mut self, view: &View, total: usize) {
+    pub(crate) fn offer(&mut self, view: &View, total: usize) {
         match self.stage {
             Stage::Closed => {}
             Stage::Open(_) if self.stalled => {}
             Stage::Above(at) => self.wake |= total >= at,
-            Stage::Open(rules) => {
+            Stage::Open(_) => {
                 let (first, was_eager) = (self.is_empty(), self.is_eager());
                 let bytes = view.body().plain_len();
                 self.bytes += bytes;
                 self.young.push(QueuedBody { view: view.clone(), bytes });
-                let eager = self.waiting() >= rules.eager;
-                self.wake |= first || (eager && !was_eager);
+                self.wake |= first || (self.is_eager() && !was_eager);
             }
         }
     }
 
     /// Returns whether the packer has to be woken, and resets that; called once per step.
-    pub(in crate::cache) fn take_wake(&mut self) -> bool {
+    pub(crate) fn take_wake(&mut self) -> bool {
         std::mem::take(&mut self.wake)
     }
 
     /// Returns whether so many plain bytes are queued that the reflector should wait.
-    pub(in crate::cache) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         matches!(self.stage, Stage::Open(rules) if self.bytes >= rules.full)
     }
 
     /// If the queue is full, gives up on the packer: drops the queued bodies and queues no further ones until
     /// the packer makes progress. Returns whether it did so.
-    pub(in crate::cache) fn give_up(&mut self) -> bool {
+    pub(crate) fn give_up(&mut self) -> bool {
         let full = self.is_full();
         if full {
             *self = Self { stage: self.stage, stalled: true, ..Self::default() };
@@ -91,18 +90,9 @@ impl PackQueue {
         std::mem::take(&mut self.stalled)
     }
 
-    /// Queues no further bodies and drops the queued ones.
-    pub(in crate::cache) fn close(&mut self) {
-        *self = Self::default();
-    }
-
-    /// As [`Self::close`], and wakes the packer when the store has so many bytes.
-    pub(super) fn close_until(&mut self, bytes: usize) {
-        *self = Self { stage: Stage::Above(bytes), ..Self::default() };
-    }
-
-    pub(super) fn open(&mut self, rules: Rules) {
-        *self = Self { stage: Stage::Open(rules), ..Self::default() };
+    /// Drops the queued bodies and begins another stage.
+    pub(super) fn begin(&mut self, stage: Stage) {
+        *self = Self { stage, ..Self::default() };
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -127,7 +117,7 @@ impl PackQueue {
     }
 
     /// Subtracts the bytes of bodies that were taken and are packed now.
-    pub(in crate::cache) fn done(&mut self, bytes: usize) {
+    pub(crate) fn done(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
     }

@@ -6,8 +6,8 @@ use super::*;
 use crate::cache::object::body::Form;
 use crate::cache::object::packing::Packing;
 use crate::cache::store::dispatcher::Dispatcher;
-use crate::cache::store::object_store::EventKind;
 use crate::cache::store::object_store::Limits;
+use crate::cache::store::object_store::Received;
 use crate::cache::tests::fixtures::{config_map, object, request};
 use crate::cache::{Projection, ReadError, Scope};
 
@@ -49,7 +49,7 @@ impl Rig {
         self.version += 1;
         let mut object = object(name, &format!("uid-{name}"), self.version);
         object["data"] = data.clone();
-        self.store.event(0, EventKind::Changed, object.to_string().as_bytes());
+        self.store.receive(0, Received::Changed, object.to_string().as_bytes());
     }
 
     fn put_all(&mut self, count: usize, data: impl Fn(usize) -> Value) {
@@ -317,7 +317,7 @@ fn a_replaced_version_is_not_packed() {
     let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     let put = |version: u64| {
         let object = object("a", "u1", version).to_string();
-        store.event(0, EventKind::Changed, object.as_bytes());
+        store.receive(0, Received::Changed, object.as_bytes());
         store.everything().remove(0)
     };
     let dictionary = Arc::new(Dictionary::train(1, &Samples::default()).unwrap());
@@ -339,7 +339,7 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
     for number in 0..50 {
         let mut object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         object["data"] = alike(number);
-        store.event(0, EventKind::Changed, object.to_string().as_bytes());
+        store.receive(0, Received::Changed, object.to_string().as_bytes());
     }
     let views = store.everything();
     let expected: Vec<_> = views.iter().map(|view| view.bytes().unwrap()).collect();
@@ -372,7 +372,7 @@ fn a_batch_takes_the_bodies_that_fit_and_at_least_one() {
     let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
     for number in 0..10 {
         let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
-        store.event(0, EventKind::Changed, object.to_string().as_bytes());
+        store.receive(0, Received::Changed, object.to_string().as_bytes());
     }
     let views = store.everything();
     let length = views[0].body().plain_len();

@@ -22,7 +22,7 @@ fn a_selector_reads_as_the_server_reads_it() {
         ("app<5", false),
         ("zone<5", false),
     ] {
-        assert_eq!(LabelSelector::parse(selector).unwrap().matches(&web), matches, "{selector}");
+        assert_eq!(selector.parse::<LabelSelector>().unwrap().matches(&web), matches, "{selector}");
     }
 }
 
@@ -57,7 +57,7 @@ fn an_invalid_selector_is_refused_with_its_invalid_part() {
         ("=x", "=x"),
         ("a>b", "a>b"),
     ] {
-        let error = LabelSelector::parse(selector).unwrap_err();
+        let error = selector.parse::<LabelSelector>().unwrap_err();
         assert_eq!(error.part, part, "{selector}");
     }
 }

@@ -10,43 +10,25 @@ use crate::key::{Key as _, NamespacedName};
 
 /// An object that a list shows at an older version than the stored one.
 #[derive(Debug)]
-pub(in crate::cache) struct Older {
+pub(crate) struct Older {
     /// The epoch of the list.
     epoch: u64,
     stored: View,
-    pub(in crate::cache) listed: View,
+    pub(crate) listed: View,
 }
 
 // === impl Table ===
 
 impl Table {
     /// Begins a list of one part; returns its epoch.
-    pub(in crate::cache) fn begin_list(&mut self) -> u64 {
+    pub(crate) fn begin_list(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
     }
 
-    /// Marks a listed object as seen if this very version is stored; otherwise returns false, and the object
-    /// must be scanned.
-    pub(in crate::cache) fn touch(
-        &mut self,
-        epoch: u64,
-        request: &NamespacedName,
-        uid: &Uid,
-        version: &ResourceVersion,
-    ) -> bool {
-        let Some((number, slot)) = self.objects.lookup(request) else { return false };
-        let meta = slot.view.meta();
-        let same = meta.uid == *uid && meta.resource_version == *version;
-        if same {
-            self.mark_seen(epoch, number);
-        }
-        same
-    }
-
     /// Marks the stored version of a listed object as seen. An unreadable object with another uid is a new
     /// one: the stored one is gone then, and is not marked.
-    pub(in crate::cache) fn keep(&mut self, epoch: u64, request: &NamespacedName, uid: Option<&Uid>) {
+    pub(crate) fn keep(&mut self, epoch: u64, request: &NamespacedName, uid: Option<&Uid>) {
         if let Some((number, slot)) = self.objects.lookup(request)
             && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
         {
@@ -55,7 +37,7 @@ impl Table {
     }
 
     /// Marks a listed object as seen. An older version of it earlier in the same list is dropped.
-    fn mark_seen(&mut self, epoch: u64, number: Number) {
+    pub(crate) fn mark_seen(&mut self, epoch: u64, number: Number) {
         let Some(slot) = self.objects.get_mut(number) else { return };
         if std::mem::replace(&mut slot.seen, epoch) == epoch {
             for part in &mut self.parts {
@@ -65,7 +47,7 @@ impl Table {
     }
 
     /// Stores one object of a list, or of an initial event.
-    pub(in crate::cache) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
+    pub(crate) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
         let view = &arrival.view;
         match self.hidden.get_mut(&view.meta().uid) {
@@ -103,12 +85,7 @@ impl Table {
 
     /// Ends a list: removes the objects that it could include and did not. Returns the objects that it shows
     /// at an older version although the stored version is not newer than the list, for [`Self::set_back`].
-    pub(in crate::cache) fn end_list(
-        &mut self,
-        part: usize,
-        epoch: u64,
-        version: &ResourceVersion,
-    ) -> Vec<Older> {
+    pub(crate) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) -> Vec<Older> {
         let Some(Part { namespace, older, .. }) = self.parts.get_mut(part) else { return Vec::new() };
         let (namespace, mut older) = (namespace.clone(), std::mem::take(older));
         older.retain(|older| {
@@ -149,7 +126,7 @@ impl Table {
     }
 
     /// Stores the older version that a list has shown, unless the stored version has changed meanwhile.
-    pub(in crate::cache) fn set_back(&mut self, older: &Older, arrival: impl Into<Arrival>) {
+    pub(crate) fn set_back(&mut self, older: &Older, arrival: impl Into<Arrival>) {
         if let Some((number, _)) =
             self.objects.lookup(older.stored.request()).filter(|(_, slot)| slot.view.is(&older.stored))
         {

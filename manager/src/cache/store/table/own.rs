@@ -9,20 +9,20 @@ use crate::key::NamespacedName;
 
 /// An object that an own write has deleted.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cache) struct Removal<'a> {
-    pub(in crate::cache) request: &'a NamespacedName,
-    pub(in crate::cache) uid: &'a Uid,
+pub(crate) struct Removal<'a> {
+    pub(crate) request: &'a NamespacedName,
+    pub(crate) uid: &'a Uid,
     /// A version that the object had; `None` if the response contained none.
-    pub(in crate::cache) version: Option<&'a ResourceVersion>,
+    pub(crate) version: Option<&'a ResourceVersion>,
     /// The uids that reads returned for the name before the request was sent.
-    pub(in crate::cache) shown: &'a [String],
+    pub(crate) shown: &'a [String],
 }
 
 // === impl Table ===
 
 impl Table {
     /// Stores the object of a response to an own write, if it is newer than the stored one.
-    pub(in crate::cache) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
+    pub(crate) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
         let arrival = arrival.into();
         let view = &arrival.view;
         let version = &view.meta().resource_version;
@@ -41,7 +41,7 @@ impl Table {
     }
 
     /// Handles an own write whose object is outside the selection: removes the older version from the store.
-    pub(in crate::cache) fn left_selection(&mut self, meta: &Meta, writer: Writer) {
+    pub(crate) fn left_selection(&mut self, meta: &Meta, writer: Writer) {
         let Meta { request, uid, resource_version, .. } = meta;
         if self.part_of(request).is_none() {
             return;
@@ -58,7 +58,7 @@ impl Table {
 
     /// Handles an own DELETE: hides the uid until its event or a newer list. Returns whether reads of the
     /// name now include the deletion.
-    pub(in crate::cache) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
+    pub(crate) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
         let Removal { request, uid, version, shown } = *removal;
         if self.part_of(request).is_none() {
             return true;

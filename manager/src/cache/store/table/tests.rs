@@ -86,9 +86,9 @@ fn the_first_list_is_initial_and_ends_in_sync() {
     let mut table = Table::new([None]);
     let epoch = table.begin_list();
     table.listed(0, epoch, view("a", "u1", 5));
-    assert!(!table.is_synced());
+    assert!(!table.synced);
     table.end_list(0, epoch, &version(10));
-    assert!(table.is_synced());
+    assert!(table.synced);
     assert!(matches!(table.jobs.back(), Some(Job::Synced)), "queued behind the objects");
     assert_eq!(changes(&mut table), ["+ a/u1@5 Initial"]);
 }
@@ -100,11 +100,11 @@ fn parts_sync_together_and_sweep_only_their_own_namespace() {
     let epoch = table.begin_list();
     table.listed(0, epoch, view("a", "u1", 5));
     table.end_list(0, epoch, &version(10));
-    assert!(!table.is_synced(), "one of two parts is listed");
+    assert!(!table.synced, "one of two parts is listed");
     let epoch = table.begin_list();
     table.listed(1, epoch, bank);
     table.end_list(1, epoch, &version(11));
-    assert!(table.is_synced());
+    assert!(table.synced);
     changes(&mut table);
     let epoch = table.begin_list();
     table.end_list(1, epoch, &version(12));
@@ -270,8 +270,8 @@ fn indexes_follow_every_change_and_keep_no_empty_sets() {
     assert_eq!(table.list(&Select::namespace("shop")).len(), 1);
     assert_eq!(table.list(&Select::namespace("bank")).len(), 0);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
-    assert!(table.indexes().buckets().is_empty(), "{:?}", table.indexes().buckets());
-    assert_eq!((table.count(), table.bytes()), (0, 0));
+    assert!(table.indexes.buckets().is_empty(), "{:?}", table.indexes.buckets());
+    assert_eq!((table.count(), table.bytes), (0, 0));
 }
 
 #[test]

@@ -4,11 +4,8 @@
 //! two strides. It skips slots that were inserted after it began. Every other object is visited once, in its
 //! state at that moment.
 
-use std::sync::Arc;
-
 use super::Table;
 use crate::cache::object::view::View;
-use crate::cache::store::function::IndexFunction;
 use crate::cache::store::index::{Plan, merged};
 use crate::cache::store::select::{IndexValue, Select};
 use crate::cache::store::slots::{Number, Slot};
@@ -19,7 +16,7 @@ pub(super) const STRIDE: usize = 16;
 
 /// The progress of a list. The lock is released between two strides.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cache) struct Walk {
+pub(crate) struct Walk {
     next: Number,
     /// Slots inserted later are skipped.
     births: u64,
@@ -30,13 +27,13 @@ pub(in crate::cache) struct Walk {
 /// Lists.
 impl Table {
     /// Begins a list of the objects stored now.
-    pub(in crate::cache) fn walk(&self) -> Walk {
+    pub(crate) fn walk(&self) -> Walk {
         Walk { next: 0, births: self.objects.births() }
     }
 
     /// Visits the slots of one stride, through the narrowest index that the selection allows, and appends
     /// clones of the selected objects, undecoded. Returns whether there may be more.
-    pub(in crate::cache) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
+    pub(crate) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
         let first = walk.next;
         let mut looked = 0;
         let mut look = |(number, slot): (Number, &Slot)| {
@@ -66,49 +63,23 @@ impl Table {
     }
 
     /// Returns an estimate of the number of objects that a list visits.
-    pub(in crate::cache) fn estimate(&self, select: &Select) -> usize {
+    pub(crate) fn estimate(&self, select: &Select) -> usize {
         self.indexes.plan(select).len().min(self.objects.len())
     }
 
-    pub(in crate::cache) fn all(&self) -> Vec<View> {
+    pub(crate) fn all(&self) -> Vec<View> {
         self.objects.from(0).map(|(_, slot)| slot.view.clone()).collect()
     }
 }
 
 /// Filling of indexes that are declared after objects were stored.
 impl Table {
-    /// Adds the objects of the next stride to a label index. Returns whether there may be more.
-    pub(in crate::cache) fn fill_label(&mut self, walk: &mut Walk, key: &str) -> bool {
-        let Self { objects, indexes, .. } = self;
-        let mut looked = 0;
-        for (number, slot) in objects.from(walk.next).take(STRIDE) {
-            indexes.fill_label(key, number, slot.view.meta());
-            walk.next = number.saturating_add(1);
-            looked += 1;
-        }
-        looked == STRIDE
-    }
-
-    /// Returns the objects of the next stride, for an index function to evaluate; empty at the end.
-    pub(in crate::cache) fn unevaluated(&self, walk: &mut Walk) -> Vec<(Number, View)> {
+    /// Returns the objects of the next stride, to be added to an index; empty at the end.
+    pub(crate) fn unindexed(&self, walk: &mut Walk) -> Vec<(Number, View)> {
         let next = self.objects.from(walk.next).take(STRIDE);
         let next: Vec<_> = next.map(|(number, slot)| (number, slot.view.clone())).collect();
         walk.next = next.last().map_or(walk.next, |(number, _)| number.saturating_add(1));
         next
-    }
-
-    /// Stores the values of an index function for one version, if this version is still the stored one: a
-    /// later version was evaluated on its way in.
-    pub(in crate::cache) fn fill_function(
-        &mut self,
-        function: &Arc<IndexFunction>,
-        number: Number,
-        asked: &View,
-        values: Box<[Arc<str>]>,
-    ) {
-        if self.objects.get(number).is_some_and(|slot| slot.view.is(asked)) {
-            self.indexes.fill_function(function, number, values);
-        }
     }
 }
 

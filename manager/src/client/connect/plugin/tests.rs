@@ -1,5 +1,7 @@
 use std::io::Read as _;
 
+use kube::config::ExecAuthCluster;
+
 use super::*;
 use crate::util::os::open_without_waiting;
 
@@ -46,7 +48,7 @@ fn token_certificate_and_expiry_are_read_from_the_output() {
 #[test]
 fn a_plugin_gets_its_exec_info_and_its_variables() {
     let mut exec = plugin(&format!(
-        r#"token="$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/./g')"
+        r#"token="$REGION $(echo $KUBERNETES_EXEC_INFO | sed 's/"/@/g')"
         echo "{{\"apiVersion\": \"{API_VERSION}\", \"status\": {{\"token\": \"$token\"}}}}""#
     ));
     let variable =
@@ -56,9 +58,14 @@ fn a_plugin_gets_its_exec_info_and_its_variables() {
     exec.cluster =
         Some(ExecAuthCluster { server: Some("https://s".to_owned()), ..ExecAuthCluster::default() });
     let (auth, _) = outcome(&exec).unwrap();
-    let info = "{.kind.:.ExecCredential.,.apiVersion.:.client.authentication.k8s.io/v1.,\
-                .spec.:{.interactive.:false,.cluster.:{.server.:.https://s.}}}";
-    assert_eq!(auth["token"], format!("north {info}"));
+    let (region, info) = auth["token"].as_str().unwrap().split_once(' ').unwrap();
+    let expected = json!({
+        "kind": "ExecCredential",
+        "apiVersion": API_VERSION,
+        "spec": {"interactive": false, "cluster": {"server": "https://s"}},
+    });
+    let info: serde_json::Value = serde_json::from_str(&info.replace('@', "\"")).unwrap();
+    assert_eq!((region, info), ("north", expected));
 }
 
 #[test]

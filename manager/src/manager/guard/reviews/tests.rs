@@ -12,7 +12,8 @@ use tower::ServiceExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An API server that knows `reader`, who may, `stranger`, who may not, and otherwise nobody; and what it was asked.
+/// An API server that knows `reader`, who may, `stranger`, who may not, and otherwise nobody; and what it was
+/// asked.
 #[derive(Clone, Default)]
 struct Server {
     asked: Arc<Mutex<Vec<Value>>>,
@@ -182,12 +183,12 @@ async fn a_server_that_does_not_answer_lets_nobody_in_but_those_it_has_just_let_
 async fn made_up_tokens_push_out_no_answer_that_has_not_expired() {
     let server = Server::default();
     let reviews = server.reviews();
-    assert!(reviews.user("reader", Standing::Unknown).await.unwrap().is_some());
+    assert!(reviews.user("reader", Some(&reviews.unknown_peers)).await.unwrap().is_some());
     let began = Instant::now();
     let mut made_up = 0;
     // As fast as they are reviewed, for as long as an answer is remembered.
     while began.elapsed() < TOKEN_TTL.saturating_sub(SECOND) {
-        if reviews.user(&format!("made up {made_up}"), Standing::Unknown).await.is_err() {
+        if reviews.user(&format!("made up {made_up}"), Some(&reviews.unknown_peers)).await.is_err() {
             advance(SECOND / PER_SECOND).await;
         } else {
             made_up += 1;
@@ -195,7 +196,7 @@ async fn made_up_tokens_push_out_no_answer_that_has_not_expired() {
     }
     assert!(made_up > 1_000 && reviews.memory.lock().users.len() < REMEMBERED, "{made_up}");
     server.take();
-    assert!(reviews.user("reader", Standing::Unknown).await.unwrap().is_some());
+    assert!(reviews.user("reader", Some(&reviews.unknown_peers)).await.unwrap().is_some());
     assert_eq!(server.take(), [] as [Value; 0]);
 }
 

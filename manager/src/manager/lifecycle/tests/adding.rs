@@ -176,10 +176,12 @@ async fn only_a_dns_label_is_the_name_of_a_runnable() {
     let (manager, diary) = (manager(""), Diary::default());
     for name in ["", "*", "Feed", "price_feed", "-feed", "feed-", "a/b", "a.b"] {
         let error = manager.add(Part::new(name, Others, Way::NeverReady, &diary)).unwrap_err();
-        assert!(matches!(error, RegisterError::RunnableName { .. }), "{name:?}: {error}");
+        assert!(matches!(error, RegisterError::Name { .. }), "{name:?}: {error}");
+        let all = if name == "*" { ", it means all controllers" } else { "" };
         let text = format!(
-            "{name:?} is no name of a runnable; expected 1 to 63 lower-case letters, digits and hyphens, no hyphen at \
-             either end, such as price-feed: it stands in paths of probes"
+            "{name:?} is no name of a runnable{all}; expected 1 to 63 lower-case letters, digits and \
+             hyphens, no hyphen at either end, such as web-frontend: it appears in metrics, paths and the \
+             configuration"
         );
         assert_eq!(error.to_string(), text);
     }
@@ -195,8 +197,8 @@ async fn what_needs_a_lease_that_may_be_won_again_is_refused() {
     configuration.leader_election.on_lost = OnLost::Campaign;
     let (manager, diary) = (manager_with("127.0.0.1:1", configuration), Diary::default());
     let error = manager.add(Part::new("sweep", LeaderElection, Way::Well, &diary)).unwrap_err();
-    let text = "runnable \"sweep\" needs the Lease and cannot be started twice; use leaderElection.onLost: Exit, or \
-                a controller";
+    let text = "runnable \"sweep\" needs the Lease and cannot be started twice; use leaderElection.onLost: \
+                Exit, or a controller";
     assert_eq!(error.to_string(), text);
     manager.add(Part::new("feed", Others, Way::Well, &diary)).unwrap();
 }

@@ -124,7 +124,7 @@ async fn a_panic_in_a_task_of_a_cache_ends_the_manager() {
 fn a_lost_lease_is_told_with_who_failed_or_was_late_besides() {
     let problems = || {
         let mut problems = Problems::default();
-        problems.fail("feed", "no time to tidy up".into());
+        problems.fail(("feed".into(), "no time to tidy up".into()));
         problems.late = vec!["sweep".to_owned(), "deaf".to_owned(), "sweep".to_owned()];
         problems
     };
@@ -223,7 +223,8 @@ async fn a_manager_runs_once() {
 fn a_grace_period_of_nothing_or_without_end_is_refused() {
     for period in ["0s", "999ms", "1h1ms", "-1s"] {
         let text = format!(
-            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\nshutdown: {{gracePeriod: {period}}}\n"
+            "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
+             shutdown: {{gracePeriod: {period}}}\n"
         );
         let refused = ConfigSchema::new().parse(&text, "m.yaml", &Overrides::default()).unwrap_err();
         let lines = refused.lines();

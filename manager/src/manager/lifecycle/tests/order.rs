@@ -32,14 +32,14 @@ struct Server {
 }
 
 impl Lifecycle {
-    /// Starts a manager that has nothing cached, with a runnable in every group, one that lives this way in each, and
-    /// a controller in those that have some. No socket is open, so the clock may be paused.
+    /// Starts a manager that has nothing cached, with a runnable in every group, one that lives this way in
+    /// each, and a controller in those that have some. No socket is open, so the clock may be paused.
     fn begin(ways: [Way; 3]) -> Self {
         Self::of(manager(""), Diary::default(), ways, None)
     }
 
-    /// As [`Lifecycle::begin`], with a kind cached, and one more among the others that is ready once all of them run. Returns
-    /// once all have started.
+    /// As [`Lifecycle::begin`], with a kind cached, and one more among the others that is ready once all of
+    /// them run. Returns once all have started.
     async fn begin_cached(ways: [Way; 3]) -> Self {
         let diary = Diary::default();
         let (server, address) = Server::start(&diary).await;
@@ -100,7 +100,10 @@ impl Lifecycle {
 
 impl Server {
     async fn start(diary: &Diary) -> (Self, String) {
-        let mark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        let mark = concat!(
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","#,
+            r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+        );
         let listed = Answer::ok(&format!("{mark}\n"));
         let watch = Answer::Hold(Arc::new(Notify::new()), 200, String::new());
         let mut server = TestServer::start([listed, watch]).await;
@@ -131,7 +134,8 @@ const START: [&[&str]; 4] = [
 const START_BARE: [&[&str]; 3] =
     [&["webhooks starts"], &["feed starts", "always runs"], &["sweep starts", "web runs"]];
 
-/// What ends as soon as the manager stops. A run that needs no Lease may go on; this one hears that the manager stops.
+/// What ends as soon as the manager stops. A run that needs no Lease may go on; this one hears that the
+/// manager stops.
 const RUNS: [&str; 2] = ["web has run", "always has run"];
 
 /// The clock is paused: whoever could start meanwhile has.

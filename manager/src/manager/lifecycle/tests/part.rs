@@ -80,7 +80,8 @@ impl Diary {
         assert!(in_time, "waited for {line:?}: {:#?}", self.lines());
     }
 
-    /// Checks that this is all that was written down: one step after the other, the lines of a step in any order.
+    /// Checks that this is all that was written down: one step after the other, the lines of a step in any
+    /// order.
     pub(super) fn reads(&self, steps: &[&[&str]]) {
         let (lines, mut at) = (self.lines(), 0);
         for step in steps {

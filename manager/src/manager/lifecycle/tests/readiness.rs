@@ -113,7 +113,10 @@ async fn a_store_that_cannot_be_listed_holds_up_nobody_who_came_before_it() {
 
 #[tokio::test]
 async fn who_comes_with_a_store_starts_once_it_has_been_listed_whoever_leads_meanwhile() {
-    let mark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    let mark = concat!(
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","#,
+        r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+    );
     let answered = Arc::new(Notify::new());
     let listed = Answer::Hold(answered.clone(), 200, format!("{mark}\n"));
     let watch = Answer::Hold(Arc::new(Notify::new()), 200, String::new());
@@ -208,6 +211,6 @@ async fn what_came_too_late_leaves_no_check() {
     manager.stop();
     manager.run().await.unwrap();
     let error = manager.add(Part::new("feed", Others, Way::NeverReady, &diary)).unwrap_err();
-    assert_eq!(error.to_string(), r#""feed" was not registered: the manager has begun to stop"#);
+    assert_eq!(error.to_string(), r#""feed" was not added: the manager has begun to stop"#);
     assert_eq!(answer(&manager, "feed").0, StatusCode::NOT_FOUND);
 }

@@ -44,7 +44,7 @@ fn the_endpoints_of_an_address_are_checked_in_every_form_of_it() {
         }
         let by_dns = authorizer.check_resolved(
             "db.example.com",
-            vec!["203.0.113.9".parse().unwrap(), ip.parse().unwrap()],
+            &["203.0.113.9".parse().unwrap(), ip.parse().unwrap()],
             80,
         );
         assert!(matches!(by_dns, Err(ProbeResult::Denied { rule: found, .. }) if found == rule));

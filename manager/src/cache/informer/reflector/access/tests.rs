@@ -3,7 +3,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::cache::informer::reflector::tests::{between, never_resync};
 use crate::cache::tests::fixtures::{Rig, config_map, object};
-use crate::cache::{CacheSettings, LabelSelector, Projection};
+use crate::cache::{CacheSettings, Projection};
 
 #[tokio::test(start_paused = true)]
 async fn a_right_revoked_during_a_watch_is_reported_within_a_minute() {
@@ -72,8 +72,7 @@ async fn a_watch_goes_on_if_its_review_is_allowed_or_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_review_has_the_kind_namespace_name_and_selectors_of_the_watch() {
     let mut rig = Rig::start(CacheSettings { namespaces: vec!["shop".into()], ..never_resync() });
-    let scope =
-        Scope::all().fields("metadata.name=x,spec.a=b").labels(LabelSelector::parse("app in (a,b)").unwrap());
+    let scope = Scope::all().fields("metadata.name=x,spec.a=b").labels("app in (a,b)".parse().unwrap());
     let store = rig.cache.kind(config_map(), scope, Projection::Full);
     let stream = rig.server.next().await.stream();
     stream.end_of_initial_events(10);

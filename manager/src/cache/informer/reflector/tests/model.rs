@@ -24,9 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::checker::{Checker, CheckingHandler, OwnWrites, state_of};
 use self::objects::{Filter, ObjectKind};
 use self::server::{Deletion, Server};
-use crate::cache::{
-    Cache, CacheSettings, LabelSelector, Projection, Scope, Select, Subscription, UntypedStore,
-};
+use crate::cache::{Cache, CacheSettings, Projection, Scope, Select, Subscription, UntypedStore};
 use crate::client::{WriteObserver, Writer};
 use crate::key::NamespacedName as Key;
 use crate::metrics::Registry;
@@ -114,10 +112,8 @@ impl Setup {
 
     fn stores(self) -> Vec<(Scope, Filter)> {
         let all = (Scope::all(), Filter::default());
-        let labelled = (
-            Scope::all().labels(LabelSelector::parse("app=web").unwrap()),
-            Filter { labelled: true, ..Filter::default() },
-        );
+        let labelled =
+            (Scope::all().labels("app=web".parse().unwrap()), Filter { labelled: true, ..Filter::default() });
         let shop = Filter { namespace: Some("shop".into()), ..Filter::default() };
         match self {
             Self::Selected => vec![labelled],

@@ -17,7 +17,7 @@ fn any_text_is_written_back_unchanged() {
     ] {
         let uid = Uid::new(text);
         assert_eq!(uid.to_string(), text);
-        assert!(uid == text && uid == Uid::new(text));
+        assert!(uid == *text && uid == Uid::new(text));
     }
 }
 
@@ -32,7 +32,7 @@ fn uids_with_different_texts_differ() {
     ];
     for (at, one) in texts.iter().enumerate() {
         for (other_at, other) in texts.iter().enumerate() {
-            let same = (Uid::new(one) == Uid::new(other), Uid::new(one) == *other);
+            let same = (Uid::new(one) == Uid::new(other), Uid::new(one) == **other);
             assert_eq!(same, (at == other_at, at == other_at), "{one} and {other}");
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Table {
-    pub(in crate::cache) fn list(&self, select: &Select) -> Vec<View> {
+    pub(crate) fn list(&self, select: &Select) -> Vec<View> {
         let (mut walk, mut views) = (self.walk(), Vec::new());
         while self.stride(&mut walk, select, &mut views) {}
         views
