@@ -223,7 +223,7 @@ impl TestCluster {
         }
     }
 
-    /// Applies the FlowSchema for elections from `deploy/base`, moved to the test's namespace. It is deleted
+    /// Applies the `FlowSchema` for elections from `deploy/base`, moved to the test's namespace. It is deleted
     /// after the test.
     pub async fn prefer_elections(&self) {
         let shipped = documents_of_base().into_iter().find(|document| document["kind"] == "FlowSchema");

@@ -204,12 +204,11 @@ impl<'a> Running<'a> {
                 }
                 Stage::Others if !shut(RunnableGroup::Others) => {
                     self.enter(Stage::LeaderElection);
-                    match candidate {
-                        Some(candidate) => candidate.campaign(),
-                        None => {
-                            self.shared.term.begin();
-                            self.start_waiting();
-                        }
+                    if let Some(candidate) = candidate {
+                        candidate.campaign();
+                    } else {
+                        self.shared.term.begin();
+                        self.start_waiting();
                     }
                 }
                 _ => return,

@@ -80,7 +80,7 @@ impl Context {
     /// Returns the same context for a run in this term, until this deadline.
     #[must_use]
     pub(crate) fn within(self, term: u64, deadline: Option<Instant>) -> Self {
-        Self { term, deadline, ..self }
+        Self { deadline, term, ..self }
     }
 
     /// Returns the context of the same run in another cluster. `move_to` is called once for each controller,

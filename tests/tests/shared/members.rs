@@ -33,7 +33,7 @@ fn rules() -> Value {
     json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]}])
 }
 
-/// Returns the store of the test's objects, without the ConfigMaps that every namespace has.
+/// Returns the store of the test's objects, without the `ConfigMap`s that every namespace has.
 fn maps(manager: &Manager) -> Store<ConfigMap> {
     manager.store(Scope::all().labels("of=members".parse().expect("a selector")))
 }
@@ -94,7 +94,10 @@ async fn a_controller_registered_on_the_leader_runs_and_is_removed_completely() 
     create(&cluster, "other").await;
     assert_eq!(runs.next().await.name, "other", "a new object");
     let taken = manager.manager.register(idle("late", &store).0);
-    assert!(matches!(&taken, Err(RegisterError::DuplicateName { name, .. }) if **name == *"late"), "{taken:?}");
+    assert!(
+        matches!(&taken, Err(RegisterError::DuplicateName { name, .. }) if **name == *"late"),
+        "{taken:?}"
+    );
     let inspect = manager.manager.inspect_addr().expect("an address");
     let page = async || get(inspect, "/debug/controllers/late/queue").await.0;
     assert!(manager.metrics_text().await.contains(r#"controller="late""#));

@@ -132,7 +132,7 @@ impl From<ServiceView> for ServiceFacts {
         };
         let own =
             spec.cluster_ips.as_deref().filter(|ips| !ips.is_empty()).unwrap_or(spec.cluster_ip.as_slice());
-        let ingress = status.load_balancer.into_iter().flat_map(|balancer| balancer.ingress).flatten();
+        let ingress = status.load_balancer.into_iter().filter_map(|balancer| balancer.ingress).flatten();
         let others = spec.external_ips.into_iter().flatten().chain(ingress.filter_map(|ingress| ingress.ip));
         let port = |port: ServicePort| {
             let is_tcp = port.protocol.is_none_or(|protocol| protocol == "TCP");

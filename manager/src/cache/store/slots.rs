@@ -27,12 +27,12 @@ pub(crate) type Number = u32;
 /// All slots of one store.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// By number; `None` where an object was removed. The last one is never `None`.
-    slots: Vec<Option<Slot>>,
+    /// `None` where an object was removed. The last one is never `None`.
+    by_number: Vec<Option<Slot>>,
     /// Numbers by key; the key itself is in the version.
     by_key: HashTable<Number>,
     hasher: DefaultHashBuilder,
-    /// Free numbers, lowest first, so that a shrinking store empties the end of `slots`.
+    /// Free numbers, lowest first, so that a shrinking store empties the end of `by_number`.
     free: BinaryHeap<Reverse<Number>>,
     /// The number of insertions so far.
     births: u64,
@@ -62,11 +62,11 @@ impl Slots {
     }
 
     pub(crate) fn get(&self, number: Number) -> Option<&Slot> {
-        self.slots.get(number as usize)?.as_ref()
+        self.by_number.get(number as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, number: Number) -> Option<&mut Slot> {
-        self.slots.get_mut(number as usize)?.as_mut()
+        self.by_number.get_mut(number as usize)?.as_mut()
     }
 
     /// Inserts a version of a key that has no slot.
@@ -75,17 +75,17 @@ impl Slots {
         let hash = self.hasher.hash_one(view.request());
         self.births += 1;
         let slot = Some(Slot { view, seen: 0, born: self.births });
-        if self.slots.len() == self.slots.capacity() {
-            self.slots.reserve_exact(GROWTH.max(self.slots.len() / 8));
+        if self.by_number.len() == self.by_number.capacity() {
+            self.by_number.reserve_exact(GROWTH.max(self.by_number.len() / 8));
         }
-        match self.slots.get_mut(number as usize) {
+        match self.by_number.get_mut(number as usize) {
             Some(free) => *free = slot,
             // The lowest free number is at most the length.
-            None => self.slots.push(slot),
+            None => self.by_number.push(slot),
         }
-        let Self { slots, hasher, by_key, .. } = self;
+        let Self { by_number, hasher, by_key, .. } = self;
         by_key.insert_unique(hash, number, |number| {
-            let slot = slots.get(*number as usize).and_then(Option::as_ref);
+            let slot = by_number.get(*number as usize).and_then(Option::as_ref);
             // Every number in the table has a slot. Without one, its entry could not be found any more.
             slot.map_or(0, |slot| hasher.hash_one(slot.view.request()))
         });
@@ -93,22 +93,22 @@ impl Slots {
     }
 
     pub(crate) fn remove(&mut self, number: Number) -> Option<Slot> {
-        let slot = self.slots.get_mut(number as usize)?.take()?;
+        let slot = self.by_number.get_mut(number as usize)?.take()?;
         let hash = self.hasher.hash_one(slot.view.request());
         if let Ok(entry) = self.by_key.find_entry(hash, |other| *other == number) {
             entry.remove();
         }
         self.free.push(Reverse(number));
-        self.slots.truncate(self.slots.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
-        if 2 * self.slots.len() + GROWTH <= self.slots.capacity() {
-            self.slots.shrink_to_fit();
+        self.by_number.truncate(self.by_number.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
+        if 2 * self.by_number.len() + GROWTH <= self.by_number.capacity() {
+            self.by_number.shrink_to_fit();
         }
         Some(slot)
     }
 
     /// Iterates over the occupied slots from a number on.
     pub(crate) fn from(&self, first: Number) -> impl Iterator<Item = (Number, &Slot)> {
-        let slots = self.slots.get(first as usize..).unwrap_or_default();
+        let slots = self.by_number.get(first as usize..).unwrap_or_default();
         (first..).zip(slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
     }
 

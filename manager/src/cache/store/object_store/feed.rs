@@ -222,7 +222,9 @@ impl ObjectStore {
         if let Received::Listed(epoch) = received {
             let mut table = self.table.write();
             let known = table.find(request, uid, resource_version);
-            known.into_iter().for_each(|number| table.mark_seen(epoch, number));
+            if let Some(number) = known {
+                table.mark_seen(epoch, number);
+            }
             return known.is_some();
         }
         let known = self.table.read().find(request, uid, resource_version).is_some();
