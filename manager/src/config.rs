@@ -54,7 +54,7 @@ pub use schema::ConfigSchema;
 pub use section::{Applies, Section, SectionError};
 pub(crate) use sections::{Channels, Sections};
 pub use source::ConfigSource;
-pub use text::from_text;
+pub use text::{as_text, from_text};
 pub use units::{Duration, Size};
 
 use crate::controller::ControllerSettings;

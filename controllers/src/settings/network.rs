@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
-use mainstay::as_text;
+use mainstay::config::as_text;
 
 /// The accepted forms of a network, for error messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use crate::as_text;
+use super::text::as_text;
 
 /// A pattern that the text of every address matches.
 const PATTERN: &str =

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use tracing::level_filters::LevelFilter;
 
 use super::messages::{hint, one_of};
-use crate::as_text;
+use super::text::as_text;
 
 /// The levels, from the one that hides all lines to the one that shows all lines.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

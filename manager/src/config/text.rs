@@ -29,6 +29,7 @@ where
 /// a pattern that every accepted text matches. The caller's crate needs serde and schemars.
 ///
 /// [`from_text`]: crate::config::from_text
+#[doc(hidden)]
 #[macro_export]
 macro_rules! as_text {
     ($type:ty, $pattern:expr) => {
@@ -55,3 +56,6 @@ macro_rules! as_text {
         }
     };
 }
+
+#[doc(inline)]
+pub use as_text;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use jiff::fmt::friendly::{Designator, Spacing, SpanParser, SpanPrinter};
 
-use crate::as_text;
+use super::text::as_text;
 
 /// A pattern that every duration matches; some texts that match are not durations, such as a number with an
 /// unknown unit.

@@ -44,6 +44,8 @@ struct Shared {
     report: Duration,
     /// The subscriber that this layer is part of; it gets the reports.
     subscriber: OnceLock<WeakDispatch>,
+    /// Held until the lines taken from `inner` have been reported, so that `flush` waits for the other thread.
+    reporting: Mutex<()>,
     /// Never locked while a line is logged.
     inner: Mutex<Inner>,
 }
@@ -88,11 +90,17 @@ impl LineLimit {
     /// Makes a layer that reports lines left out after this time.
     pub(super) fn new(report: Duration) -> Self {
         let inner = Inner { buckets: BoundedMap::new(MAX_KEYS), suppressed: HashMap::new(), reported: false };
-        Self(Arc::new(Shared { report, subscriber: OnceLock::new(), inner: Mutex::new(inner) }))
+        Self(Arc::new(Shared {
+            report,
+            subscriber: OnceLock::new(),
+            reporting: Mutex::new(()),
+            inner: Mutex::new(inner),
+        }))
     }
 
     /// Reports the lines left out since the last report.
     pub(super) fn flush(&self) {
+        let _reporting = self.0.reporting.lock();
         let suppressed = std::mem::take(&mut self.0.inner.lock().suppressed);
         self.0.log(suppressed);
     }
@@ -150,6 +158,7 @@ impl Shared {
     fn report(&self) {
         loop {
             thread::park_timeout(self.report);
+            let _reporting = self.reporting.lock();
             let suppressed = self.inner.lock().take();
             if suppressed.is_empty() {
                 return;
