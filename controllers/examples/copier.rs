@@ -1,8 +1,8 @@
-//! Keeps a copy of every `ConfigMap` of namespace `shop` in namespace `attic`, and its own tests beside it.
+//! Keeps a copy of every `ConfigMap` of namespace `shop` in namespace `attic`. Its tests are in this file.
 //!
-//! Owner references cannot cross namespaces, so the garbage collector would not delete the copies: a finalizer
-//! holds each original back until its copy is deleted. `cargo run --example copier -- run --leader-elect=false`
-//! runs it.
+//! Owner references cannot cross namespaces, so the garbage collector would not delete the copies: a
+//! finalizer holds each original back until its copy is deleted. `cargo run --example copier -- run
+//! --leader-elect=false` runs it.
 
 use std::sync::Arc;
 
@@ -74,7 +74,8 @@ mod tests {
 
     use super::*;
 
-    /// A `ConfigMap` of the shop, and another one in the attic that has the name of its copy or another name.
+    /// Makes a `ConfigMap` of the shop, and another one in the attic that has the name of its copy or another
+    /// name.
     fn bench(in_attic: &str) -> (impl Reconciler, Store<ConfigMap>, TestContext, NamespacedName) {
         let prices = json!({"metadata": {"name": "prices", "namespace": "shop"}, "data": {"tea": "3"}});
         let theirs = json!({"metadata": {"name": in_attic, "namespace": "attic"}});
@@ -83,14 +84,14 @@ mod tests {
         (with_finalizer(&maps, FINALIZER, Copier), maps, cx, NamespacedName::namespaced("shop", "prices"))
     }
 
-    /// As kubectl does: the server marks the object and waits for the finalizer.
+    /// Deletes as kubectl does: the server marks the object and waits for the finalizer.
     async fn delete_prices(cx: &Context) {
         let shop: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "shop");
         shop.delete("prices", &DeleteParams::default()).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_copy_is_made_once_the_original_is_held_and_is_deleted_before_it() {
+    async fn a_copy_is_made_after_the_finalizer_and_deleted_before_its_original() {
         let (copier, maps, cx, prices) = bench("other");
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert_eq!(run.wrote(), ["merge configmaps shop/prices", "apply configmaps attic/shop-prices"]);

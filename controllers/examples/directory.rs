@@ -1,8 +1,8 @@
-//! Lists every Service with the label `listed=yes`, and shows which writer is for which purpose.
+//! Lists every Service with the label `listed=yes`, and shows the purpose of each writer.
 //!
-//! Each Service gets a card, a `ConfigMap` of its own that is deleted with it. The `ConfigMap` `directory`, which all
-//! Services of a namespace and people share, gets a line; a finalizer holds the Service back until the line is removed.
-//! `cargo run --example directory -- run --leader-elect=false` runs it.
+//! Each Service gets a card, a `ConfigMap` of its own that is deleted with it. The `ConfigMap` `directory`,
+//! which all Services of a namespace and other clients share, gets a line; a finalizer keeps the Service
+//! until the line is removed. `cargo run --example directory -- run --leader-elect=false` runs it.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ mod tests {
         web: NamespacedName,
     }
 
-    /// A listed Service, and a directory with a line that somebody else has written.
+    /// A listed Service, and a directory with a line that another client has written.
     fn bench() -> Bench {
         let service = json!({
             "metadata": {"name": "web", "namespace": "shop", "labels": {"listed": "yes"}},
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(run.events[0].to_string(), "Normal Listed: its card is ConfigMap web-card");
 
         let run = reconcile_once(&reconciler, &web, &cx).await;
-        assert_eq!(run.wrote(), [""; 0], "nothing is written twice");
+        assert_eq!(run.wrote(), [""; 0], "no second write without a change");
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
-//! A whole operator: says hello to every `ConfigMap` with the label `greet=yes`, and again whenever it changes.
+//! A whole operator: logs the data of every `ConfigMap` with the label `greet=yes`, and again after each
+//! change.
 //!
-//! `cargo run --example greeter -- run --leader-elect=false` runs it against the cluster of your kubeconfig, such as the
-//! one that `cargo run -- dev` starts; `cargo run --example greeter -- --help` shows the commands it has.
+//! `cargo run --example greeter -- run --leader-elect=false` runs it against the cluster of your kubeconfig,
+//! such as the one that `cargo run -- dev` starts; `cargo run --example greeter -- --help` shows its
+//! commands.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mainstay::prelude::*;

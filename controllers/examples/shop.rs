@@ -23,7 +23,7 @@ struct ShopConfig {
     /// The most items of one order.
     #[schemars(range(min = 1, max = 1000))]
     max_items: u32,
-    /// Time between two looks at an order.
+    /// Time between two checks of an order.
     #[schemars(extend("x-mainstay-range" = ["1s", "24h"]))]
     period: Duration,
     /// Label that orders have. Objects without it are not watched.
@@ -104,7 +104,7 @@ mod tests {
             refused("shop: {maxItem: 5}\n"),
             ["m.yaml:7:8: shop.maxItem: unknown key, set to 5; did you mean maxItems?"]
         );
-        // What setup could not use at the next start is refused when it is saved.
+        // A label that setup could not parse at the next start is refused when the file is saved.
         assert_eq!(
             refused("shop: {orderLabel: \"a=(b\"}\n"),
             [r#"m.yaml: shop.orderLabel: "a=(b"; expected a label"#]
@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(
             refused("shop: {maxItems: 0, orderLabel: \"\"}\ncontrollers: {order: {workers: 0}}\n"),
             [
-                r#"m.yaml: controllers.order: unknown controller; expected orders or "*"; did you mean orders?"#,
+                "m.yaml: controllers.order: unknown controller; expected orders or \"*\"; did you mean \
+                 orders?",
                 "m.yaml: controllers.order.workers: 0; expected a whole number from 1 to 1000",
                 "m.yaml: shop.maxItems: 0; expected a whole number from 1 to 1000",
                 r#"m.yaml: shop.orderLabel: ""; expected a label"#,
@@ -124,7 +125,8 @@ mod tests {
     fn the_printed_defaults_and_the_schema_explain_the_section() {
         let (program, none) = (shop(), Overrides::default());
         let text = program.schema().default_file("shop");
-        let key = "  # The most items of one order.\n  # Default: 10. Range: 1 to 1000. Applied live.\n  maxItems: 10\n";
+        let key = "  # The most items of one order.\n  # Default: 10. Range: 1 to 1000. Applied live.\n  \
+                   maxItems: 10\n";
         assert!(text.contains(&format!("# How orders are handled.\nshop:\n{key}")), "{text}");
         let printed = program.schema().parse(&text, "printed", &none).unwrap().configuration;
         assert_eq!(printed, program.schema().from_overrides(&none).unwrap().configuration);
@@ -147,7 +149,7 @@ mod tests {
         let loaded = program.schema().load(&file, &Overrides::default()).unwrap();
         let options =
             ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("shop") };
-        // Nothing listens there: a configuration needs no API server.
+        // No server listens at this address: a configuration needs no API server.
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let manager = Manager::new(options, loaded, nowhere).unwrap();
         let mut config = manager.section::<ShopConfig>("shop").unwrap();
