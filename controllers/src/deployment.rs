@@ -171,11 +171,10 @@ pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
 
 /// Returns `desired` with the live `template` in place of a new one that is held back. All other fields are
 /// up to date; the annotations for generation and template stay those of `live`.
-pub fn with_template_held(desired: &Value, live: &LiveDeployment, template: &Value) -> Value {
-    let mut held = desired.clone();
-    held["spec"]["template"] = template_only(template);
-    keep_annotations(&mut held, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
-    held
+pub fn with_template_held(mut desired: Value, live: &LiveDeployment, template: &Value) -> Value {
+    desired["spec"]["template"] = template_only(template);
+    keep_annotations(&mut desired, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
+    desired
 }
 
 /// Returns a live template without `creationTimestamp: null`, which some API servers write into it.
@@ -189,17 +188,16 @@ pub fn template_only(template: &Value) -> Value {
 
 /// Returns `desired` with 0 replicas while more are held back. All other fields are up to date; the
 /// annotation for the generation stays that of `live`.
-pub fn with_replicas_held(desired: &Value, live: Option<&LiveDeployment>) -> Value {
+pub fn with_replicas_held(desired: Value, live: Option<&LiveDeployment>) -> Value {
     let mut held = with_no_replicas(desired);
     keep_annotations(&mut held, live, &[GENERATION_ANNOTATION]);
     held
 }
 
 /// Returns `desired` with 0 replicas.
-pub fn with_no_replicas(desired: &Value) -> Value {
-    let mut none = desired.clone();
-    none["spec"]["replicas"] = 0.into();
-    none
+pub fn with_no_replicas(mut desired: Value) -> Value {
+    desired["spec"]["replicas"] = 0.into();
+    desired
 }
 
 /// Returns a hash of the object's template as sixteen hexadecimal digits. Every version of mainstay computes
@@ -225,25 +223,25 @@ pub struct Guarded<'a> {
 }
 
 /// Returns `desired` with a precondition: only create if the cache shows no Deployment, otherwise only change
-/// the Deployment `live`.
+/// the Deployment `live`, and that only while its resourceVersion is `version`, if there is one.
 ///
 /// A create ignores the resourceVersion; if the object exists after all, the invalid resourceVersion 1 gives
 /// a 409. A uid gives a 409 if no object of the name exists, and a 422 about `metadata.uid` if its uid is
 /// another one.
-pub fn guarded<'a>(desired: &'a Value, live: Option<&LiveDeployment>) -> Guarded<'a> {
+pub fn guarded<'a>(
+    desired: &'a Value,
+    live: Option<&LiveDeployment>,
+    version: Option<String>,
+) -> Guarded<'a> {
     let mut metadata = desired["metadata"].clone();
     match live {
         Some(live) => metadata["uid"] = live.metadata.uid.clone().into(),
         None => metadata["resourceVersion"] = "1".into(),
     }
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
     Guarded { api_version: &desired["apiVersion"], kind: &desired["kind"], metadata, spec: &desired["spec"] }
-}
-
-/// Returns `desired` with a precondition: only change `live` while its resourceVersion is `version`.
-pub fn guarded_version<'a>(desired: &'a Value, live: &LiveDeployment, version: &str) -> Guarded<'a> {
-    let mut guarded = guarded(desired, Some(live));
-    guarded.metadata["resourceVersion"] = version.into();
-    guarded
 }
 
 // === impl LiveDeployment ===

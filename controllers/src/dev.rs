@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::client::connect::{self, ConnectError};
-use mainstay::config::{ConfigError, ConfigSchema, ConfigSource, Loaded, LogFilter, Overrides};
+use mainstay::config::{ConfigError, ConfigSchema, ConfigSource, Loaded, LogFilter};
 use mainstay::key::NamespacedName;
 use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
@@ -74,9 +74,7 @@ fn configuration(
     matches: &ArgMatches,
     schema: &ConfigSchema,
 ) -> Result<(Loaded, Option<ConfigSource>), ConfigError> {
-    let Ok(flags) = ConfigFlags::of(matches) else {
-        return Ok((schema.from_overrides(&Overrides::default())?, None));
-    };
+    let flags = ConfigFlags::of(matches).unwrap_or_default();
     if flags.config.is_some() {
         return Ok((flags.load(schema)?, flags.source(schema)));
     }
@@ -138,12 +136,8 @@ async fn start_cluster(steps: &Steps) -> anyhow::Result<DevCluster> {
         "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
     );
     let printer = steps.clone();
-    let options = Options {
-        crds: vec![serde_json::to_value(mainstay_api::crd::crd())?],
-        progress: Progress::new(move |line| printer.print(line)),
-        ..Options::default()
-    };
-    Ok(DevCluster::start(options).await?)
+    let progress = Progress::new(move |line| printer.print(line));
+    Ok(DevCluster::start(Options { progress, ..Options::default() }).await?)
 }
 
 async fn run_on(

@@ -125,28 +125,12 @@ pub mod event {
 
     /// Returns the reason of the Event for a new reason of Ready; `None` if there is no Event for it, or
     /// another transition sends one.
-    pub fn of(ready: &str) -> Option<&'static str> {
-        let unchanged = [
-            super::AVAILABLE,
-            super::WAITING_FOR_DEPENDENCIES,
-            super::UNAVAILABLE,
-            super::PAUSED,
-            super::PROGRESS_DEADLINE_EXCEEDED,
-            super::DEPLOYMENT_CONFLICT,
-            super::DEPLOYMENT_TERMINATING,
-            super::TEMPLATE_REJECTED,
-            super::ADMISSION_DENIED,
-            super::APPLY_FORBIDDEN,
-            super::INVALID_PROBE,
-            super::INVALID_SPEC,
-            super::DEADLINE_EXCEEDED,
-            super::RECOVERY_DEADLINE_EXCEEDED,
-            super::SCALED_TO_ZERO,
-        ];
-        if ready == super::POLICY_DENIED {
-            return Some(PROBE_DENIED);
+    pub fn of(ready: &str) -> Option<&str> {
+        match ready {
+            super::ROLLOUT_IN_PROGRESS | super::DEPENDENCY_CYCLE | super::TOO_LARGE => None,
+            super::POLICY_DENIED => Some(PROBE_DENIED),
+            unchanged => Some(unchanged),
         }
-        unchanged.into_iter().find(|reason| *reason == ready)
     }
 }
 

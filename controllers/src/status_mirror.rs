@@ -19,14 +19,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay::cache::{ReadError, Store};
 use mainstay::key::NamespacedName;
 use mainstay::metrics::Registry;
-use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
+use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
 use mainstay_api::WaitDeployment;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::deployment::LiveDeployment;
 use crate::status::{StatusWriter, uid_of};
-use metrics::{MirrorMetrics, WriteResult};
+use metrics::MirrorMetrics;
 use mirror::{is_shown, mirror};
 
 /// Name in metrics, logs and configuration.
@@ -117,27 +117,23 @@ impl Reconciler for StatusMirror {
         let status = mirror(&object, live.as_deref(), &Time(Timestamp::now()));
         if is_shown(&status, &object) {
             self.pace.lock().stale.remove(request);
-            self.metrics.count(WriteResult::Skipped);
+            self.metrics.count(metrics::SKIPPED);
             return Ok(Action::Done);
         }
         let pause = self.pace.lock().pause(request, cx.term());
         if let Some(pause) = pause {
             return Ok(Action::RequeueAfter(pause));
         }
-        match self.status.write(cx, request, uid_of(&object), &status).await {
-            Ok(true) => {
-                let lag = self.pace.lock().wrote(request);
-                self.metrics.applied(lag);
-            }
+        let written = self.status.write(cx, request, uid_of(&object), &status).await;
+        let count_failed = |error: &ReconcileError| {
+            self.metrics.count(if error.is_conflict() { metrics::CONFLICT } else { metrics::ERROR });
+        };
+        if written.inspect_err(count_failed)? {
+            let lag = self.pace.lock().wrote(request);
+            self.metrics.applied(lag);
+        } else {
             // The object is gone.
-            Ok(false) => {
-                self.pace.lock().stale.remove(request);
-            }
-            Err(error) => {
-                let is_conflict = error.is_conflict();
-                self.metrics.count(if is_conflict { WriteResult::Conflict } else { WriteResult::Error });
-                return Err(error);
-            }
+            self.pace.lock().stale.remove(request);
         }
         Ok(Action::Done)
     }

@@ -20,10 +20,9 @@ mod metrics;
 mod refused;
 #[cfg(test)]
 mod tests;
-mod too_large;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,7 +30,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
-use mainstay::cache::{Entry, ReadError, Store};
+use mainstay::cache::{Entry, ReadError, Store, Uid};
 use mainstay::client::{Applier, EventType};
 use mainstay::key::{Key, NamespacedName};
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError, Reconciler};
@@ -41,12 +40,11 @@ use serde_json::Value;
 
 use crate::dependency::Dependencies;
 use crate::dependency::observation::{Observation, State};
-use crate::deployment::{LiveDeployment, desired};
+use crate::deployment::{LiveDeployment, SIZE_FIELD_MANAGER, desired};
 use crate::reasons::event;
 use crate::status::{StatusWriter, uid_of};
 use gate::{Course, Facts, StatusChange};
-use memory::Memory;
-use too_large::TooLargeReports;
+use memory::{DRY_RUN_RETRY, Memory};
 use write::WriteResult;
 
 pub use metrics::GateMetrics;
@@ -68,7 +66,11 @@ pub struct WaitDeploymentReconciler {
     /// Keys of labels and annotations that are not copied to Deployments; see [`desired`].
     not_passed_on: Vec<String>,
     memory: Memory,
-    too_large: TooLargeReports,
+    /// Writes the conditions of objects that are too large, under a field manager of its own: all other
+    /// fields of the gate stay, and its first report after the object has shrunk takes the conditions over.
+    size_status: StatusWriter,
+    /// The objects reported as too large, once per version: a status that shows the report cannot be decoded.
+    too_large: Mutex<HashMap<NamespacedName, Version>>,
     metrics: GateMetrics,
     last_outage: Mutex<LastOutage>,
 }
@@ -80,6 +82,9 @@ struct FoundDeployment {
     entry: Entry<LiveDeployment>,
     live: Arc<LiveDeployment>,
 }
+
+/// The leadership term, uid and generation of an object that is too large.
+type Version = (u64, Uid, Option<i64>);
 
 type ObjectAndDeployment = (Arc<WaitDeployment>, Option<FoundDeployment>);
 
@@ -119,7 +124,8 @@ impl WaitDeploymentReconciler {
             objects: objects.clone(),
             deployments: deployments.view(),
             write_deployment: write_deployment.view(),
-            too_large: TooLargeReports::new(&status),
+            size_status: status.with_field_manager(SIZE_FIELD_MANAGER),
+            too_large: Mutex::default(),
             status,
             dependencies,
             not_passed_on,
@@ -172,6 +178,28 @@ impl WaitDeploymentReconciler {
         let note = format!("{why}; the object is not reconciled and its Deployment is left as it is");
         cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
     }
+
+    /// Reports in the status and by an Event that the object, or its Deployment, is too large. Only the
+    /// metadata of such an object is known, so only the three summary conditions are written.
+    async fn report_too_large(&self, request: &NamespacedName, error: &ReadError, cx: &Context) -> Outcome {
+        let Some(entry) = self.objects.entry(request)? else { return Ok(Action::Done) };
+        let meta = entry.meta();
+        if meta.deleting {
+            return Ok(Action::Done);
+        }
+        self.metrics.observe(request, "too_large");
+        let version = (cx.term(), meta.uid.clone(), meta.generation);
+        if self.too_large.lock().get(request) == Some(&version) {
+            return Ok(Action::Done);
+        }
+        let (generation, now) = (meta.generation.unwrap_or_default(), Time(Timestamp::now()));
+        let status = gate::report_too_large(generation, &error.to_string(), &now);
+        if self.size_status.write(cx, request, &meta.uid.to_string(), &status).await? {
+            self.too_large.lock().insert(request.clone(), version);
+            self.send_unreadable(request, &error.to_string(), cx);
+        }
+        Ok(Action::Done)
+    }
 }
 
 impl Reconciler for WaitDeploymentReconciler {
@@ -182,7 +210,7 @@ impl Reconciler for WaitDeploymentReconciler {
             }
             read => read?,
         };
-        self.too_large.forget(request);
+        self.too_large.lock().remove(request);
         match read {
             Some((object, found)) => {
                 Run { reconciler: self, request, object: &object, cx }.reconcile(found.as_ref()).await
@@ -212,7 +240,6 @@ impl Run<'_> {
             outage,
             last_outage: reconciler.last_outage.lock().update(cx.term(), outage, now),
             same_template: false,
-            cycle: None,
             now,
         };
         let mut decision = gate::decide(&facts);
@@ -220,11 +247,7 @@ impl Run<'_> {
             facts.same_template = self.has_same_template(&found.entry, &self.desired()).await?;
             decision = gate::decide(&facts);
         }
-        let cycle = self.cycle(&facts, &decision);
-        if cycle.is_some() {
-            facts.cycle = cycle.as_deref();
-            decision = gate::decide(&facts);
-        }
+        decision.cycle = self.cycle(&facts, &decision);
         reconciler.metrics.observe(self.request, decision.as_str());
         let result = match decision.course {
             Course::Leave => return Ok(Action::Done),
@@ -237,7 +260,8 @@ impl Run<'_> {
         if let Some(error) = result.error {
             return Err(error);
         }
-        let next = decision.next.into_iter().chain(result.next).min();
+        let retry = result.dry_run.may_pass().then_some(DRY_RUN_RETRY);
+        let next = decision.next.into_iter().chain(retry).min();
         Ok(next.map_or(Action::Done, Action::RequeueAfter))
     }
 
@@ -296,9 +320,9 @@ impl Run<'_> {
         for gate::Transition { kind, reason, note, is_about_deployment } in transitions {
             match result.deployment(self.object).filter(|_| is_about_deployment) {
                 Some(related) => {
-                    events.event_with_related(&regarding, &related, kind, reason, ACTION, &note);
+                    events.event_with_related(&regarding, &related, kind, &reason, ACTION, &note);
                 }
-                None => events.event(&regarding, kind, reason, ACTION, &note),
+                None => events.event(&regarding, kind, &reason, ACTION, &note),
             }
         }
     }

@@ -88,7 +88,7 @@ fn held_parts_keep_their_annotations_and_all_other_fields_are_updated() {
     let meta = json!({"name": "web", "uid": "u1", "generation": 5, "labels": {"team": "b"}});
     let asked = desired(&object(&json!({"metadata": meta, "spec": edited})), &[]);
     let old = json!({"metadata": {"creationTimestamp": null}, "spec": {"x": [1]}});
-    let held = with_template_held(&asked, &running, &old);
+    let held = with_template_held(asked.clone(), &running, &old);
     assert_eq!(held["spec"]["template"], json!({"metadata": {}, "spec": {"x": [1]}}));
     assert_eq!(held["spec"]["replicas"], 2);
     assert_eq!(held["metadata"]["labels"], json!({"team": "b"}));
@@ -98,13 +98,17 @@ fn held_parts_keep_their_annotations_and_all_other_fields_are_updated() {
     };
     assert_eq!(marks(&held), (json!("4"), json!("5db908cae62f76e0")));
 
-    let empty = with_replicas_held(&asked, Some(&running));
+    let empty = with_replicas_held(asked.clone(), Some(&running));
     assert_eq!(empty["spec"]["replicas"], 0);
     let (generation, template) = marks(&empty);
     assert_eq!((generation, &template), (json!("4"), &marks(&asked).1), "the new template is written");
-    let (generation, _) = marks(&with_replicas_held(&asked, None));
+    let (generation, _) = marks(&with_replicas_held(asked.clone(), None));
     assert_eq!(generation, Value::Null, "a Deployment created with held replicas has no generation");
-    assert_eq!(marks(&with_no_replicas(&asked)), marks(&asked), "a scale-down keeps the desired annotations");
+    assert_eq!(
+        marks(&with_no_replicas(asked.clone())),
+        marks(&asked),
+        "a scale-down keeps the desired annotations"
+    );
 }
 
 #[test]

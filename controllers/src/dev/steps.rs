@@ -4,7 +4,7 @@
 //! and writes no object.
 
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use mainstay::cache::{ReadError, Scope, Store};
@@ -32,8 +32,8 @@ struct StepPrinter {
     objects: Store<WaitDeployment>,
     deployments: Store<Deployment>,
     last: Mutex<Snapshot>,
-    /// Whether the hint about kubectl was printed. Relaxed: no other memory depends on it.
-    hinted: AtomicBool,
+    /// Prints the hint about kubectl only once: after a rollout the object is Ready again.
+    hint: Once,
 }
 
 /// The printed part of an object's state: a line is printed only when it changes.
@@ -63,7 +63,7 @@ pub(super) fn controller(manager: &Manager, steps: &Steps, key: NamespacedName) 
         objects,
         deployments,
         last: Mutex::default(),
-        hinted: AtomicBool::new(false),
+        hint: Once::new(),
     })
 }
 
@@ -122,12 +122,11 @@ impl StepPrinter {
         }
         if now.ready && !before.ready {
             steps.print(&format!("{name} is Ready"));
-            // Only once: after a rollout the object is Ready again.
-            if !self.hinted.swap(true, Ordering::Relaxed) {
+            self.hint.call_once(|| {
                 steps.print("inspect it with these commands, or press Ctrl-C to stop everything:");
                 steps.print("    kubectl get waitdeployments,deployments,pods");
                 steps.print(&format!("    kubectl describe waitdeployment {}", name.name()));
-            }
+            });
         }
     }
 }

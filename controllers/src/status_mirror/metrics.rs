@@ -10,24 +10,20 @@ use prometheus_client::metrics::histogram::Histogram;
 /// In seconds: from one request to an API server that refuses writes for minutes.
 const LAG_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
+/// The status was written.
+const APPLIED: &str = "applied";
+/// The status was up to date.
+pub(super) const SKIPPED: &str = "skipped";
+/// Another writer had changed the object meanwhile.
+pub(super) const CONFLICT: &str = "conflict";
+/// The write failed for another reason.
+pub(super) const ERROR: &str = "error";
+
 /// The metric families of the mirror.
 #[derive(Clone, Debug)]
 pub(super) struct MirrorMetrics {
     lag: Histogram,
     writes: Family<[(&'static str, &'static str); 1], Counter>,
-}
-
-/// The result of a run that was not delayed by the pause between writes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WriteResult {
-    /// The status was written.
-    Applied,
-    /// The status was up to date.
-    Skipped,
-    /// Another writer had changed the object meanwhile.
-    Conflict,
-    /// The write failed for another reason.
-    Error,
 }
 
 // === impl MirrorMetrics ===
@@ -46,33 +42,20 @@ impl MirrorMetrics {
                 Family::default(),
             ),
         };
-        for result in [WriteResult::Applied, WriteResult::Skipped, WriteResult::Conflict, WriteResult::Error]
-        {
-            drop(metrics.writes.get_or_create(&[("result", result.as_str())]));
+        for result in [APPLIED, SKIPPED, CONFLICT, ERROR] {
+            drop(metrics.writes.get_or_create(&[("result", result)]));
         }
         metrics
     }
 
-    pub(super) fn count(&self, result: WriteResult) {
-        self.writes.get_or_create(&[("result", result.as_str())]).inc();
+    /// Counts a run that was not delayed by the pause between writes, by its result.
+    pub(super) fn count(&self, result: &'static str) {
+        self.writes.get_or_create(&[("result", result)]).inc();
     }
 
     /// Counts a written status that was out of date for `lag`.
     pub(super) fn applied(&self, lag: Duration) {
-        self.count(WriteResult::Applied);
+        self.count(APPLIED);
         self.lag.observe(lag.as_secs_f64());
-    }
-}
-
-// === impl WriteResult ===
-
-impl WriteResult {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Skipped => "skipped",
-            Self::Conflict => "conflict",
-            Self::Error => "error",
-        }
     }
 }

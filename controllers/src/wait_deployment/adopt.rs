@@ -29,11 +29,6 @@ const CHANGED_RETRY: Duration = Duration::from_secs(1);
 /// times the memory of its text.
 const MAX_MANAGED_FIELDS: usize = 256 << 10;
 
-/// Another client has adopted, deleted or replaced the Deployment since the cache showed it.
-#[derive(Debug, thiserror::Error)]
-#[error("the Deployment has changed since it was found without a controller")]
-struct Changed;
-
 /// The Deployment cannot be adopted. A retry helps only after its `managedFields` have shrunk.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -82,9 +77,10 @@ impl Run<'_> {
         let url = Deployment::url_path(&(), request.namespace());
         let get = ApiRequest::new(url).get(request.name(), &GetParams::default());
         let Live { metadata: live } = cx.client().request(get.map_err(kube::Error::BuildRequest)?).await?;
-        // The decision was made for an earlier Deployment; the cache will show this one soon.
+        // Another client has adopted, deleted or replaced the Deployment; the cache will show that soon.
         if !live.is_still(found) {
-            return Err(ReconcileError::retry_after(Changed, CHANGED_RETRY));
+            let changed = "the Deployment has changed since it was found without a controller";
+            return Err(ReconcileError::retry_after(changed, CHANGED_RETRY));
         }
         let mut version = live.resource_version.clone();
         let is_current = version == found.meta().resource_version.to_string();

@@ -24,7 +24,6 @@ mod needs;
 mod ownership;
 mod report;
 mod result;
-mod rollout;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -68,8 +67,6 @@ pub struct Facts<'a> {
     pub last_outage: Option<Timestamp>,
     /// Whether the API server found that `live`, which has no template hash, has the template of the object.
     pub same_template: bool,
-    /// The cycle of closed gates that this object is part of, as text.
-    pub cycle: Option<&'a str>,
     /// The current time.
     pub now: Timestamp,
 }
@@ -88,7 +85,7 @@ pub struct Decision {
     pub unexplained: bool,
     /// Set while a dependency that was ready is lost.
     pub loss: Option<Loss>,
-    /// The cycle of closed gates that keeps this one closed, as text.
+    /// The cycle of closed gates that keeps this one closed, as text; [`decide`] finds none.
     pub cycle: Option<String>,
     /// When to decide again, even if no event arrives.
     pub next: Option<Duration>,
@@ -310,36 +307,30 @@ fn decide_by_needs(
     let Facts { object, plan, now, .. } = *facts;
     let ready = needs.are_ready();
     let waits = live.is_none() && object.spec.gates().create && !ready;
-    let mut planned = PlannedWrite {
-        proceeds: false,
-        adopts,
-        holds_template: !ready && live.is_some_and(|live| holds_template(object, live, facts.same_template)),
-        replicas: if loss.as_ref().is_some_and(|loss| loss.scales) {
-            Replicas::ScaledToZero
-        } else if !ready && !waits && holds_replicas(object, live) {
-            Replicas::Held
-        } else {
-            Replicas::AsSpecified
-        },
-    };
+    let scales = loss.as_ref().is_some_and(|loss| loss.scales);
+    let holds_template = !ready && live.is_some_and(|live| holds_template(object, live, facts.same_template));
+    let holds_replicas = !ready && !waits && !scales && holds_replicas(object, live);
     if let (true, Err(invalid)) = (waits, plan) {
         let closed = Some(Closed::of(object, None, now));
         return Decision { closed, ..Decision::of(Course::Invalid(invalid.clone()), needs) };
     }
-    let is_closed = waits || planned.holds();
+    let is_closed = waits || holds_template || holds_replicas;
     let was_closed = object.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some());
-    let mut closed = (is_closed || was_closed && !ready).then(|| Closed::of(object, plan.ok(), now));
+    let closed = (is_closed || was_closed && !ready).then(|| Closed::of(object, plan.ok(), now));
     // If the status could not be written then, it still has the same deadline, and the next run proceeds
     // again.
     let proceeds = closed.is_some_and(|closed| closed.expired == Some(OnDeadline::Proceed));
-    closed = closed.filter(|_| is_closed && !proceeds);
-    if proceeds {
-        planned.proceeds = true;
-        planned.holds_template = false;
-        if planned.replicas == Replicas::Held {
-            planned.replicas = Replicas::AsSpecified;
-        }
-    }
+    let closed = closed.filter(|_| is_closed && !proceeds);
+    let planned = PlannedWrite {
+        proceeds,
+        adopts,
+        holds_template: holds_template && !proceeds,
+        replicas: match (scales, holds_replicas && !proceeds) {
+            (true, _) => Replicas::ScaledToZero,
+            (false, true) => Replicas::Held,
+            (false, false) => Replicas::AsSpecified,
+        },
+    };
     let course = if waits && !proceeds { Course::Wait } else { Course::Write(planned) };
     let is_unreported = live.is_some()
         && !adopts
@@ -357,8 +348,7 @@ fn decide_by_needs(
     // end of it.
     let retry = (facts.outage && needs.ignores_failures).then_some(OUTAGE_RETRY);
     let next = timers.chain(retry).min();
-    let cycle = facts.cycle.filter(|_| closed.is_some()).map(str::to_owned);
-    Decision { course, closed, needs, unexplained, loss, cycle, next }
+    Decision { course, closed, needs, unexplained, loss, cycle: None, next }
 }
 
 // === impl Closed ===

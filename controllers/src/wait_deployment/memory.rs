@@ -120,8 +120,7 @@ impl Memory {
     pub(super) fn recall_dry_run(&self, request: &NamespacedName, attempt: &Attempt) -> Option<DryRun> {
         let dry_runs = self.dry_runs.lock();
         let (_, result, at) = dry_runs.get(request).filter(|(key, ..)| *key == attempt.key)?;
-        let may_pass = matches!(result, DryRun::Refused(refusal) if refusal.may_pass());
-        (!may_pass || at.elapsed() < DRY_RUN_RETRY).then(|| result.clone())
+        (!result.may_pass() || at.elapsed() < DRY_RUN_RETRY).then(|| result.clone())
     }
 
     /// Remembers the result of a dry run.

@@ -12,12 +12,11 @@ use tracing::info;
 
 use super::adopt::ManagedFieldsTooLarge;
 use super::gate::{Applied, DryRun, PlannedWrite, Refusal, RefusalKind, Replicas, Write};
-use super::memory::{Attempt, DRY_RUN_RETRY, LastWrite};
+use super::memory::{Attempt, LastWrite};
 use super::refused::{invalid_refusal, is_dry_run_unsupported, refusal_that_may_pass};
 use super::{FoundDeployment, Run, WaitDeploymentReconciler};
 use crate::deployment::{
-    LiveDeployment, LiveTemplate, guarded, guarded_version, with_no_replicas, with_replicas_held,
-    with_template_held,
+    LiveDeployment, LiveTemplate, guarded, with_no_replicas, with_replicas_held, with_template_held,
 };
 use crate::reasons::condition;
 
@@ -33,8 +32,6 @@ pub(super) struct WriteResult {
     pub(super) write: Write,
     /// The error that the run returns after the status is written.
     pub(super) error: Option<ReconcileError>,
-    /// When to retry a refused dry run.
-    pub(super) next: Option<Duration>,
 }
 
 // === impl WriteResult ===
@@ -45,7 +42,7 @@ impl WriteResult {
     }
 
     fn of(applied: Applied, write: Write) -> Self {
-        Self { applied, dry_run: DryRun::Unknown, write, error: None, next: None }
+        Self { applied, dry_run: DryRun::Unknown, write, error: None }
     }
 
     fn refused(refusal: Refusal, error: ReconcileError) -> Self {
@@ -85,8 +82,8 @@ impl Run<'_> {
         // Drops the body before the dry run makes another one: both may be large.
         drop(attempt);
         if planned.holds() && matches!(result.applied, Applied::Current(_)) {
-            let WriteResult { dry_run, error, next, .. } = self.dry_run(live).await;
-            result = WriteResult { dry_run, error, next, ..result };
+            let WriteResult { dry_run, error, .. } = self.dry_run(live).await;
+            result = WriteResult { dry_run, error, ..result };
         }
         Ok(result)
     }
@@ -111,14 +108,9 @@ impl Run<'_> {
                 return Ok(WriteResult::of(Applied::Differs, Write::None));
             }
         }
-        let body = match live {
-            // The template was copied from this version: written to a later one, it would revert a user's
-            // change.
-            Some(live) if planned.holds_template => {
-                guarded_version(&attempt.desired, live, &version.unwrap_or_default())
-            }
-            _ => guarded(&attempt.desired, live),
-        };
+        // The template was copied from this version: written to a later one, it would revert a user's change.
+        let version = version.filter(|_| planned.holds_template);
+        let body = guarded(&attempt.desired, live, version);
         let now = match write_deployment.apply(self.cx, &body).await {
             Ok(now) => now,
             Err(error) => match invalid_refusal(&error) {
@@ -164,8 +156,6 @@ impl Run<'_> {
                 }
             },
         };
-        let may_pass = matches!(&result.dry_run, DryRun::Refused(refusal) if refusal.may_pass());
-        result.next = may_pass.then_some(DRY_RUN_RETRY);
         result
     }
 
@@ -174,7 +164,7 @@ impl Run<'_> {
         attempt: &Attempt,
         live: Option<&LiveDeployment>,
     ) -> Result<DryRun, WriteError> {
-        let body = guarded(&attempt.desired, live);
+        let body = guarded(&attempt.desired, live, None);
         let Err(error) = self.reconciler.write_deployment.dry_run(self.cx, None::<&Live>, &body).await else {
             return Ok(DryRun::Accepted);
         };
@@ -208,12 +198,12 @@ fn body(
 ) -> Result<Value, ReconcileError> {
     if let Some(FoundDeployment { entry, live }) = found.filter(|_| planned.holds_template) {
         let template = entry.view().decode::<LiveTemplate>()?;
-        body = with_template_held(&body, live, &template.spec.template);
+        body = with_template_held(body, live, &template.spec.template);
     }
     Ok(match planned.replicas {
         Replicas::AsSpecified => body,
-        Replicas::Held => with_replicas_held(&body, found.map(|found| &*found.live)),
-        Replicas::ScaledToZero => with_no_replicas(&body),
+        Replicas::Held => with_replicas_held(body, found.map(|found| &*found.live)),
+        Replicas::ScaledToZero => with_no_replicas(body),
     })
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct StatusChange<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transition {
     pub(crate) kind: EventType,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: String,
     /// The message of the Event.
     pub(crate) note: String,
     /// Whether the Event names the Deployment as its related object.
@@ -152,8 +152,8 @@ pub(crate) fn write_transition(
 
 // === private ===
 
-fn transition(kind: EventType, reason: &'static str, note: impl Into<String>) -> Transition {
-    Transition { kind, reason, note: note.into(), is_about_deployment: false }
+fn transition(kind: EventType, reason: &str, note: impl Into<String>) -> Transition {
+    Transition { kind, reason: reason.to_owned(), note: note.into(), is_about_deployment: false }
 }
 
 fn dependency_transitions(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Vec<Transition> {

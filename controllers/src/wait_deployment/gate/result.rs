@@ -46,11 +46,11 @@ pub enum RefusalKind {
     Forbidden,
 }
 
-// === impl Refusal ===
+// === impl DryRun ===
 
-impl Refusal {
+impl DryRun {
     /// Returns whether the refusal may pass without an edit of the object.
     pub(crate) fn may_pass(&self) -> bool {
-        self.kind != RefusalKind::Invalid
+        matches!(self, Self::Refused(refusal) if refusal.kind != RefusalKind::Invalid)
     }
 }

@@ -5,10 +5,10 @@ use mainstay_api::{InvalidSpec, WaitDeployment};
 
 use super::{
     Applied, Closed, Conflict, Course, Decision, DependencyState, DryRun, Needs, Refusal, RefusalKind,
-    rollout,
 };
 use crate::dependency::observation::State;
-use crate::reasons;
+use crate::deployment::{LiveDeployment, text};
+use crate::reasons::{self, condition};
 
 /// The state of a WaitDeployment, from which the three conditions are made.
 pub(super) struct Summary {
@@ -25,14 +25,6 @@ pub(super) enum Progress {
     Settled,
     Reconciling,
     Stalled,
-}
-
-pub(super) fn stalled(reason: &'static str, message: impl Into<String>) -> Summary {
-    Summary { ready: "False", progress: Progress::Stalled, reason, message: message.into() }
-}
-
-pub(super) fn reconciling(reason: &'static str, message: impl Into<String>) -> Summary {
-    Summary { ready: "False", progress: Progress::Reconciling, reason, message: message.into() }
 }
 
 /// Returns the summary of a decision and its result.
@@ -78,7 +70,7 @@ pub(super) fn summarise(
                 let message = format!("{lost_ones}; the Deployment has no replicas until it is ready again");
                 reconciling(reasons::SCALED_TO_ZERO, message)
             }
-            (None, _) => rollout::judge(object, live),
+            (None, _) => judge_rollout(object, live),
         },
     }
 }
@@ -115,10 +107,18 @@ pub(super) fn cycle_message(path: &str) -> String {
 
 // === private ===
 
+fn stalled(reason: &'static str, message: impl Into<String>) -> Summary {
+    Summary { ready: "False", progress: Progress::Stalled, reason, message: message.into() }
+}
+
+fn reconciling(reason: &'static str, message: impl Into<String>) -> Summary {
+    Summary { ready: "False", progress: Progress::Reconciling, reason, message: message.into() }
+}
+
 fn conflicting(object: &WaitDeployment, conflict: &Conflict) -> Summary {
     let meta = &object.metadata;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let message = format!("Deployment {}/{} exists and {conflict}", text(&meta.namespace), text(&meta.name));
+    let [namespace, name] = [&meta.namespace, &meta.name].map(|part| part.as_deref().unwrap_or_default());
+    let message = format!("Deployment {namespace}/{name} exists and {conflict}");
     stalled(reasons::DEPLOYMENT_CONFLICT, message)
 }
 
@@ -163,4 +163,35 @@ fn waiting_for_all(needs: &Needs) -> Summary {
 fn and_more<'a>(text: String, rest: impl Iterator<Item = &'a DependencyState>) -> String {
     let rest: Vec<_> = rest.map(|one| format!("{} ({})", one.display_name, one.why().0)).collect();
     if rest.is_empty() { text } else { format!("{text}; and {}", rest.join(", ")) }
+}
+
+/// Returns the state of the rollout, in the order of checks of `kubectl rollout status`. Messages have no
+/// counts: each change of a count would be one more write.
+fn judge_rollout(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
+    let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message);
+    let desired = live.spec.replicas.unwrap_or(1);
+    let progressing = live.condition(condition::PROGRESSING);
+    let because = |reason| progressing.is_some_and(|condition| text(condition, "reason") == reason);
+    let available =
+        live.condition(condition::AVAILABLE).is_some_and(|condition| text(condition, "status") == "True");
+    let complete =
+        live.count("updatedReplicas") >= desired && live.count("replicas") <= live.count("updatedReplicas");
+
+    if live.written_for() != Some(object.generation()) || !live.is_observed() {
+        going("the Deployment controller has not seen the current spec yet")
+    } else if live.spec.paused && !complete {
+        reconciling(reasons::PAUSED, "the Deployment's rollout is paused")
+    } else if because(reasons::PROGRESS_DEADLINE_EXCEEDED) {
+        let message = "the Deployment made no progress within progressDeadlineSeconds";
+        stalled(reasons::PROGRESS_DEADLINE_EXCEEDED, message)
+    } else if !complete {
+        going("the Deployment's rollout is not complete")
+    } else if available {
+        let message = "the Deployment is available".to_owned();
+        Summary { ready: "True", progress: Progress::Settled, reason: reasons::AVAILABLE, message }
+    } else if because("NewReplicaSetAvailable") {
+        reconciling(reasons::UNAVAILABLE, "too few Pods of the Deployment are available")
+    } else {
+        going("too few Pods of the Deployment are available yet")
+    }
 }

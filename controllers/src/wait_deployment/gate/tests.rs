@@ -153,7 +153,6 @@ impl Scenario {
             outage: self.outage,
             last_outage: last_outage.map(at),
             same_template: self.same_template,
-            cycle: None,
             now: at(self.now),
         })
     }

@@ -68,12 +68,12 @@ pub(super) fn scenario(spec: &Value) -> Scenario {
 pub(super) fn body(scenario: &Scenario, planned: PlannedWrite, template: &Value) -> Value {
     let mut body = desired(&scenario.object, &[]);
     if let Some(live) = scenario.live.as_ref().filter(|_| planned.holds_template) {
-        body = with_template_held(&body, live, template);
+        body = with_template_held(body, live, template);
     }
     match planned.replicas {
         Replicas::AsSpecified => body,
-        Replicas::Held => with_replicas_held(&body, scenario.live.as_ref()),
-        Replicas::ScaledToZero => with_no_replicas(&body),
+        Replicas::Held => with_replicas_held(body, scenario.live.as_ref()),
+        Replicas::ScaledToZero => with_no_replicas(body),
     }
 }
 
