@@ -6,9 +6,9 @@
 //! are never older than its writes. Imports go in this direction only: `cache`, `informer`, `store`,
 //! `object`.
 //!
-//! To declare a store starts no task: [`Cache::run`] owns every task. A store ends with its last user. The
-//! store of a kind that is not served or not readable retries and reports it in [`KindStatus`]; the others
-//! run.
+//! Declaring a store starts no task: [`Cache::run`] starts and owns all tasks. When the last handle of a
+//! store is dropped, its list and watch end and its memory is freed. If a kind is not served or may not be
+//! read, its store retries and reports the error in [`KindStatus`]; other stores are not affected.
 
 mod clusters;
 mod declared;
@@ -37,29 +37,19 @@ use tokio::sync::Notify;
 
 use self::clusters::Peers;
 use self::families::Families;
-use self::object::transform::Transform;
-use self::store::object_store::ObjectStore;
-use self::store::packer::SharedCompressor;
-use self::store::required::RequiredKinds;
+use self::object::Transform;
+use self::store::{ObjectStore, RequiredKinds, SharedCompressor};
 use crate::key::KindId;
 use crate::metrics::Registry;
 
-pub use object::changes::{Aspect, Changes};
-pub use object::delta::Delta;
-pub use object::dictionary::Damage;
-pub use object::meta::{Labels, Meta, Owner, ResourceVersion, Uid};
-pub use object::packing::Packing;
-pub use object::transform::{HookFailure, TransformError};
-pub use object::view::{ReadError, View};
-pub use object::{PAUSED_ANNOTATION, Projection, RECONCILE_AT_ANNOTATION};
+pub use object::{Aspect, Changes, Damage, Delta, HookFailure, Labels, Meta, Owner, Packing, Projection};
+pub use object::{PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION};
+pub use object::{ReadError, ResourceVersion, TransformError, Uid, View};
 pub use settings::CacheSettings;
-pub use store::dispatcher::{DeltaHandler, SLOW_HANDLER, Subscription};
-pub use store::function::IndexError;
-pub use store::packer::Pack;
-pub use store::required::Required;
-pub use store::select::{LabelSelector, Scope, ScopedKind, Select, SelectorError};
-pub use store::status::{HandlerTrouble, KindStatus, PartStatus};
-pub use store::untyped_store::UntypedStore;
+pub use store::{DeltaHandler, HandlerTrouble, IndexError, KindStatus, LabelSelector, Pack, PartStatus};
+pub use store::{
+    Required, SLOW_HANDLER, Scope, ScopedKind, Select, SelectorError, Subscription, UntypedStore,
+};
 pub use typed_store::{Entry, Store};
 
 /// All stores of one cluster. Cheap to clone; all clones are one cache.
@@ -70,20 +60,23 @@ pub struct Cache(Arc<Inner>);
 struct Inner {
     /// The name of the cluster; `None` for the manager's own.
     cluster: Option<Arc<str>>,
-    /// The caches of all clusters, including this one.
+    /// The caches of all clusters of the manager, including this one.
     peers: Peers,
     settings: CacheSettings,
     client: kube::Client,
-    /// Seeds each reflector's jitter.
+    /// The source of the random numbers with which the tasks of the stores vary their delays.
     random: Mutex<fastrand::Rng>,
-    /// In the order of declaration. Only users keep them alive.
+    /// The declared stores, in the order of declaration. Weak, so that a store ends when its last handle or
+    /// subscription is dropped.
     stores: RwLock<Vec<Weak<UntypedStore>>>,
-    /// By kind. Locked before `stores`.
+    /// The transform of each kind that has one. Locked before `stores`.
     transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
+    /// The kinds for which [`Cache::required`] was called.
     required: RequiredKinds,
     /// Wakes `run` when a store is declared.
     declared: Notify,
-    /// The number of own writes that reads show only after their watch event.
+    /// The number of writes of this process that some store could not apply: its reads show them only after
+    /// their watch event.
     uncovered: AtomicU64,
     /// Packs the bodies of all stores.
     compressor: SharedCompressor,
@@ -92,26 +85,17 @@ struct Inner {
 // === impl Cache ===
 
 impl Cache {
-    /// Makes a cache without stores. It lists and watches with `client`.
+    /// Makes a cache without stores. It lists and watches with `client`, and registers its metrics with
+    /// `registry`.
     pub fn new(settings: CacheSettings, client: kube::Client, registry: &Registry) -> Self {
-        Self::with_random(settings, client, registry, fastrand::Rng::new())
-    }
-
-    /// As [`Cache::new`], with `random` as the source of jitter.
-    pub fn with_random(
-        settings: CacheSettings,
-        client: kube::Client,
-        registry: &Registry,
-        random: fastrand::Rng,
-    ) -> Self {
         let peers = Peers::default();
         registry.reserve(Families::names());
         registry.register_collector(Box::new(Families { caches: peers.clone() }));
-        Self::among(peers, None, settings, client, random)
+        Self::among(peers, None, settings, client)
     }
 
-    /// Sets how the readiness of a replica depends on a kind, for its stores of every scope. May be called at
-    /// any time, before or after a store is declared; the last call applies.
+    /// Sets how the readiness of a replica depends on a kind, for the stores of all scopes of this kind. May
+    /// be called before or after a store is declared; the last call applies.
     ///
     /// # Examples
     /// ```
@@ -127,19 +111,20 @@ impl Cache {
         self.0.required.set(kind, required);
     }
 
+    /// Makes a cache without stores and adds it to `peers`. `cluster` is the name of another cluster than the
+    /// manager's own.
     fn among(
         peers: Peers,
         cluster: Option<Arc<str>>,
         settings: CacheSettings,
         client: kube::Client,
-        random: fastrand::Rng,
     ) -> Self {
         let inner = Arc::new(Inner {
             cluster,
             peers,
             settings,
             client,
-            random: Mutex::new(random),
+            random: Mutex::new(fastrand::Rng::new()),
             stores: RwLock::default(),
             transforms: RwLock::default(),
             required: RequiredKinds::default(),
@@ -151,13 +136,16 @@ impl Cache {
         Self(inner)
     }
 
-    /// Declares a store, before or after the start; equal declarations return the same store. It is listed
-    /// and watched until its last reference is dropped.
+    /// Declares a store, before or after [`Cache::run`] has begun. Equal declarations return the same store.
+    /// It is listed and watched until the last reference to it is dropped.
     ///
-    /// A metadata-only declaration returns the store of whole objects if there is one. Until its reflector
-    /// starts, a metadata-only store becomes a store of whole objects when one is declared. A store of a
-    /// narrower namespace or label selector reads through a wider store that was declared before the start,
-    /// or that runs already.
+    /// Declarations share a list and watch where they can:
+    /// - A metadata-only declaration returns the store of whole objects of the same scope, if there is one.
+    /// - If whole objects are declared and a metadata-only store of the same scope has not started yet, that
+    ///   store is changed to hold whole objects, and returned.
+    /// - A store of one namespace or with a label selector has no list and watch of its own if another store
+    ///   of the kind holds all of its objects. That store must be declared before this one starts; this one
+    ///   then reads from it.
     pub fn kind(&self, kind: KindId, scope: Scope, projection: Projection) -> Arc<UntypedStore> {
         let mut stores = self.0.stores.write();
         let scope = if kind.is_namespaced() { scope } else { Scope { namespace: None, ..scope } };
@@ -190,13 +178,14 @@ impl Cache {
         store
     }
 
-    /// Declares a store of whole objects.
+    /// Declares a store of whole objects and returns a typed handle of it. See [`Cache::kind`].
     pub fn store<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<K> {
         let ScopedKind { kind, scope, .. } = objects.into();
         Store::new(self.kind(kind, scope, Projection::Full))
     }
 
-    /// Declares a metadata-only store: `list` and `entry` return [`Meta`] without decoding.
+    /// Declares a store that requests and keeps only the metadata of each object. The entries of its `list`
+    /// and `entry` have [`Meta`], which is read without decoding.
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
         let ScopedKind { kind, scope, .. } = objects.into();
         Store::new(self.kind(kind, scope, Projection::Metadata))

@@ -27,8 +27,7 @@ impl Cache {
     #[must_use]
     pub fn for_cluster(&self, cluster: &str, client: kube::Client) -> Self {
         let settings = CacheSettings { namespaces: Vec::new(), ..self.0.settings.clone() };
-        let random = self.0.random.lock().fork();
-        Self::among(self.0.peers.clone(), Some(cluster.into()), settings, client, random)
+        Self::among(self.0.peers.clone(), Some(cluster.into()), settings, client)
     }
 
     /// Returns the status of every store of every cluster: cluster by cluster, each in the order of

@@ -12,11 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::cache::object::transform::HookFailure;
-use crate::cache::object::view::View;
-use crate::cache::store::function::{IndexError, IndexFunction};
-use crate::cache::store::select::Select;
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::object::{HookFailure, View};
+use crate::cache::store::{IndexError, IndexFunction, Select, UntypedStore};
 
 /// The indexes of one handle.
 #[derive(Debug, Default)]
@@ -45,35 +42,26 @@ impl DeclaredIndexes {
     where
         F: Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     {
-        let code = TypeId::of::<F>();
-        let taken = || IndexError { kind: store.kind().clone(), name: name.to_owned() };
-        match self.code_of(name) {
-            Some(other) if other != code => return Err(taken()),
-            // The closure captures no values, so the index would be the same.
-            Some(_) if size_of::<F>() == 0 => return Ok(()),
-            _ => {}
+        let (kind, code) = (store.kind().clone(), TypeId::of::<F>());
+        let known = self.0.lock().iter().find(|index| index.function.name() == name).map(|index| index.code);
+        // A closure without captured values always makes the same index.
+        if known == Some(code) && size_of::<F>() == 0 {
+            return Ok(());
         }
-        let index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function), code));
-        // The replaced or refused index is dropped here, outside of the lock.
-        self.put(index).map(drop).map_err(|_refused| taken())
-    }
-
-    fn code_of(&self, name: &str) -> Option<TypeId> {
-        self.0.lock().iter().find(|index| index.function.name() == name).map(|index| index.code)
-    }
-
-    /// Adds or replaces an index and returns the replaced one. Fails with `index` itself if another thread
-    /// has declared an index of this name by other code meanwhile.
-    fn put(&self, index: Arc<Index>) -> Result<Option<Arc<Index>>, Arc<Index>> {
+        let taken = IndexError { kind, name: name.to_owned() };
+        if known.is_some_and(|known| known != code) {
+            return Err(taken);
+        }
+        // Before the lock, so that a replaced or refused index is dropped after the lock is released.
+        let mut index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function), code));
         let mut all = self.0.lock();
-        match all.iter_mut().find(|known| known.function.name() == index.function.name()) {
-            None => {
-                all.push(index);
-                Ok(None)
-            }
-            Some(known) if known.code == index.code => Ok(Some(std::mem::replace(known, index))),
-            Some(_) => Err(index),
+        match all.iter_mut().find(|known| known.function.name() == name) {
+            None => all.push(index),
+            Some(known) if known.code == code => std::mem::swap(known, &mut index),
+            // Another thread has declared the name meanwhile.
+            Some(_) => return Err(taken),
         }
+        Ok(())
     }
 
     /// Returns the selection with its index names resolved to functions, and the indexes to hold while it is

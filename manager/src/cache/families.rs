@@ -11,76 +11,65 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::clusters::Peers;
-use crate::cache::store::status::{HandlerTrouble, KindStatus};
+use crate::cache::store::{HandlerTrouble, KindStatus};
 
 /// The labels of one series: `kind` and `group` of the store, then [`OF_CLUSTER`] if the store belongs to another
 /// cluster than the manager's own, then `handler` or `index` in families with a series per handler or index.
 type Labels = Vec<(&'static str, String)>;
-/// Name, help text and value of a family with one number per store.
-type PerStore = (&'static str, &'static str, fn(&KindStatus) -> u64);
+/// Name, help text and value of a gauge with one number per store.
+type Gauge = (&'static str, &'static str, fn(&KindStatus) -> usize);
+/// Name, help text and value of a counter with one number per store.
+type Counter = (&'static str, &'static str, fn(&KindStatus) -> u64);
 /// Name, help text, label and values of a counter with one number per handler or index of a store.
-type PerName = (&'static str, &'static str, &'static str, fn(&KindStatus) -> BTreeMap<String, u64>);
+type NamedCounter = (&'static str, &'static str, &'static str, fn(&KindStatus) -> BTreeMap<String, u64>);
 
-const GAUGES: [PerStore; 10] = [
-    ("mainstay_cache_objects", "Objects held, by kind", |status| status.objects as u64),
-    ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held, by kind", |status| {
-        status.bytes as u64
-    }),
+const GAUGES: [Gauge; 10] = [
+    ("mainstay_cache_objects", "Objects held", |status| status.objects),
+    ("mainstay_cache_bytes", "Bytes of object bodies and fixed metadata held", |status| status.bytes),
     (
         "mainstay_cache_too_large_objects",
-        "Objects over cache.maxObjectBytes, of which only metadata is held, by kind",
-        |status| status.too_large as u64,
+        "Objects over cache.maxObjectBytes, of which only metadata is held",
+        |status| status.too_large,
     ),
-    ("mainstay_cache_packed_objects", "Objects whose bodies are packed, by kind", |status| {
-        status.packing.objects as u64
+    ("mainstay_cache_packed_objects", "Objects whose bodies are packed", |status| status.packing.objects),
+    ("mainstay_cache_packed_bytes", "Bytes of packed bodies", |status| status.packing.bytes),
+    ("mainstay_cache_unpacked_bytes", "Bytes that packed bodies have when unpacked", |status| {
+        status.packing.plain_bytes
     }),
-    ("mainstay_cache_packed_bytes", "Bytes of packed bodies, by kind", |status| status.packing.bytes as u64),
-    ("mainstay_cache_unpacked_bytes", "Bytes that packed bodies have when unpacked, by kind", |status| {
-        status.packing.plain_bytes as u64
+    ("mainstay_cache_dictionary_bytes", "Bytes of the dictionaries for packing bodies", |status| {
+        status.packing.dictionary_bytes
     }),
-    ("mainstay_cache_dictionary_bytes", "Bytes of the dictionaries for packing bodies, by kind", |status| {
-        status.packing.dictionary_bytes as u64
+    ("mainstay_cache_unsynced", "Stores whose first list is not complete", |status| (!status.synced).into()),
+    ("mainstay_cache_down", "Stores without a working list or watch", |status| {
+        status.down_since.is_some().into()
     }),
-    ("mainstay_cache_unsynced", "Stores whose first list is not complete, by kind", |status| {
-        u64::from(!status.synced)
-    }),
-    ("mainstay_cache_down", "Stores without a working list or watch, by kind", |status| {
-        u64::from(status.down_since.is_some())
-    }),
-    ("mainstay_cache_absent", "Stores whose kind is not served or not readable, by kind", |status| {
-        u64::from(status.absent)
+    ("mainstay_cache_absent", "Stores whose kind is not served or not readable", |status| {
+        status.absent.into()
     }),
 ];
 
-const COUNTERS: [PerStore; 5] = [
-    ("mainstay_cache_events", "Watch events received, bookmarks included, by kind", |status| status.events),
-    ("mainstay_cache_relists", "Lists completed after the first, by kind", |status| status.relists),
-    ("mainstay_cache_watch_restarts", "Watches opened after the first, by kind", |status| status.restarts),
-    (
-        "mainstay_cache_decode_errors",
-        "Objects and events that could not be read or decoded, by kind",
-        |status| status.decode_errors,
-    ),
-    (
-        "mainstay_cache_pack_stalls",
-        "Times that packing fell behind and objects stayed unpacked, by kind",
-        |status| status.pack_stalls,
-    ),
+const COUNTERS: [Counter; 5] = [
+    ("mainstay_cache_events", "Watch events received, bookmarks included", |status| status.events),
+    ("mainstay_cache_relists", "Lists completed after the first", |status| status.relists),
+    ("mainstay_cache_watch_restarts", "Watches opened after the first", |status| status.restarts),
+    ("mainstay_cache_decode_errors", "Objects and events that could not be read or decoded", |status| {
+        status.decode_errors
+    }),
+    ("mainstay_cache_pack_stalls", "Times that packing fell behind and objects stayed unpacked", |status| {
+        status.pack_stalls
+    }),
 ];
 
-const NAMED_COUNTERS: [PerName; 3] = [
-    (
-        "mainstay_cache_handler_panics",
-        "Deltas lost to a handler panic, by kind and handler",
-        "handler",
-        |status| of_handlers(status, |trouble| trouble.panics),
-    ),
-    ("mainstay_cache_slow_handlers", "Handler calls over 10 ms, by kind and handler", "handler", |status| {
+const NAMED_COUNTERS: [NamedCounter; 3] = [
+    ("mainstay_cache_handler_panics", "Deltas lost to a handler panic", "handler", |status| {
+        of_handlers(status, |trouble| trouble.panics)
+    }),
+    ("mainstay_cache_slow_handlers", "Handler calls over 10 ms", "handler", |status| {
         of_handlers(status, |trouble| trouble.slow)
     }),
     (
         "mainstay_cache_index_failures",
-        "Versions missing in an index because its function failed, by kind and index",
+        "Versions missing in an index because its function failed",
         "index",
         |status| status.unindexed.clone(),
     ),
@@ -104,9 +93,9 @@ pub(super) struct Families {
 impl Families {
     /// Returns the names of all families, including those without a series yet.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        let per_store = GAUGES.iter().chain(&COUNTERS).map(|(name, ..)| *name);
-        let per_name = NAMED_COUNTERS.iter().map(|(name, ..)| *name);
-        per_store.chain(per_name).chain([EVENT_AGE, UNCOVERED_WRITES])
+        let (gauges, counters) = (GAUGES.map(|(name, ..)| name), COUNTERS.map(|(name, ..)| name));
+        let named = NAMED_COUNTERS.map(|(name, ..)| name);
+        gauges.into_iter().chain(counters).chain(named).chain([EVENT_AGE, UNCOVERED_WRITES])
     }
 }
 
@@ -118,17 +107,17 @@ impl Collector for Families {
         }
         let statuses: Vec<KindStatus> = caches.iter().flat_map(|cache| cache.statuses()).collect();
         for (name, help, read) in GAUGES {
-            let series = sums(&statuses, |status| [(None, read(status))]);
-            family(&mut encoder, name, help, &series, ConstGauge::new)?;
+            let series = sums(&statuses, |status| [(None, read(status) as u64)]);
+            family(&mut encoder, name, &format!("{help}, by kind"), &series, ConstGauge::new)?;
         }
         for (name, help, read) in COUNTERS {
             let series = sums(&statuses, |status| [(None, read(status))]);
-            family(&mut encoder, name, help, &series, ConstCounter::new)?;
+            family(&mut encoder, name, &format!("{help}, by kind"), &series, ConstCounter::new)?;
         }
         for (name, help, label, read) in NAMED_COUNTERS {
             let labelled = |(name, number)| (Some((label, name)), number);
             let series = sums(&statuses, |status| read(status).into_iter().map(labelled));
-            family(&mut encoder, name, help, &series, ConstCounter::new)?;
+            family(&mut encoder, name, &format!("{help}, by kind and {label}"), &series, ConstCounter::new)?;
         }
         let help = "Seconds since the last watch event or bookmark of the quietest store, by kind";
         family(&mut encoder, EVENT_AGE, help, &oldest(&statuses), ConstGauge::new)?;

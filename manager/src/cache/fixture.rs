@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use super::settings::CacheSettings;
 use super::{Projection, Scope, writes};
-use crate::cache::object::meta::ResourceVersion;
-use crate::cache::store::object_store::{ObjectStore, Received};
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::object::ResourceVersion;
+use crate::cache::store::{ObjectStore, Received, UntypedStore};
 use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
 

@@ -12,11 +12,7 @@ use tracing::Instrument as _;
 
 use super::{Cache, Inner};
 use crate::cache::informer::reflector::Reflector;
-use crate::cache::store::dispatcher::Dispatcher;
-use crate::cache::store::object_store::{DeliveryGuard, ObjectStore};
-use crate::cache::store::packer::{Packer, Rules};
-use crate::cache::store::sub_scope::SubScope;
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::store::{DeliveryGuard, Dispatcher, ObjectStore, Packer, Rules, SubScope, UntypedStore};
 use crate::key::panic_text;
 use crate::util::resume_panic;
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::store::object_store::Limits;
-use crate::cache::store::packer::Pack;
-use crate::cache::store::select::Scope;
+use crate::cache::store::{Limits, Pack, Scope};
 use crate::key::KindId;
 
 /// The settings of a [`Cache`](super::Cache).
@@ -46,7 +44,8 @@ impl Default for CacheSettings {
 
 impl CacheSettings {
     pub(super) fn limits(&self) -> Limits {
-        Limits { frame: self.max_frame_bytes, object: self.max_object_bytes }
+        let limit = |setting| if setting == 0 { usize::MAX } else { setting };
+        Limits { frame: limit(self.max_frame_bytes), object: limit(self.max_object_bytes) }
     }
 
     /// Returns the namespaces to list and watch, one reflector each. A single `None` means all of them; an

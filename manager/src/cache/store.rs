@@ -1,17 +1,42 @@
 //! The cached objects of one kind and scope: filled by lists, watches and own writes, indexed, compressed,
 //! and delivered to handlers.
 
-pub(super) mod counts;
-pub(super) mod dispatcher;
-pub(super) mod function;
-pub(super) mod index;
-pub(super) mod left_out;
-pub(super) mod object_store;
-pub(super) mod packer;
-pub(super) mod required;
-pub(super) mod select;
-pub(super) mod slots;
-pub(super) mod status;
-pub(super) mod sub_scope;
-pub(super) mod table;
-pub(super) mod untyped_store;
+mod counts;
+mod dispatcher;
+mod function;
+mod index;
+mod left_out;
+mod object_store;
+mod packer;
+mod required;
+mod select;
+mod slots;
+mod status;
+mod sub_scope;
+mod table;
+mod untyped_store;
+
+pub use dispatcher::{DeltaHandler, SLOW_HANDLER, Subscription};
+pub use function::IndexError;
+pub use packer::Pack;
+pub use required::Required;
+pub use select::{LabelSelector, Scope, ScopedKind, Select, SelectorError};
+pub use status::{HandlerTrouble, KindStatus, PartStatus};
+pub use untyped_store::UntypedStore;
+
+pub(super) use dispatcher::Dispatcher;
+pub(super) use function::IndexFunction;
+pub(super) use object_store::{DeliveryGuard, Limits, ObjectStore, Received};
+pub(super) use packer::{Packer, Rules, SharedCompressor};
+pub(super) use required::RequiredKinds;
+pub(super) use sub_scope::SubScope;
+pub(super) use table::Removal;
+
+use counts::Counts;
+use dispatcher::{Job, Subscriber};
+use index::{Indexes, Plan, Values, merged};
+use left_out::LeftOut;
+use packer::{Dictionaries, PackQueue, STALL_TIMEOUT};
+use select::IndexValue;
+use slots::{Number, Slot, Slots};
+use table::{Arrival, Change, Table};

@@ -11,39 +11,36 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
 use crate::cache::declared::DeclaredIndexes;
-use crate::cache::object::meta::{Meta, ResourceVersion};
-use crate::cache::object::transform::HookFailure;
-use crate::cache::object::view::{ReadError, View};
-use crate::cache::store::function::IndexError;
-use crate::cache::store::object_store::ObjectStore;
-use crate::cache::store::select::Select;
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::object::{HookFailure, Meta, ReadError, ResourceVersion, View};
+use crate::cache::store::{IndexError, ObjectStore, Select, UntypedStore};
 use crate::client::{Current, Extent};
 use crate::key::NamespacedName;
 
-/// Reads objects of one kind as `K`. Cheap to clone. Equal declarations share one store, which is kept up to
-/// date until the last handle is dropped.
+/// A handle of a store: it decodes the objects of one kind as `K` when they are read. Cheap to clone. Handles
+/// of equal declarations share one list and watch, which end when the last of these handles is dropped.
 ///
-/// Reads are synchronous, include this process's own writes, and never open a watch.
+/// Reads come from memory, so they neither wait nor send a request. They include the writes of this process.
 #[derive(derive_more::Debug)]
 #[debug("Store({:?})", self.kind.kind())]
 pub struct Store<K = DynamicObject> {
     kind: Arc<UntypedStore>,
-    /// Shared with clones and views.
+    /// The indexes that were declared on this handle; its clones and views share them.
     declared: Arc<DeclaredIndexes>,
-    /// The longest object that is decoded, in bytes; 0 = every object that is kept whole.
+    /// The longest object that is decoded, in bytes. Reads of a longer one fail.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
 
-/// One object of a list. Its metadata is available at once; its body is decoded on demand.
+/// One version of one object in a store. Its metadata is available at once; [`Entry::decode`] decodes the
+/// rest as `K`.
 #[derive(derive_more::Debug)]
 #[debug("Entry({:?})", self.view)]
 pub struct Entry<K = DynamicObject> {
     view: View,
-    /// Counts failures to decode. An entry does not keep its list and watch alive.
+    /// The store of the object, which counts failures to decode. An entry is no handle: it does not keep the
+    /// list and watch running.
     core: Arc<ObjectStore>,
-    /// The limit of its store handle.
+    /// The longest object that is decoded, in bytes, as set on the handle that returned this entry.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
@@ -54,7 +51,7 @@ impl<K> Store<K> {
     /// Makes a typed handle of a store. The type is not checked: if it does not fit the kind, reads fail to
     /// decode.
     pub fn new(kind: Arc<UntypedStore>) -> Self {
-        Self { kind, declared: Arc::default(), max_bytes: 0, decode: PhantomData }
+        Self { kind, declared: Arc::default(), max_bytes: usize::MAX, decode: PhantomData }
     }
 
     /// Returns the untyped store.
@@ -62,36 +59,37 @@ impl<K> Store<K> {
         &self.kind
     }
 
-    /// Reads the same objects as another type: usually a struct of the few fields needed, which is decoded
-    /// faster.
+    /// Returns a handle that decodes the same objects as another type: usually a struct of the few fields
+    /// that are needed, because it is decoded faster.
     pub fn view<V>(&self) -> Store<V> {
         let (kind, declared) = (self.kind.clone(), self.declared.clone());
         Store { kind, declared, max_bytes: self.max_bytes, decode: PhantomData }
     }
 
     /// Returns a handle that decodes no object longer than `cache.maxObjectBytes` divided by `divisor`: reads
-    /// of a longer one fail with [`ReadError::TooLarge`]. For types that keep all JSON: a `serde_json::Value`
-    /// takes up to 128 times as much memory as its text, a struct of the needed fields less than the text.
+    /// of a longer one fail with [`ReadError::TooLarge`]. Use it for types that keep all of the JSON: a
+    /// `serde_json::Value` takes up to 128 times as much memory as its text, while a struct of the needed
+    /// fields takes less than the text.
     #[must_use]
     pub fn limited_to_share(&self, divisor: NonZeroUsize) -> Self {
         let max_bytes = self.kind.core().limits.object / divisor;
         Self { max_bytes, ..self.clone() }
     }
 
-    /// Returns one object undecoded.
+    /// Returns one object without decoding it; `None` if the store holds no object of this name.
     ///
     /// # Errors
-    /// Fails before the first sync, and for a namespace the store does not hold.
+    /// Fails before the first list is complete, and for a namespace outside the scope of the store.
     pub fn entry(&self, request: &NamespacedName) -> Result<Option<Entry<K>>, ReadError> {
         let view = self.kind.get(request)?;
         Ok(view.map(|view| self.entry_of(view)))
     }
 
-    /// Returns the selected objects, undecoded and in no particular order.
+    /// Returns the selected objects in no particular order, without decoding them.
     ///
     /// # Errors
-    /// Fails before the first sync, for a namespace the store does not hold, and for an index that was not
-    /// declared on this handle.
+    /// Fails before the first list is complete, for a namespace outside the scope of the store, and for an
+    /// index that was not declared on this handle.
     pub fn list(&self, select: &Select) -> Result<Vec<Entry<K>>, ReadError> {
         let views = if select.functions.is_empty() {
             self.kind.list(select)?
@@ -111,12 +109,14 @@ impl<K> Store<K> {
     /// same code declares the index again on the same handle, as when such a controller is added again, the
     /// newer function replaces the older.
     ///
-    /// The function reads metadata at no cost. It may decode the object ([`View::decode`], best into a struct
-    /// of the few fields it needs). It is called once per version, before the version is stored and not under
-    /// the lock. Then it also sees the whole of an object that is longer than `cache.maxObjectBytes`. An
-    /// error or a panic only leaves this object out of this index; it is counted and logged by name.
+    /// The function is called once for each version, before the version is stored and without a lock. It
+    /// reads metadata at no cost, and may decode the object ([`View::decode`], best into a struct of the few
+    /// fields it needs). It receives the whole object even if that is longer than `cache.maxObjectBytes`. If
+    /// the function fails or panics, this version is left out of this index only; the failure is counted and
+    /// logged with the object's name.
     ///
-    /// May be called at any time; the stored objects are evaluated before it returns, on the caller's thread.
+    /// An index may be declared at any time. This method calls the function for all stored objects, on the
+    /// caller's thread, before it returns.
     ///
     /// [`Cluster::store`]: crate::manager::Cluster::store
     ///
@@ -144,12 +144,12 @@ impl<K> Store<K> {
         self.declared.declare(&self.kind, name, function)
     }
 
-    /// Waits until reads are no older than the object that a write has returned. See
-    /// [`UntypedStore::caught_up`] for when that is needed and how long it takes. For an object without a
-    /// resourceVersion it returns at once, because the object was never written.
+    /// Waits until reads return `written`, the object in the response to a write, or a newer version of it.
+    /// See [`UntypedStore::caught_up`] for when that is needed and how long it takes. Returns at once for an
+    /// object without a resourceVersion, because it was never written.
     ///
     /// # Errors
-    /// Fails for a namespace the store does not hold.
+    /// Fails for a namespace outside the scope of the store.
     ///
     /// # Cancel safety
     /// No event is lost; call it again.
@@ -169,9 +169,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
     /// Declares an index: the function returns the values under which an object is found, and
     /// [`Select::index`] selects the objects of one value.
     ///
-    /// Every new version is decoded for it, so declare it on a [`Store::view`] of a struct of the few fields
-    /// it needs. An index by metadata is cheaper with [`UntypedStore::index_label`] or [`Store::index_view`],
-    /// which describes the rest.
+    /// Every new version is decoded as `K` for the function, so declare the index on a [`Store::view`] of a
+    /// struct of the few fields that it needs. For an index by metadata, [`UntypedStore::index_label`] and
+    /// [`Store::index_view`] are cheaper, because they decode no object. [`Store::index_view`] describes when
+    /// the function is called, and how long the index exists.
     ///
     /// # Errors
     /// Fails if the handle has an index of this name by other code. Function pointers of one signature, and
@@ -205,17 +206,19 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
         name: &str,
         function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Result<(), IndexError> {
-        let limit = if self.max_bytes == 0 { self.kind.core().limits.object } else { self.max_bytes };
+        let limit = self.max_bytes.min(self.kind.core().limits.object);
         self.index_view(name, move |view| {
             view.check_size(limit)?;
             Ok(function(&*view.decode::<K>()?))
         })
     }
 
-    /// Returns one object. Readers of the same version share one `Arc` while any of them holds it.
+    /// Returns one object, decoded; `None` if the store holds no object of this name. Readers of the same
+    /// version share one `Arc` while any of them holds it.
     ///
-    /// If the latest version of an object was not accepted, this is the last accepted one, own writes
-    /// included. [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such objects.
+    /// If the latest version of the object cannot be stored, for example because it is no valid object, this
+    /// is the version before it. [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such
+    /// objects.
     ///
     /// # Errors
     /// As [`Store::entry`], when the object is longer than `cache.maxObjectBytes`, and when it is not a `K`.
@@ -238,7 +241,7 @@ impl<K> Entry<K> {
         self.view.meta()
     }
 
-    /// Returns the untyped version.
+    /// Returns the same version as a [`View`], which has no type.
     pub fn view(&self) -> &View {
         &self.view
     }

@@ -10,10 +10,8 @@ use bytes::Bytes;
 
 use super::Cache;
 use crate::cache::informer::frame::read_status;
-use crate::cache::object::meta::Uid;
-use crate::cache::object::scan::Scan;
-use crate::cache::store::object_store::ObjectStore;
-use crate::cache::store::table::Removal;
+use crate::cache::object::{Scan, Uid};
+use crate::cache::store::{ObjectStore, Removal};
 use crate::client::{ResourcePath, WriteObserver, Writer};
 use crate::key::NamespacedName;
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cache::informer::Limited;
-use crate::cache::object::raw::Raw;
+use crate::cache::object::Raw;
 
 /// Cuts a byte stream into lines.
 #[derive(Debug, Default)]
@@ -60,9 +60,9 @@ pub(crate) struct BookmarkMeta {
 // === impl Lines ===
 
 impl Lines {
-    /// `limit` is the longest line in bytes; 0 = no limit.
+    /// `limit` is the longest line in bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
+        Self { limit, ..Self::default() }
     }
 
     /// Consumes `bytes` up to the end of a non-empty line and returns the line; `None` when all bytes are
@@ -106,7 +106,7 @@ impl Lines {
 
 impl<'a> Event<'a> {
     /// Reads a line. If its members stand in the order that API servers write, the object is not parsed here,
-    /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::scan::Scan::open).
+    /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::Scan::open).
     pub(crate) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
         if let Some((event_type, bytes)) = split_ordinary(line) {
             tracing::trace!(event_type, "watch event");

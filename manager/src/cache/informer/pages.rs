@@ -78,9 +78,9 @@ struct Envelope<'a> {
 // === impl PageReader ===
 
 impl PageReader {
-    /// `limit` is the longest item in bytes; 0 = no limit.
+    /// `limit` is the longest item in bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: if limit == 0 { usize::MAX } else { limit }, ..Self::default() }
+        Self { limit, ..Self::default() }
     }
 
     /// Consumes `bytes` up to the end of an item and returns the item; `None` when all bytes are consumed.

@@ -27,9 +27,8 @@ use self::backoff::Backoff;
 use self::request::{Endpoint, Failure, next_bytes};
 use crate::cache::informer::Limited;
 use crate::cache::informer::pages::{PageMeta, PageReader};
-use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::scan::ScanError;
-use crate::cache::store::object_store::{ObjectStore, Received};
+use crate::cache::object::{ResourceVersion, ScanError};
+use crate::cache::store::{ObjectStore, Received};
 
 /// Items requested per page, as in client-go and kube.
 const PAGE_SIZE: u32 = 500;

@@ -165,10 +165,7 @@ impl Reader {
 
 /// Training samples: the first bytes of several bodies.
 #[derive(Default)]
-pub(crate) struct Samples {
-    text: Vec<u8>,
-    lengths: Vec<usize>,
-}
+pub(crate) struct Samples(Vec<Vec<u8>>);
 
 // === impl Samples ===
 
@@ -183,37 +180,33 @@ impl Samples {
     /// Adds one body, unless a bound is reached.
     pub(crate) fn add(&mut self, plain: &[u8]) {
         let head = plain.get(..Self::HEAD).unwrap_or(plain);
-        if self.lengths.len() < Self::MOST && self.text.len() + head.len() <= Self::TEXT {
-            self.text.extend_from_slice(head);
-            self.lengths.push(head.len());
+        let total: usize = self.0.iter().map(Vec::len).sum();
+        if self.0.len() < Self::MOST && total + head.len() <= Self::TEXT {
+            self.0.push(head.to_vec());
         }
     }
 
     /// Returns the samples that [`Self::train`] does not use, to measure the dictionary: one in four. Few
     /// samples serve both purposes.
     pub(crate) fn held_out(&self) -> impl Iterator<Item = &[u8]> {
-        let step = if self.lengths.len() < FEWEST_SAMPLES * 2 { 1 } else { HELD_OUT };
-        self.iter().step_by(step)
+        self.0.iter().map(Vec::as_slice).step_by(if self.are_few() { 1 } else { HELD_OUT })
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.lengths.iter().scan(self.text.as_slice(), |rest, length| rest.split_off(..*length))
+    fn are_few(&self) -> bool {
+        self.0.len() < FEWEST_SAMPLES * 2
     }
 
     fn train(&self) -> Option<Vec<u8>> {
-        if self.lengths.len() < FEWEST_SAMPLES {
+        if self.0.len() < FEWEST_SAMPLES {
             return None;
         }
-        let all = self.lengths.len() < FEWEST_SAMPLES * 2;
-        let mut training = Self::default();
-        for (_, plain) in self.iter().enumerate().filter(|(at, _)| all || at % HELD_OUT != 0) {
-            training.lengths.push(plain.len());
-            training.text.extend_from_slice(plain);
-        }
+        let used = self.0.iter().enumerate().filter(|(at, _)| self.are_few() || at % HELD_OUT != 0);
+        let used: Vec<&[u8]> = used.map(|(_, plain)| plain.as_slice()).collect();
+        let (text, lengths) = (used.concat(), used.iter().map(|plain| plain.len()).collect::<Vec<_>>());
         // A dictionary as long as its samples would contain all of them.
-        let mut text = Vec::with_capacity(DICTIONARY_BYTES.min(training.text.len() / 4));
-        train_from_buffer(&mut text, &training.text, &training.lengths).ok()?;
-        Some(text)
+        let mut dictionary = Vec::with_capacity(DICTIONARY_BYTES.min(text.len() / 4));
+        train_from_buffer(&mut dictionary, &text, &lengths).ok()?;
+        Some(dictionary)
     }
 }
 

@@ -24,19 +24,9 @@ const KNOWN: usize = 32;
 
 type Decoded = dyn Any + Send + Sync;
 
-/// The decoded objects, first in, first out.
+/// The decoded objects, oldest first.
 #[derive(Default)]
-pub(crate) struct Recent(Mutex<Lists>);
-
-#[derive(Default)]
-struct Lists {
-    /// Oldest first, with the length of the JSON in bytes.
-    held: VecDeque<(Arc<Decoded>, usize)>,
-    /// The sum of these lengths.
-    bytes: usize,
-    /// Oldest first.
-    known: VecDeque<Known>,
-}
+pub(crate) struct Recent(Mutex<VecDeque<Known>>);
 
 struct Known {
     /// The version that was decoded. The weak reference keeps its address from being reused.
@@ -45,6 +35,10 @@ struct Known {
     /// be dropped under the lock.
     type_id: TypeId,
     object: Weak<Decoded>,
+    /// The same object, as long as it is among the newest few; never set for a large object.
+    held: Option<Arc<Decoded>>,
+    /// The length of its JSON in bytes.
+    bytes: usize,
 }
 
 // === impl Recent ===
@@ -52,7 +46,7 @@ struct Known {
 impl Recent {
     /// Returns the object decoded from this version as this type, if it is still held anywhere.
     pub(crate) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
-        self.0.lock().find(version)
+        find(&self.0.lock(), version)
     }
 
     /// Adds an object that was decoded from `bytes` bytes of JSON. Returns the object for all readers to
@@ -63,56 +57,43 @@ impl Recent {
         object: Arc<T>,
         bytes: usize,
     ) -> Arc<T> {
-        let mut lists = self.0.lock();
-        if let Some(known) = lists.find(version) {
+        let mut all = self.0.lock();
+        if let Some(known) = find(&all, version) {
             return known;
         }
-        let erased: Arc<Decoded> = object.clone();
-        let forgotten = lists.add_weak::<T>(version, &erased);
-        let surplus = lists.hold(erased, bytes);
-        drop(lists);
+        let surplus = add(&mut all, Arc::downgrade(version), TypeId::of::<T>(), object.clone(), bytes);
+        drop(all);
         // Dropping a large object takes time and may run user code, so it happens outside the lock.
-        drop((forgotten, surplus));
+        drop(surplus);
         object
     }
 }
 
-// === impl Lists ===
+fn find<T: Send + Sync + 'static>(all: &VecDeque<Known>, version: &Arc<Version>) -> Option<Arc<T>> {
+    let wanted =
+        |known: &&Known| known.version.as_ptr() == Arc::as_ptr(version) && known.type_id == TypeId::of::<T>();
+    // Newest first: an older entry of the same version may have lost its object.
+    all.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
+}
 
-impl Lists {
-    fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
-        let wanted = |known: &&Known| {
-            known.version.as_ptr() == Arc::as_ptr(version) && known.type_id == TypeId::of::<T>()
-        };
-        // Newest first: an older entry of the same version may have lost its object.
-        self.known.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
-    }
-
-    /// Adds a weak reference; returns the oldest one, if it had to make room.
-    fn add_weak<T: 'static>(&mut self, version: &Arc<Version>, object: &Arc<Decoded>) -> Option<Known> {
-        let forgotten = if self.known.len() == KNOWN { self.known.pop_front() } else { None };
-        let (version, object) = (Arc::downgrade(version), Arc::downgrade(object));
-        self.known.push_back(Known { version, type_id: TypeId::of::<T>(), object });
-        forgotten
-    }
-
-    /// Holds an object; returns the objects that had to make room. An object above the byte limit is not
-    /// held.
-    fn hold(&mut self, object: Arc<Decoded>, bytes: usize) -> Vec<Arc<Decoded>> {
-        let mut surplus = Vec::new();
-        if bytes > BYTES {
-            return surplus;
-        }
-        self.bytes += bytes;
-        self.held.push_back((object, bytes));
-        while (self.held.len() > HELD || self.bytes > BYTES)
-            && let Some((oldest, bytes)) = self.held.pop_front()
-        {
-            self.bytes -= bytes;
-            surplus.push(oldest);
-        }
-        surplus
-    }
+/// Adds an object. Returns the references that had to make room: the oldest entry, and the strong references
+/// of all but the newest few objects.
+fn add(
+    all: &mut VecDeque<Known>,
+    version: Weak<Version>,
+    type_id: TypeId,
+    object: Arc<Decoded>,
+    bytes: usize,
+) -> (Option<Known>, Vec<Arc<Decoded>>) {
+    let forgotten = if all.len() == KNOWN { all.pop_front() } else { None };
+    let (weak, held) = (Arc::downgrade(&object), Some(object).filter(|_| bytes <= BYTES));
+    all.push_back(Known { version, type_id, object: weak, held, bytes });
+    let (mut objects, mut total) = (0, 0);
+    let surplus = all.iter_mut().rev().filter(|known| known.held.is_some()).filter_map(|known| {
+        (objects, total) = (objects + 1, total + known.bytes);
+        if objects > HELD || total > BYTES { known.held.take() } else { None }
+    });
+    (forgotten, surplus.collect())
 }
 
 #[cfg(test)]

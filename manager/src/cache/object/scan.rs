@@ -133,11 +133,11 @@ impl<'a> Scan<'a> {
         self.check_kind(&context.kind, projection)?;
         let full = projection == Projection::Full;
         let whole = self.size_of_body(&context.head, projection);
-        let fits = context.affords(whole);
+        let fits = whole <= context.max_object_bytes;
         let kept = if fits { projection } else { Projection::Metadata };
         let size = if kept == projection { whole } else { self.size_of_body(&context.head, kept) };
         // The metadata alone may be too large. Its lists, once parsed, would take several times their length.
-        let bare = !context.affords(size);
+        let bare = size > context.max_object_bytes;
         let extent = match projection {
             _ if !fits => Extent::TooLarge { size: u32::try_from(whole).unwrap_or(u32::MAX), bare },
             Projection::Full => Extent::Whole,
@@ -175,7 +175,7 @@ impl<'a> Scan<'a> {
         projection: Projection,
     ) -> Result<Option<(Labels, Bytes)>, ScanError> {
         let size = self.size_of_body(&context.head, projection);
-        let refused = projection == Projection::Full && !context.affords(size);
+        let refused = projection == Projection::Full && size > context.max_object_bytes;
         refused.then(|| Ok((self.labels()?, self.body(&context.head, projection, size)))).transpose()
     }
 

@@ -9,7 +9,7 @@ pub(crate) struct StoreContext {
     pub(crate) kind: KindId,
     /// The beginning of every body: `{"apiVersion":"v1","kind":"Pod"`.
     pub(crate) head: Box<str>,
-    /// The longest body that is kept, in bytes; 0 = no limit.
+    /// The longest body that is kept, in bytes.
     pub(crate) max_object_bytes: usize,
     pub(crate) pool: Pool,
     pub(crate) recent: Recent,
@@ -23,10 +23,5 @@ impl StoreContext {
         let (version, name) = (quoted(&kind.api_version()), quoted(kind.kind()));
         let head = format!(r#"{{"apiVersion":{version},"kind":{name}"#).into_boxed_str();
         Self { kind, head, max_object_bytes, pool: Pool::default(), recent: Recent::default() }
-    }
-
-    /// Returns whether a body of this length is kept.
-    pub(crate) fn affords(&self, bytes: usize) -> bool {
-        self.max_object_bytes == 0 || bytes <= self.max_object_bytes
     }
 }

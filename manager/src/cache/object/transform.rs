@@ -53,12 +53,7 @@ impl Transform {
     pub(crate) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
         let was: Value = serde_json::from_slice(body)?;
         let mut object = was.clone();
-        // The transform may leave only its own state inconsistent after a panic; this object is skipped.
-        match catch_unwind(AssertUnwindSafe(|| (self.0)(&mut object))) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(ScanError::Transform(Chain(&*error).to_string())),
-            Err(payload) => return Err(ScanError::Transform(format!("panicked: {}", panic_text(&*payload)))),
-        }
+        call_hook(|| (self.0)(&mut object)).map_err(ScanError::Transform)?;
         if object == was {
             return Ok(None);
         }
@@ -68,5 +63,14 @@ impl Transform {
             return Err(ScanError::Transform("changed its name, uid or resourceVersion".to_owned()));
         }
         Ok(Some(changed.into()))
+    }
+}
+
+/// Calls an index function or a transform; returns its failure or its panic as a phrase. After a panic only
+/// the function's own state may be inconsistent, because it has no access to that of the store.
+pub(crate) fn call_hook<T>(hook: impl FnOnce() -> Result<T, HookFailure>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(hook)) {
+        Ok(outcome) => outcome.map_err(|error| Chain(&*error).to_string()),
+        Err(payload) => Err(format!("panicked: {}", panic_text(&*payload))),
     }
 }

@@ -112,7 +112,7 @@ impl View {
     /// # Errors
     /// Fails if the object is too large to be kept, and if the body in memory is damaged.
     pub fn bytes(&self) -> Result<Bytes, ReadError> {
-        self.check_size(0)?;
+        self.check_size(usize::MAX)?;
         self.0.body.bytes().map_err(|source| self.damaged(source))
     }
 
@@ -147,7 +147,7 @@ impl View {
     /// Fails if the object is too large to be kept, if the body is not a `T`, and if the body in memory is
     /// damaged. The call keeps failing until the object changes.
     pub fn decode<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>, ReadError> {
-        self.check_size(0)?;
+        self.check_size(usize::MAX)?;
         let recent = &self.0.context.recent;
         if let Some(known) = recent.find(&self.0) {
             return Ok(known);
@@ -158,16 +158,16 @@ impl View {
         Ok(recent.share(&self.0, Arc::new(decoded), bytes))
     }
 
-    /// Fails for an object of which only the metadata is kept, and for one longer than `limit`; 0 = no limit.
+    /// Fails for an object of which only the metadata is kept, and for one longer than `limit`.
     pub(in crate::cache) fn check_size(&self, limit: usize) -> Result<(), ReadError> {
         let (size, kept) = match self.0.meta.extent {
             Extent::TooLarge { size, .. } => (usize::try_from(size).unwrap_or(usize::MAX), false),
             _ => (self.0.body.plain_len(), true),
         };
-        if kept && (limit == 0 || size <= limit) {
+        if kept && size <= limit {
             return Ok(());
         }
-        let limit = if limit == 0 { self.0.context.max_object_bytes } else { limit };
+        let limit = limit.min(self.0.context.max_object_bytes);
         Err(ReadError::TooLarge { object: self.object_key(), size, limit })
     }
 

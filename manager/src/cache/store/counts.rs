@@ -8,10 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::cache::store::left_out::LeftOut;
-use crate::cache::store::object_store::ObjectStore;
-use crate::cache::store::status::{HandlerTrouble, KindStatus, PartStatus};
-use crate::cache::store::table::Table;
+use crate::cache::store::{HandlerTrouble, KindStatus, LeftOut, ObjectStore, PartStatus, Table};
 use crate::util::LogEvery;
 
 /// Counters and health of one store.

@@ -13,12 +13,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cache::object::delta::{Delta, Origin};
-use crate::cache::object::view::View;
-use crate::cache::store::object_store::ObjectStore;
-use crate::cache::store::sub_scope::SubScope;
-use crate::cache::store::table::Change;
-use crate::cache::store::untyped_store::UntypedStore;
+use crate::cache::object::{Delta, Origin, View};
+use crate::cache::store::{Change, ObjectStore, SubScope, UntypedStore};
 use crate::key::panic_text;
 
 /// A handler call that takes longer than this delays the store's watch; it is counted and logged with the

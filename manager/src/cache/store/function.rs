@@ -3,13 +3,11 @@
 //! Each is called once per version, before the version is stored, by the task that stores it. A failure
 //! affects only this object: the index does not contain it until its next version.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use crate::cache::object::transform::HookFailure;
-use crate::cache::object::view::View;
-use crate::cache::store::sub_scope::SubScope;
-use crate::key::{Chain, KindId, panic_text};
+use crate::cache::object::{HookFailure, View, call_hook};
+use crate::cache::store::SubScope;
+use crate::key::KindId;
 
 /// The store handle has an index of this name with another function. A retry does not help; choose another
 /// name.
@@ -59,16 +57,9 @@ impl IndexFunction {
         if self.part.get().is_some_and(|part| !part.admits(view.meta())) {
             return Ok(Box::default());
         }
-        // The function may leave only its own state inconsistent after a panic; it has no access to the
-        // store's state.
-        match catch_unwind(AssertUnwindSafe(|| (self.evaluate)(view))) {
-            Ok(Ok(mut values)) => {
-                values.sort_unstable();
-                values.dedup();
-                Ok(values.into_iter().map(Arc::from).collect())
-            }
-            Ok(Err(error)) => Err(Chain(&*error).to_string()),
-            Err(payload) => Err(format!("panicked: {}", panic_text(&*payload))),
-        }
+        let mut values = call_hook(|| (self.evaluate)(view))?;
+        values.sort_unstable();
+        values.dedup();
+        Ok(values.into_iter().map(Arc::from).collect())
     }
 }

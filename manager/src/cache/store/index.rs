@@ -17,10 +17,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::cache::object::meta::{Meta, Uid};
-use crate::cache::store::function::IndexFunction;
-use crate::cache::store::select::{LabelSelector, Select};
-use crate::cache::store::slots::Number;
+use crate::cache::object::{Meta, Uid};
+use crate::cache::store::{IndexFunction, LabelSelector, Number, Select};
 
 /// The values of one version: one list per index function, in the order of declaration.
 pub(crate) type Values = Box<[Box<[Arc<str>]>]>;
@@ -63,7 +61,7 @@ pub(crate) struct FunctionIndex {
     /// Identified by its address: several store handles may use the same name.
     function: Arc<IndexFunction>,
     /// Whether the index covers every stored object; before that it is updated and not used for reads.
-    complete: bool,
+    pub(crate) complete: bool,
     buckets: Buckets<Arc<str>>,
     /// The values of each slot, so that a slot can be removed without another call of the function.
     by_slot: HashMap<Number, Box<[Arc<str>]>>,
@@ -134,7 +132,7 @@ impl Indexes {
 
     /// Adds an empty index behind the existing ones; returns false if this function has one.
     pub(crate) fn add_function(&mut self, function: &Arc<IndexFunction>) -> bool {
-        let fresh = self.of(function).is_none();
+        let fresh = self.function(function).is_none();
         if fresh {
             let (function, buckets, by_slot) = (Arc::clone(function), HashMap::new(), HashMap::new());
             self.functions.push(FunctionIndex { function, complete: false, buckets, by_slot });
@@ -149,23 +147,11 @@ impl Indexes {
         Some(self.functions.remove(at))
     }
 
-    /// Adds an object that was stored before the index, unless a later version of it has been added already.
-    pub(crate) fn fill_function(
-        &mut self,
-        function: &Arc<IndexFunction>,
-        number: Number,
-        values: Box<[Arc<str>]>,
-    ) {
-        if let Some(index) = self.of_mut(function).filter(|index| !index.by_slot.contains_key(&number)) {
-            index.put(number, values);
-        }
-    }
-
-    fn of(&self, function: &Arc<IndexFunction>) -> Option<&FunctionIndex> {
+    fn function(&self, function: &Arc<IndexFunction>) -> Option<&FunctionIndex> {
         self.functions.iter().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
-    fn of_mut(&mut self, function: &Arc<IndexFunction>) -> Option<&mut FunctionIndex> {
+    pub(crate) fn function_mut(&mut self, function: &Arc<IndexFunction>) -> Option<&mut FunctionIndex> {
         self.functions.iter_mut().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
@@ -187,20 +173,14 @@ impl Indexes {
         self.labels.iter_mut().find(|index| *index.key == *key)
     }
 
-    pub(crate) fn complete_function(&mut self, function: &Arc<IndexFunction>) {
-        if let Some(index) = self.of_mut(function) {
-            index.complete = true;
-        }
-    }
-
     /// Returns whether the index of a function is complete.
     pub(crate) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
-        self.of(function).is_some_and(|index| index.complete)
+        self.function(function).is_some_and(|index| index.complete)
     }
 
     /// Returns whether the values of a slot for this function include `value`.
     pub(crate) fn has(&self, function: &Arc<IndexFunction>, value: &str, number: Number) -> bool {
-        let answer = self.of(function).and_then(|index| index.by_slot.get(&number));
+        let answer = self.function(function).and_then(|index| index.by_slot.get(&number));
         answer.is_some_and(|values| values.iter().any(|one| **one == *value))
     }
 
@@ -213,7 +193,7 @@ impl Indexes {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
         let owner = select.owner.as_ref().map(|uid| Plan::of(self.owners.get(uid)));
         let functions = select.functions.iter().filter_map(|wanted| {
-            let index = self.of(wanted.function.as_ref()?).filter(|index| index.complete)?;
+            let index = self.function(wanted.function.as_ref()?).filter(|index| index.complete)?;
             Some(Plan::of(index.buckets.get(&wanted.value)))
         });
         let labels = self.labels.iter().filter(|index| index.complete);
@@ -252,6 +232,13 @@ impl LabelIndex {
 // === impl FunctionIndex ===
 
 impl FunctionIndex {
+    /// Adds an object that was stored before the index, unless a later version of it has been added already.
+    pub(crate) fn fill(&mut self, number: Number, values: Box<[Arc<str>]>) {
+        if !self.by_slot.contains_key(&number) {
+            self.put(number, values);
+        }
+    }
+
     fn put(&mut self, number: Number, values: Box<[Arc<str>]>) {
         if self.by_slot.get(&number).is_some_and(|old| *old == values) {
             return;

@@ -12,7 +12,6 @@
 
 mod feed;
 mod indexing;
-mod packing;
 mod read;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,22 +21,16 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::object::Projection;
-use crate::cache::object::store_context::StoreContext;
-use crate::cache::object::transform::Transform;
-use crate::cache::store::counts::Counts;
-use crate::cache::store::dispatcher::{Job, Subscriber};
-use crate::cache::store::function::IndexFunction;
-use crate::cache::store::packer::Dictionaries;
-use crate::cache::store::required::{Required, RequiredKinds};
-use crate::cache::store::select::Scope;
-use crate::cache::store::table::Table;
+use crate::cache::object::{Projection, StoreContext, Transform};
+use crate::cache::store::{
+    Counts, Dictionaries, IndexFunction, Job, Required, RequiredKinds, Scope, Subscriber, Table,
+};
 use crate::key::KindId;
 
 pub(crate) use self::feed::Received;
 
-/// The longest object in bytes; 0 = no limit.
-#[derive(Clone, Copy, Debug, Default)]
+/// The longest object in bytes; [`usize::MAX`] without a limit.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// As the server sends it: a longer object is not stored.
     pub(crate) frame: usize,
@@ -207,12 +200,6 @@ impl ObjectStore {
 
     pub(crate) fn is_started(&self) -> bool {
         self.started.load(Ordering::Acquire)
-    }
-
-    /// Returns the longest watch line that can contain an acceptable object; 0 = no limit.
-    pub(crate) fn line_limit(&self) -> usize {
-        // The event around the object has a few dozen bytes.
-        if self.limits.frame == 0 { 0 } else { self.limits.frame.saturating_add(64) }
     }
 
     /// Makes a metadata-only store hold whole objects; returns false if its reflector has started or will

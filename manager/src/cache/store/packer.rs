@@ -15,28 +15,26 @@
 //! 4. A dictionary exists as long as a body uses it.
 
 mod batch;
-mod dictionaries;
 mod pack_queue;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-pub(crate) use self::dictionaries::Dictionaries;
 pub(crate) use self::pack_queue::{PackQueue, QueuedBody};
 
 use self::batch::{Batch, MAX_PACKED_PERCENT, Sizes, Trained, percent};
 use self::pack_queue::Stage;
-use crate::cache::object::dictionary::{Compressor, Dictionary, Samples};
-use crate::cache::object::view::View;
-use crate::cache::store::object_store::ObjectStore;
+use crate::cache::object::{Compressor, Dictionary, Packed, Packing, Samples, View};
+use crate::cache::store::{ObjectStore, Select};
 
 /// Whether the bodies of a kind are compressed in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +84,10 @@ pub(crate) struct Packer {
     repack: VecDeque<QueuedBody>,
 }
 
+/// Weak references to the dictionaries of a store: bodies and the packer keep them alive.
+#[derive(Default)]
+pub(crate) struct Dictionaries(Mutex<Vec<Weak<Dictionary>>>);
+
 /// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a batch of low priority.
@@ -103,6 +105,23 @@ impl Default for Rules {
             batch: 512 * 1024,
             window: 16 * 1024 * 1024,
         }
+    }
+}
+
+// === impl Dictionaries ===
+
+impl Dictionaries {
+    fn put(&self, dictionary: &Arc<Dictionary>) {
+        let mut shelved = self.0.lock();
+        shelved.retain(|dictionary| dictionary.strong_count() > 0);
+        shelved.push(Arc::downgrade(dictionary));
+    }
+
+    /// Adds the numbers of the dictionaries to the statistics of the packed bodies.
+    pub(crate) fn packing(&self, bodies: Packing) -> Packing {
+        let alive: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let dictionary_bytes = alive.iter().map(|dictionary| dictionary.bytes()).sum();
+        Packing { dictionaries: alive.len(), dictionary_bytes, ..bodies }
     }
 }
 
@@ -302,6 +321,41 @@ impl Drop for Packer {
     fn drop(&mut self) {
         // Nothing takes bodies from the queue any more.
         self.store.with_pack_queue(|queue, _| queue.begin(Stage::Closed));
+    }
+}
+
+// === impl ObjectStore ===
+
+/// The bodies of a store, as the packer uses them.
+impl ObjectStore {
+    /// Calls `act` with the queue and the bytes of all stored objects as they are kept.
+    pub(crate) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
+        let mut table = self.table.write();
+        let bytes = table.bytes;
+        let outcome = act(&mut table.pack_queue, bytes);
+        drop(table);
+        self.freed.notify_waiters();
+        outcome
+    }
+
+    /// Swaps in the packed form of versions that are still stored, and subtracts the `taken` bytes from the
+    /// queue.
+    pub(crate) fn packed(&self, batch: Vec<(View, Packed)>, taken: usize) {
+        let mut table = self.table.write();
+        let replaced = table.pack(batch);
+        table.pack_queue.done(taken);
+        drop(table);
+        self.freed.notify_waiters();
+        // The memory of the bodies is freed outside the lock.
+        drop(replaced);
+    }
+
+    /// Returns all stored objects, even before the first sync.
+    pub(crate) fn everything(&self) -> Vec<View> {
+        let (mut walk, everything) = (self.table.read().walk(), Select::all());
+        let mut views = Vec::new();
+        while self.table.read().stride(&mut walk, &everything, &mut views) {}
+        views
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::core::DynamicObject;
 
-use crate::cache::object::meta::{Labels, Meta, Uid};
-use crate::cache::store::function::IndexFunction;
+use crate::cache::object::{Labels, Meta, Uid};
+use crate::cache::store::IndexFunction;
 use crate::key::{Key, KindId, KindScope};
 
 /// The part of a kind that one store holds.

@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::cache::object::view::View;
+use crate::cache::object::View;
 use crate::key::NamespacedName;
 
 /// The fewest slots that are allocated at once. A larger store grows by an eighth, because doubling would
@@ -50,14 +50,10 @@ pub(crate) struct Slot {
 // === impl Slots ===
 
 impl Slots {
-    pub(crate) fn find(&self, request: &NamespacedName) -> Option<Number> {
-        let same = |number: &Number| self.get(*number).is_some_and(|slot| slot.view.request() == request);
-        self.by_key.find(self.hasher.hash_one(request), same).copied()
-    }
-
     /// Returns the slot of a key and its number.
     pub(crate) fn lookup(&self, request: &NamespacedName) -> Option<(Number, &Slot)> {
-        let number = self.find(request)?;
+        let same = |number: &Number| self.get(*number).is_some_and(|slot| slot.view.request() == request);
+        let number = *self.by_key.find(self.hasher.hash_one(request), same)?;
         Some((number, self.get(number)?))
     }
 

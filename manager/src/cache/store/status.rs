@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cache::object::Projection;
-use crate::cache::object::packing::Packing;
-use crate::cache::store::required::Required;
+use crate::cache::object::{Packing, Projection};
+use crate::cache::store::Required;
 use crate::key::KindId;
 
 /// The status of one store.

@@ -4,10 +4,8 @@
 //! leaves it is deleted, and changes outside are not delivered. client-go's `FilteringResourceEventHandler`
 //! does the same.
 
-use crate::cache::object::delta::Delta;
-use crate::cache::object::meta::Meta;
-use crate::cache::object::view::View;
-use crate::cache::store::select::{LabelSelector, Scope, Select};
+use crate::cache::object::{Delta, Meta, View};
+use crate::cache::store::{LabelSelector, Scope, Select};
 
 /// The objects of a wider scope that belong to a narrower one.
 #[derive(Clone, Debug)]

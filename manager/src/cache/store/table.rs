@@ -1,6 +1,6 @@
 //! Merges lists, watch events and own writes into one object map and one ordered queue of changes.
 //!
-//! Plain data under the lock of its [`crate::cache::store::object_store::ObjectStore`]: no step waits,
+//! Plain data under the lock of its [`crate::cache::store::ObjectStore`]: no step waits,
 //! decodes, logs or calls user code. A change is enqueued in the step that makes it, so the order of changes
 //! is the order of states.
 //!
@@ -29,16 +29,8 @@ use hashbrown::HashMap;
 use self::deletions::Deletions;
 use self::list::Older;
 pub(crate) use self::own::Removal;
-use crate::cache::object::body::Form;
-use crate::cache::object::delta::Origin;
-use crate::cache::object::dictionary::Packed;
-use crate::cache::object::meta::{Meta, ResourceVersion, Uid};
-use crate::cache::object::packing::Packing;
-use crate::cache::object::view::View;
-use crate::cache::store::dispatcher::Job;
-use crate::cache::store::index::{Indexes, Values};
-use crate::cache::store::packer::PackQueue;
-use crate::cache::store::slots::{Number, Slot, Slots};
+use crate::cache::object::{Form, Origin, Packed, Packing, ResourceVersion, Uid, View};
+use crate::cache::store::{Indexes, Job, Number, PackQueue, Slot, Slots, Values};
 use crate::key::{Key, NamespacedName};
 
 /// One change from a state to the next.
@@ -119,11 +111,9 @@ impl Table {
     /// Handles an ADDED or MODIFIED event.
     pub(crate) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
-        let Meta { request, uid, resource_version, .. } = arrival.view.meta();
-        self.advance(part, resource_version);
-        let deleted = self.deletions.covers(uid, resource_version)
-            || self.deletions.is_outdated(request, resource_version);
-        if !deleted && !self.hidden.contains_key(uid) {
+        let meta = arrival.view.meta();
+        self.advance(part, &meta.resource_version);
+        if !self.deletions.outdate(meta) && !self.hidden.contains_key(&meta.uid) {
             self.upsert(arrival, Origin::Live);
         }
     }

@@ -11,16 +11,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::cache::object::Projection;
-use crate::cache::object::delta::Delta;
-use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::view::{ReadError, View};
-use crate::cache::store::dispatcher::{DeltaHandler, Subscriber, Subscription};
-use crate::cache::store::function::IndexFunction;
-use crate::cache::store::object_store::ObjectStore;
-use crate::cache::store::select::{Scope, Select};
-use crate::cache::store::status::KindStatus;
-use crate::cache::store::sub_scope::SubScope;
+use crate::cache::object::{Delta, Projection, ReadError, ResourceVersion, View};
+use crate::cache::store::{
+    DeltaHandler, IndexFunction, KindStatus, ObjectStore, Scope, Select, SubScope, Subscriber, Subscription,
+};
 use crate::key::{Key as _, KindId, NamespacedName};
 
 /// The cached objects of one kind and scope, undecoded. Kept up to date while at least one reference exists.

@@ -12,11 +12,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::object::meta::{Labels, ResourceVersion};
-use crate::cache::object::scan::Scan;
-use crate::cache::object::store_context::StoreContext;
-use crate::cache::store::dispatcher::Dispatcher;
-use crate::cache::store::object_store::{ObjectStore, Received};
+use crate::cache::object::{Labels, ResourceVersion, Scan, StoreContext};
+use crate::cache::store::{Dispatcher, ObjectStore, Received};
 use crate::cache::{Cache, CacheSettings, Delta, DeltaHandler, Projection, Scope, UntypedStore, View};
 use crate::client::Writer;
 use crate::key::{KindId, NamespacedName};
@@ -52,7 +49,7 @@ pub(crate) fn object_in(namespace: &str, name: &str, uid: &str, version: u64) ->
 
 pub(crate) fn view_of(object: &Value) -> View {
     let raw = object.to_string();
-    let context = Arc::new(StoreContext::new(config_map(), 0));
+    let context = Arc::new(StoreContext::new(config_map(), usize::MAX));
     let (meta, body) = Scan::open(raw.as_bytes()).unwrap().finish(&context, Projection::Full).unwrap();
     View::new(context, meta, body)
 }
@@ -182,7 +179,8 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn start(settings: CacheSettings) -> Self {
         let (server, client) = server::scripted();
-        let cache = Cache::with_random(settings, client, &Registry::new(), fastrand::Rng::with_seed(7));
+        let cache = Cache::new(settings, client, &Registry::new());
+        *cache.0.random.lock() = fastrand::Rng::with_seed(7);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let (running, stopped) = (cache.clone(), stop.clone());

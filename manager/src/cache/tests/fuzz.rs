@@ -9,8 +9,7 @@ use super::Projection;
 use crate::cache::informer::Limited;
 use crate::cache::informer::frame::{Event, Lines, read_status};
 use crate::cache::informer::pages::PageReader;
-use crate::cache::object::scan::{PartialIdentity, Scan};
-use crate::cache::object::store_context::StoreContext;
+use crate::cache::object::{PartialIdentity, Scan, StoreContext};
 use crate::key::KindId;
 
 pub use super::object::dictionary::fuzz::packed;
@@ -22,13 +21,13 @@ pub use super::object::dictionary::fuzz::packed;
 /// an object.
 pub fn watch(data: &[u8]) {
     let [first, second, bytes @ ..] = data else { return };
-    let limit = usize::from(*second) * 16;
+    let limit = if *second == 0 { usize::MAX } else { usize::from(*second) * 16 };
     let is_stream = first & 1 == 0;
     let read = if is_stream { lines } else { items };
     let found = read(bytes, usize::from(first >> 1).max(1), limit);
     let in_one = read(bytes, bytes.len().max(1), limit);
     let is_same = |(one, other): (&Limited, &Limited)| match (one, other) {
-        (Limited::Whole(one), Limited::Whole(other)) => one == other && (limit == 0 || one.len() <= limit),
+        (Limited::Whole(one), Limited::Whole(other)) => one == other && one.len() <= limit,
         // The length of the beginning depends on the chunks.
         (Limited::TooLong(one), Limited::TooLong(other)) => {
             one.len().min(other.len()) > limit && one[..=limit] == other[..=limit]
@@ -77,7 +76,7 @@ fn event(line: &[u8]) {
 /// Compares the stored body and metadata of an object with the object as parsed by `serde_json`.
 fn object(raw: &[u8]) {
     let identity = PartialIdentity::of(raw);
-    let context = StoreContext::new(KindId::new("", "v1", "ConfigMap", "configmaps", true), 0);
+    let context = StoreContext::new(KindId::new("", "v1", "ConfigMap", "configmaps", true), usize::MAX);
     let keep = |raw, projection| Scan::open(raw).and_then(|scan| scan.finish(&context, projection));
     // `serde_json` refuses numbers out of range; the scanner does not look into them.
     let (Ok((meta, body)), Ok(mut parsed)) =

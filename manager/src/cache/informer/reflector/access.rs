@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::request::read_all;
-use crate::cache::store::select::Scope;
+use crate::cache::store::Scope;
 use crate::key::KindId;
 
 /// Milliseconds between two reviews, drawn at random so that stores do not send them together. A denied kind

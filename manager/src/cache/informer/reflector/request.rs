@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::cache::informer::frame::{is_expired, read_status};
 use crate::cache::object::Projection;
-use crate::cache::store::select::Scope;
+use crate::cache::store::Scope;
 use crate::key::Chain;
 
 /// Longest time without a byte before the head of a response, and within a page.

@@ -11,9 +11,8 @@ use super::request::Failure;
 use super::{ATTEMPTS, Reflector, too_large};
 use crate::cache::informer::Limited;
 use crate::cache::informer::frame::{Bookmark, Event, Lines, read_status};
-use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::scan::ScanError;
-use crate::cache::store::object_store::{ObjectStore, Received};
+use crate::cache::object::{ResourceVersion, ScanError};
+use crate::cache::store::{ObjectStore, Received};
 use crate::key::Chain;
 
 /// The `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
@@ -247,7 +246,9 @@ fn error_event(raw: &[u8]) -> Failure {
 impl Stream {
     fn new(body: Body, store: &ObjectStore, listing: Option<u64>, began: Instant, seconds: u64) -> Self {
         let end = began + Duration::from_secs(seconds) + GRACE;
-        Self { body, lines: Lines::new(store.line_limit()), listing, began, end, works: false }
+        // The event around the object has a few dozen bytes.
+        let lines = Lines::new(store.limits.frame.saturating_add(64));
+        Self { body, lines, listing, began, end, works: false }
     }
 
     /// Returns until when the next read waits.

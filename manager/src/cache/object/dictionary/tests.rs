@@ -104,8 +104,8 @@ fn a_read_within_a_read_has_a_buffer_of_its_own() {
 fn samples_are_bounded_in_number_and_size() {
     let (large, mut samples) = (vec![b'x'; 1_000_000], Samples::default());
     (0..1000).for_each(|_| samples.add(&large));
-    assert_eq!(samples.lengths.len(), 64);
+    assert_eq!(samples.0.len(), 64);
     let mut samples = Samples::default();
     (0..1000).for_each(|_| samples.add(b"small"));
-    assert_eq!((samples.lengths.len(), samples.iter().filter(|one| one == b"small").count()), (128, 128));
+    assert_eq!((samples.0.len(), samples.0.iter().filter(|one| *one == b"small").count()), (128, 128));
 }

@@ -4,14 +4,12 @@ use bytes::Bytes;
 
 use super::*;
 use crate::cache::Projection;
-use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
-use crate::cache::object::store_context::StoreContext;
-use crate::cache::object::view::View;
+use crate::cache::object::{PartialIdentity, Scan, ScanError, StoreContext, View};
 use crate::cache::tests::fixtures::{config_map, object, view_of};
 use crate::client::Extent;
 
 fn scan(raw: &str, projection: Projection) -> Result<(Meta, Bytes), ScanError> {
-    Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), 0), projection)
+    Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), usize::MAX), projection)
 }
 
 fn value(view: &View) -> Value {

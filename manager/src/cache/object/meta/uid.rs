@@ -22,10 +22,10 @@ enum Form {
     Text(Arc<str>),
 }
 
+/// The offsets of the hyphens in the text of a UUID, one bit each.
+const HYPHENS: u64 = 1 << 8 | 1 << 13 | 1 << 18 | 1 << 23;
 /// The length of a UUID as text.
 const LENGTH: usize = 36;
-/// Bytes of a UUID that have a hyphen before them.
-const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 
 // === impl Uid ===
 
@@ -38,26 +38,20 @@ impl Uid {
 
 /// Parses a UUID, if `Display` of [`Uid`] would write the same text.
 fn parse(text: &str) -> Option<[u8; 16]> {
-    let whole: &[u8; LENGTH] = text.as_bytes().try_into().ok()?;
-    let mut rest = whole.as_slice();
-    let mut bytes = [0; 16];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        if HYPHENS.contains(&at) {
-            rest = rest.strip_prefix(b"-")?;
-        }
-        let ([high, low], behind) = rest.split_first_chunk()?;
-        *byte = digit(*high)? << 4 | digit(*low)?;
-        rest = behind;
+    if text.len() != LENGTH {
+        return None;
     }
-    Some(bytes)
-}
-
-fn digit(text: u8) -> Option<u8> {
-    match text {
-        b'0'..=b'9' => Some(text - b'0'),
-        b'a'..=b'f' => Some(text - b'a' + 10),
-        _ => None,
+    let mut uuid = 0_u128;
+    for (at, byte) in text.bytes().enumerate() {
+        let digit = match (byte, HYPHENS >> at & 1) {
+            (b'-', 1) => continue,
+            (b'0'..=b'9', 0) => byte - b'0',
+            (b'a'..=b'f', 0) => byte - b'a' + 10,
+            _ => return None,
+        };
+        uuid = uuid << 4 | u128::from(digit);
     }
+    Some(uuid.to_be_bytes())
 }
 
 impl From<&str> for Uid {
@@ -89,17 +83,13 @@ impl PartialEq<str> for Uid {
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = match &self.0 {
-            Form::Uuid(bytes) => bytes,
+        let uuid = match &self.0 {
+            Form::Uuid(bytes) => u128::from_be_bytes(*bytes),
             Form::Text(text) => return f.write_str(text),
         };
-        for (at, byte) in bytes.iter().enumerate() {
-            if HYPHENS.contains(&at) {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        let group = |shift: u32| (uuid >> shift) & 0xffff;
+        write!(f, "{:08x}-{:04x}-{:04x}", uuid >> 96, group(80), group(64))?;
+        write!(f, "-{:04x}-{:012x}", group(48), uuid & 0xffff_ffff_ffff)
     }
 }
 

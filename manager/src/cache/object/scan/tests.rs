@@ -145,7 +145,7 @@ fn naive(raw: &str) -> Option<Naive> {
 
 fn scanned(raw: &str) -> Result<Naive, ScanError> {
     let (meta, body) =
-        Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), 0), Projection::Full)?;
+        Scan::open(raw.as_bytes())?.finish(&StoreContext::new(config_map(), usize::MAX), Projection::Full)?;
     Ok(Naive {
         uid: meta.uid.to_string(),
         version: meta.resource_version.to_string(),

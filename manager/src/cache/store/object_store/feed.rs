@@ -9,13 +9,8 @@ use std::sync::atomic::Ordering;
 use tokio::time::{Instant, timeout_at};
 
 use super::ObjectStore;
-use crate::cache::object::meta::{Meta, ResourceVersion};
-use crate::cache::object::raw::Raw;
-use crate::cache::object::scan::{PartialIdentity, Scan, ScanError};
-use crate::cache::object::view::View;
-use crate::cache::store::index::Values;
-use crate::cache::store::packer::STALL_TIMEOUT;
-use crate::cache::store::table::{Arrival, Removal, Table};
+use crate::cache::object::{Meta, PartialIdentity, Raw, ResourceVersion, Scan, ScanError, View};
+use crate::cache::store::{Arrival, Removal, STALL_TIMEOUT, Table, Values};
 use crate::client::{Extent, Writer};
 use crate::key::{Chain, NamespacedName};
 
@@ -185,7 +180,7 @@ impl ObjectStore {
     fn open<'a>(&self, raw: Raw<'a>) -> Result<Scan<'a>, ScanError> {
         let scan = Scan::open(raw)?;
         let (size, limit) = (scan.size, self.limits.frame);
-        if limit != 0 && size > limit {
+        if size > limit {
             return Err(ScanError::TooLarge { size, limit });
         }
         Ok(scan)

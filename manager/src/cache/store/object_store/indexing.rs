@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::ObjectStore;
-use crate::cache::object::view::View;
-use crate::cache::store::function::IndexFunction;
+use crate::cache::object::View;
+use crate::cache::store::IndexFunction;
 
 // === impl ObjectStore ===
 
@@ -54,12 +54,16 @@ impl ObjectStore {
                 let values = self.index_values(function, &view);
                 let mut table = self.table.write();
                 // A later version was evaluated on its way in.
-                if table.holds(&view) {
-                    table.indexes.fill_function(function, number, values);
+                if table.holds(&view)
+                    && let Some(index) = table.indexes.function_mut(function)
+                {
+                    index.fill(number, values);
                 }
             }
         }
-        self.table.write().indexes.complete_function(function);
+        if let Some(index) = self.table.write().indexes.function_mut(function) {
+            index.complete = true;
+        }
     }
 
     /// Removes an index and its failure count.

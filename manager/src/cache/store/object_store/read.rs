@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ObjectStore;
-use crate::cache::object::meta::ResourceVersion;
-use crate::cache::object::view::{ReadError, View};
-use crate::cache::store::select::{IndexValue, Select};
-use crate::cache::store::status::KindStatus;
-use crate::cache::store::table::Table;
+use crate::cache::object::{ReadError, ResourceVersion, View};
+use crate::cache::store::{IndexValue, KindStatus, Select, Table};
 use crate::key::NamespacedName;
 
 // === impl ObjectStore ===

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::object::view::View;
-use crate::cache::store::select::Select;
+use crate::cache::object::View;
+use crate::cache::store::Select;
 use crate::cache::tests::fixtures::{ByHand, object, object_in};
 use crate::cache::{HookFailure, LabelSelector, Store};
 use crate::client::Writer;

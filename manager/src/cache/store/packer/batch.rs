@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cache::object::body::Form;
-use crate::cache::object::dictionary::{Compressor, Dictionary, Packed, Samples};
-use crate::cache::object::view::View;
+use crate::cache::object::{Compressor, Dictionary, Form, Packed, Samples, View};
 
 /// A new dictionary, measured on samples that were not used to train it.
 pub(super) struct Trained {

@@ -1,10 +1,10 @@
 //! The queue of new bodies that wait to be packed.
 //!
-//! Plain data under the lock of its [`crate::cache::store::table::Table`]: the step that stores a version
+//! Plain data under the lock of its [`crate::cache::store::Table`]: the step that stores a version
 //! also offers it here, so none is missed. If packing is off, the queue stays empty.
 
 use super::Rules;
-use crate::cache::object::view::View;
+use crate::cache::object::View;
 
 /// The new bodies that are not packed yet.
 #[derive(Debug, Default)]

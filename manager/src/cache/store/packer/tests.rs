@@ -3,11 +3,9 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::*;
-use crate::cache::object::body::Form;
-use crate::cache::object::packing::Packing;
-use crate::cache::store::dispatcher::Dispatcher;
-use crate::cache::store::object_store::Limits;
-use crate::cache::store::object_store::Received;
+use crate::cache::CacheSettings;
+use crate::cache::object::{Form, Packing};
+use crate::cache::store::{Dispatcher, Received};
 use crate::cache::tests::fixtures::{config_map, object, request};
 use crate::cache::{Projection, ReadError, Scope};
 
@@ -31,8 +29,13 @@ struct Rig {
 
 impl Rig {
     fn start(pack: Pack) -> Self {
-        let store =
-            ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+        let store = ObjectStore::new(
+            config_map(),
+            Scope::all(),
+            Projection::Full,
+            vec![None],
+            CacheSettings::default().limits(),
+        );
         let store = Arc::new(store);
         store.start();
         let epoch = store.begin_list();
@@ -314,7 +317,13 @@ async fn a_damaged_body_is_reported_to_its_reader_only() {
 
 #[test]
 fn a_replaced_version_is_not_packed() {
-    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    let store = ObjectStore::new(
+        config_map(),
+        Scope::all(),
+        Projection::Full,
+        vec![None],
+        CacheSettings::default().limits(),
+    );
     let put = |version: u64| {
         let object = object("a", "u1", version).to_string();
         store.receive(0, Received::Changed, object.as_bytes());
@@ -335,7 +344,13 @@ fn a_replaced_version_is_not_packed() {
 
 #[test]
 fn readers_see_the_same_bytes_while_dictionaries_change() {
-    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    let store = ObjectStore::new(
+        config_map(),
+        Scope::all(),
+        Projection::Full,
+        vec![None],
+        CacheSettings::default().limits(),
+    );
     for number in 0..50 {
         let mut object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         object["data"] = alike(number);
@@ -369,7 +384,13 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
 
 #[test]
 fn a_batch_takes_the_bodies_that_fit_and_at_least_one() {
-    let store = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], Limits::default());
+    let store = ObjectStore::new(
+        config_map(),
+        Scope::all(),
+        Projection::Full,
+        vec![None],
+        CacheSettings::default().limits(),
+    );
     for number in 0..10 {
         let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         store.receive(0, Received::Changed, object.to_string().as_bytes());

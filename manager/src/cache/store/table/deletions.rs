@@ -13,7 +13,7 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use crate::cache::object::meta::{ResourceVersion, Uid};
+use crate::cache::object::{Meta, ResourceVersion, Uid};
 use crate::key::NamespacedName;
 
 /// Keys remembered, in about 30 KB: many more than one read of a connection contains.
@@ -61,39 +61,25 @@ impl Deletions {
         self.names.note(request, Some(version), epoch);
     }
 
-    /// Returns whether the name has reached a newer version.
-    pub(super) fn is_outdated(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
-        self.names.order_of(request, version) == Some(Ordering::Greater)
+    /// Returns whether this version is outdated: it precedes the deletion of its object, or its name has
+    /// reached a newer version. A version that re-entered a selection is newer than its deletion.
+    pub(super) fn outdate(&self, meta: &Meta) -> bool {
+        let deleted = self.uids.order_of(&meta.uid, &meta.resource_version);
+        let passed = self.names.order_of(&meta.request, &meta.resource_version);
+        deleted.is_some_and(Ordering::is_ge) || passed.is_some_and(Ordering::is_gt)
     }
 
-    /// As [`Self::is_outdated`], for a listed object. If the list began after the record, the record is
-    /// dropped first: the server decides, and may have been restored from a backup.
-    pub(super) fn is_outdated_listed(
-        &mut self,
-        epoch: u64,
-        request: &NamespacedName,
-        version: &ResourceVersion,
-    ) -> bool {
-        self.names.forget_before_list(epoch, request);
-        self.is_outdated(request, version)
+    /// As [`Self::outdate`], for a listed object. Records that are older than the list are dropped first: the
+    /// server decides, and may have been restored from a backup.
+    pub(super) fn outdate_listed(&mut self, epoch: u64, meta: &Meta) -> bool {
+        self.uids.forget_before_list(epoch, &meta.uid);
+        self.names.forget_before_list(epoch, &meta.request);
+        self.outdate(meta)
     }
 
     /// Returns whether a deletion of this uid is remembered.
     pub(super) fn knows(&self, uid: &Uid) -> bool {
         self.uids.reached.contains_key(uid)
-    }
-
-    /// Returns whether this version of the object precedes its deletion. A version that re-entered a
-    /// selection is newer.
-    pub(super) fn covers(&self, uid: &Uid, version: &ResourceVersion) -> bool {
-        self.uids.order_of(uid, version).is_some_and(|order| order != Ordering::Less)
-    }
-
-    /// As [`Self::covers`], for a listed object. If the list began after the deletion was recorded, the
-    /// record is dropped first.
-    pub(super) fn covers_listed(&mut self, epoch: u64, uid: &Uid, version: &ResourceVersion) -> bool {
-        self.uids.forget_before_list(epoch, uid);
-        self.covers(uid, version)
     }
 }
 

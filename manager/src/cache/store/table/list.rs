@@ -1,11 +1,8 @@
 //! Applies lists to the table: the listed objects, and at the end of a list the deleted ones.
 
 use super::{Arrival, Part, Table};
-use crate::cache::object::delta::Origin;
-use crate::cache::object::meta::{Meta, ResourceVersion, Uid};
-use crate::cache::object::view::View;
-use crate::cache::store::dispatcher::Job;
-use crate::cache::store::slots::{Number, Slot};
+use crate::cache::object::{Origin, ResourceVersion, Uid, View};
+use crate::cache::store::{Job, Number, Slot};
 use crate::key::{Key as _, NamespacedName};
 
 /// An object that a list shows at an older version than the stored one.
@@ -49,27 +46,21 @@ impl Table {
     /// Stores one object of a list, or of an initial event.
     pub(crate) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
         let arrival = arrival.into();
-        let view = &arrival.view;
-        match self.hidden.get_mut(&view.meta().uid) {
+        let meta = arrival.view.meta();
+        match self.hidden.get_mut(&meta.uid) {
             Some(hidden) if hidden.epoch >= epoch => {
                 hidden.seen = epoch;
                 return;
             }
             Some(_) => {
-                self.hidden.remove(&view.meta().uid);
+                self.hidden.remove(&meta.uid);
             }
-            None => {
-                let Meta { request, uid, resource_version, .. } = view.meta();
-                if self.deletions.is_outdated_listed(epoch, request, resource_version)
-                    || self.deletions.covers_listed(epoch, uid, resource_version)
-                {
-                    return;
-                }
-            }
+            None if self.deletions.outdate_listed(epoch, meta) => return,
+            None => {}
         }
         let synced = self.parts.get(part).is_some_and(|part| part.synced);
         let origin = if synced { Origin::Live } else { Origin::Initial };
-        let request = view.request().clone();
+        let request = meta.request.clone();
         let refused = self.upsert(arrival, origin);
         self.keep(epoch, &request, None);
         if let Some((stored, listed)) = refused

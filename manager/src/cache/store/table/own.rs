@@ -1,9 +1,8 @@
 //! Applies own writes to the table, according to the progress of the watch.
 
 use super::{Arrival, Hidden, Table};
-use crate::cache::object::delta::Origin;
-use crate::cache::object::meta::{Meta, ResourceVersion, Uid};
-use crate::cache::store::slots::Slot;
+use crate::cache::object::{Meta, Origin, ResourceVersion, Uid};
+use crate::cache::store::Slot;
 use crate::client::Writer;
 use crate::key::NamespacedName;
 
@@ -24,18 +23,16 @@ impl Table {
     /// Stores the object of a response to an own write, if it is newer than the stored one.
     pub(crate) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
         let arrival = arrival.into();
-        let view = &arrival.view;
-        let version = &view.meta().resource_version;
-        let Some(part) = self.part_of(view.request()) else { return };
-        let newer = match self.get(view.request()) {
+        let meta = arrival.view.meta();
+        let Meta { request, uid, resource_version: version, .. } = meta;
+        let Some(part) = self.part_of(request) else { return };
+        let newer = match self.get(request) {
             Some(stored) => version.is_newer_than(&stored.meta().resource_version),
             // No object is stored: either the watch has not reached this version, or it has passed it and the
             // object is deleted.
             None => part.progress.as_ref().is_none_or(|progress| version.is_newer_than(progress)),
         };
-        let uid = &view.meta().uid;
-        let outdated = self.deletions.is_outdated(view.request(), version);
-        if newer && !outdated && !self.hidden.contains_key(uid) && !self.deletions.covers(uid, version) {
+        if newer && !self.deletions.outdate(meta) && !self.hidden.contains_key(uid) {
             self.upsert(arrival, Origin::OwnWrite(writer));
         }
     }

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::walk::STRIDE;
 use super::*;
-use crate::cache::store::select::Select;
+use crate::cache::store::Select;
 use crate::cache::tests::fixtures::{object, object_in, request, view, view_of};
 use crate::client::Writer;
 

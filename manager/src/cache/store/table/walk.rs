@@ -5,10 +5,8 @@
 //! state at that moment.
 
 use super::Table;
-use crate::cache::object::view::View;
-use crate::cache::store::index::{Plan, merged};
-use crate::cache::store::select::{IndexValue, Select};
-use crate::cache::store::slots::{Number, Slot};
+use crate::cache::object::View;
+use crate::cache::store::{IndexValue, Number, Plan, Select, Slot, merged};
 
 /// Slots visited per stride. A waiting writer then waits for one or two microseconds and is hardly ever put
 /// to sleep. With half as many, a list of ten thousand objects takes a tenth longer.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{between, never_resync};
 use crate::cache::Select;
-use crate::cache::store::table::Removal;
+use crate::cache::store::Removal;
 use crate::cache::tests::fixtures::{Rig, object, recorder, request};
 use crate::client::Writer;
 

@@ -162,7 +162,8 @@ impl Case {
         });
         let client = kube::Client::new(service, "default");
         let random = fastrand::Rng::with_seed(seed);
-        let cache = Cache::with_random(setup.settings(), client, &Registry::new(), random);
+        let cache = Cache::new(setup.settings(), client, &Registry::new());
+        *cache.0.random.lock() = random;
         if setup == Setup::Transformed {
             let leave_out = |object: &mut Value| {
                 object["data"].as_object_mut().map(|data| data.remove("left out"));

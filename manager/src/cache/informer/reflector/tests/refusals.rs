@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{between, never_resync};
-use crate::cache::object::meta::ResourceVersion;
+use crate::cache::object::ResourceVersion;
 use crate::cache::tests::fixtures::{Rig, object, recorder, request};
 use crate::cache::{CacheSettings, Projection, Scope};
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::objects::{Event, Filter, Object, ObjectKind, State};
-use crate::cache::object::meta::Meta;
+use crate::cache::object::Meta;
 use crate::key::NamespacedName;
 
 pub(super) type Answer = Response<StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>>;
