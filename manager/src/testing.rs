@@ -1,9 +1,9 @@
 //! Unit tests of reconcilers, without a server: feature `testing`, for `[dev-dependencies]` only.
 //!
-//! A reconciler reads from stores and writes through its context, so a test gives it both: [`Store::from_objects`] makes
-//! a store of plain values, and [`Context::for_test`] a context with an API server in memory ([`TestApi`]).
-//! [`reconcile_once`] returns the outcome, the writes and the Events of one run. For tests on a cluster there are
-//! [`eventually`] and [`Condition`].
+//! A reconciler reads from stores and writes through its context, so a test gives it both:
+//! [`Store::from_objects`] makes a store of plain values, and [`Context::for_test`] a context with an API
+//! server in memory ([`TestApi`]). [`reconcile_once`] returns the outcome, the writes and the Events of one
+//! run. For tests on a cluster there are [`eventually`] and [`Condition`].
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -70,7 +70,8 @@ pub use wait::{Condition, NotYet, eventually};
 /// The name of the controller in tests.
 const CONTROLLER: &str = "test";
 
-/// A [`Context`] for a unit test, with its API server and its Events. Made by [`Context::for_test`]; derefs to `Context`.
+/// A [`Context`] for a unit test, with its API server and its Events. Made by [`Context::for_test`]; derefs
+/// to `Context`.
 #[derive(derive_more::Debug)]
 #[debug("TestContext {{ context: {:?}, .. }}", self.context)]
 pub struct TestContext {
@@ -92,7 +93,7 @@ pub struct Run {
     pub events: Vec<RecordedEvent>,
 }
 
-/// Runs a reconciler once. Panics are not caught, there is no timeout and no queue.
+/// Runs a reconciler once, without queue and timeout. Panics are not caught.
 pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q, cx: &TestContext) -> Run {
     // Writes and Events of the test itself, before this run.
     drop((cx.api.take_writes(), cx.events.take()));
@@ -103,8 +104,8 @@ pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q
 // === impl TestContext ===
 
 impl Context {
-    /// Makes a context for a unit test: first attempt, no deadline, and an API server in memory that takes writes
-    /// ([`TestApi`]). Only with feature `testing`.
+    /// Makes a context for a unit test: first attempt, no deadline, and an API server in memory that accepts
+    /// writes ([`TestApi`]). Only with feature `testing`.
     ///
     /// # Panics
     /// Panics outside a tokio runtime, because kube needs one to make a client: use `#[tokio::test]`.
@@ -118,8 +119,8 @@ impl Context {
 }
 
 impl TestContext {
-    /// Gives the API server the objects of this store, and has writes enter the store, as in a manager. The reconciler may
-    /// write the kind of the store with [`Context::apply`].
+    /// Gives the API server the objects of this store. Writes enter the store, as in a manager. The
+    /// reconciler may write the kind of the store with [`Context::apply`].
     #[must_use]
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
@@ -128,8 +129,8 @@ impl TestContext {
         self.writing(store.untyped().kind(), compare_with)
     }
 
-    /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed for the kind of
-    /// a store that was given.
+    /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed
+    /// for the kind of a store that was given.
     ///
     /// [`Controller::writes`]: crate::controller::Controller::writes
     #[must_use]
@@ -177,7 +178,7 @@ impl TestContext {
         self
     }
 
-    /// Sets the time that [`Context::deadline`] returns. The run is not dropped then.
+    /// Sets the time that [`Context::deadline`] returns. A run that passes it is not dropped.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         let term = self.context.term();
@@ -198,8 +199,8 @@ impl TestContext {
         &self.api
     }
 
-    /// Takes the writes that were sent through this context, in order, since the last call or [`reconcile_once`]: for a
-    /// reconciler that writes in a further cluster, with a context of its own.
+    /// Takes the writes that were sent through this context, in order, since the last call or
+    /// [`reconcile_once`]: for a reconciler that writes in a further cluster, with a context of its own.
     pub fn take_writes(&self) -> Vec<Write> {
         self.api.take_writes()
     }
@@ -253,8 +254,8 @@ where
     K: Resource<DynamicType = ()> + Serialize,
     K::Scope: KindScope,
 {
-    /// Makes a store of these objects, synced and in all namespaces. A missing namespace becomes `default`, and a uid and
-    /// resourceVersion are filled in where there are none. Only with feature `testing`.
+    /// Makes a store of these objects, synced and in all namespaces. A missing namespace becomes `default`; a
+    /// missing uid and resourceVersion are filled in. Only with feature `testing`.
     ///
     /// # Panics
     /// Panics on an object without a name.
@@ -272,7 +273,7 @@ impl<K> Store<K> {
     /// As [`Store::from_objects`], for a kind known only at run time, or objects as JSON.
     ///
     /// # Panics
-    /// Panics on a value that is no object of this kind, or has no name.
+    /// Panics on a value that is no object of this kind or has no name.
     #[must_use]
     pub fn from_values(kind: &KindId, objects: impl IntoIterator<Item = Value>) -> Self {
         let mut objects: Vec<Value> = objects.into_iter().collect();
@@ -284,7 +285,7 @@ impl<K> Store<K> {
         }
         match UntypedStore::filled(kind, &objects, version) {
             Ok(store) => Self::new(store),
-            Err(why) => panic!("a store of {kind} cannot hold what no server would give: {why}"),
+            Err(error) => panic!("a store of {kind} cannot hold this object: {error}"),
         }
     }
 }

@@ -30,10 +30,10 @@ fn maps_of(cx: &TestContext) -> Api<ConfigMap> {
     Api::namespaced(cx.client().clone(), "shop")
 }
 
-/// Does what a function says.
-struct Does<F>(F);
+/// Calls a function.
+struct FnReconciler<F>(F);
 
-impl<F, W> Reconciler for Does<F>
+impl<F, W> Reconciler for FnReconciler<F>
 where
     F: Fn(Context) -> W + Send + Sync + 'static,
     W: Future<Output = Outcome> + Send,
@@ -44,7 +44,7 @@ where
 }
 
 #[test]
-fn a_store_of_objects_keeps_every_promise_of_reads() {
+fn a_store_of_objects_supports_every_read() {
     let elsewhere = from(json!({"metadata": {"name": "web", "namespace": "bank", "resourceVersion": "70"}}));
     let parents = json!([{"uid": "o", "apiVersion": "v1", "kind": "Pod", "name": "p", "controller": true}]);
     let owned = from(json!({"metadata": {"name": "child", "namespace": "shop", "ownerReferences": parents}}));
@@ -83,15 +83,15 @@ fn a_store_takes_kinds_known_only_at_run_time_and_cluster_scoped_ones() {
 
 #[test]
 #[should_panic(expected = "metadata.name is missing")]
-fn a_store_refuses_an_object_that_no_server_would_give() {
+fn a_store_refuses_an_object_without_a_name() {
     drop(Store::from_objects([ConfigMap::default()]));
 }
 
 #[tokio::test]
-async fn a_run_tells_its_outcome_its_writes_and_its_events_and_not_those_of_others() {
+async fn a_run_has_its_outcome_and_only_its_own_writes_and_events() {
     let cx = Context::for_test();
     maps_of(&cx).create(&PostParams::default(), &map("before")).await.unwrap();
-    let does = Does(|cx: Context| async move {
+    let reconciler = FnReconciler(|cx: Context| async move {
         let regarding = ObjectReference { name: Some("web".to_owned()), ..ObjectReference::default() };
         cx.events().event(&regarding, EventType::Warning, "Odd", "Look", "this is odd");
         let applier: Applier<ConfigMap> = Applier::new(KindId::of::<ConfigMap>(), "test");
@@ -100,7 +100,7 @@ async fn a_run_tells_its_outcome_its_writes_and_its_events_and_not_those_of_othe
         maps_of_client(&cx).delete("old", &DeleteParams::default()).await?;
         Err(ReconcileError::terminal("enough"))
     });
-    let run = reconcile_once(&does, &web(), &cx).await;
+    let run = reconcile_once(&reconciler, &web(), &cx).await;
     assert_eq!(run.outcome.unwrap_err().to_string(), "enough");
     let lines: Vec<_> = run.writes.iter().map(ToString::to_string).collect();
     let expected = [
@@ -120,7 +120,7 @@ fn maps_of_client(cx: &Context) -> Api<ConfigMap> {
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_and_a_stale_or_foreign_write_is_refused() {
+async fn writes_enter_the_store_and_stale_or_foreign_writes_are_refused() {
     let store = Store::from_objects([map("web")]);
     let cx = Context::for_test().with_store(&store);
     let maps = maps_of(&cx);
@@ -134,7 +134,7 @@ async fn what_is_written_is_read_and_a_stale_or_foreign_write_is_refused() {
         after.data.clone().unwrap().into_iter().collect::<Vec<_>>(),
         [("b".to_owned(), "2".to_owned())]
     );
-    assert_eq!(after.metadata.labels, before.metadata.labels, "what the patch does not name stays");
+    assert_eq!(after.metadata.labels, before.metadata.labels, "a field that the patch does not name stays");
     assert_ne!(after.metadata.resource_version, before.metadata.resource_version);
 
     let stale = maps.replace("web", &PostParams::default(), &before).await.unwrap_err();
@@ -158,7 +158,7 @@ async fn what_is_written_is_read_and_a_stale_or_foreign_write_is_refused() {
 }
 
 #[tokio::test]
-async fn an_object_with_finalizers_stays_until_the_last_is_off() {
+async fn an_object_with_finalizers_stays_until_the_last_one_is_removed() {
     let mut held = map("web");
     held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
     let store = Store::from_objects([held]);
@@ -172,7 +172,7 @@ async fn an_object_with_finalizers_stays_until_the_last_is_off() {
 }
 
 #[tokio::test]
-async fn what_the_server_cannot_answer_it_says_and_scripts_come_first() {
+async fn unsupported_requests_are_refused_and_scripts_come_first() {
     let store = Store::from_objects([map("web")]);
     let cx = Context::for_test().with_store(&store);
     let unknown = Api::<Deployment>::namespaced(cx.client().clone(), "shop").get("web").await.unwrap_err();
@@ -195,17 +195,17 @@ async fn what_the_server_cannot_answer_it_says_and_scripts_come_first() {
 }
 
 #[tokio::test]
-async fn a_context_is_what_the_test_says() {
+async fn a_context_has_the_values_that_the_test_sets() {
     let deadline = Instant::now();
     let cause = Cause::bare(Trigger::Manual);
     let cx = Context::for_test().with_deadline(deadline).with_attempt(3).with_cause(cause.clone());
     assert_eq!((cx.attempt(), cx.cause(), cx.deadline()), (3, &cause, Some(deadline)));
     cx.stopping().cancel();
-    let seen = Does(|cx: Context| async move {
+    let reconciler = FnReconciler(|cx: Context| async move {
         assert!(cx.stopping().is_cancelled() && cx.attempt() == 3);
         Ok(Action::Done)
     });
-    assert_eq!(reconcile_once(&seen, &web(), &cx).await.outcome.unwrap(), Action::Done);
+    assert_eq!(reconcile_once(&reconciler, &web(), &cx).await.outcome.unwrap(), Action::Done);
     assert_eq!(Context::for_test().attempt(), 1);
 
     let elsewhere = TestApi::new();
@@ -216,7 +216,7 @@ async fn a_context_is_what_the_test_says() {
 }
 
 #[tokio::test]
-async fn a_write_that_changes_nothing_is_answered_with_the_version_that_is_there() {
+async fn a_write_without_a_change_is_answered_with_the_stored_version() {
     let mut held = map("web");
     held.metadata.finalizers = Some(vec!["a/b".to_owned()]);
     let store = Store::from_objects([held]);
@@ -227,7 +227,7 @@ async fn a_write_that_changes_nothing_is_answered_with_the_version_that_is_there
 
     let same = Patch::Merge(json!({"data": {"a": "1", "b": null}, "metadata": {"annotations": {}}}));
     assert_eq!(maps.patch("web", &PatchParams::default(), &same).await.unwrap(), before);
-    // Whoever replaces need not know what is the server's to say.
+    // A replace may omit the fields that only the server sets.
     let mut bare = before.clone();
     (bare.metadata.uid, bare.metadata.resource_version) = (None, None);
     assert_eq!(maps.replace("web", &PostParams::default(), &bare).await.unwrap(), before);
@@ -242,11 +242,11 @@ async fn a_write_that_changes_nothing_is_answered_with_the_version_that_is_there
     maps.delete("web", &DeleteParams::default()).await.unwrap();
     let deleted = version();
     maps.delete("web", &DeleteParams::default()).await.unwrap();
-    assert_eq!(version(), deleted, "it was being deleted already");
+    assert_eq!(version(), deleted, "its deletion had begun before");
 }
 
 #[tokio::test]
-async fn only_a_write_to_the_status_changes_it_and_none_ends_a_deletion() {
+async fn only_a_status_write_changes_the_status_and_no_write_ends_a_deletion() {
     let held = from::<Deployment>(json!({
         "metadata": {"name": "web", "namespace": "shop", "finalizers": ["a/b"]}, "status": {"replicas": 1},
     }));
@@ -264,13 +264,14 @@ async fn only_a_write_to_the_status_changes_it_and_none_ends_a_deletion() {
     desired.status = None;
     deployments.replace("web", &PostParams::default(), &desired).await.unwrap();
     assert_eq!((replicas(), read().metadata.labels.clone()), (Some(1), desired.metadata.labels.clone()));
-    let both = json!({"metadata": {"deletionTimestamp": null, "labels": {"tier": "back"}}, "status": {"replicas": 7}});
+    let metadata = json!({"deletionTimestamp": null, "labels": {"tier": "back"}});
+    let both = json!({"metadata": metadata, "status": {"replicas": 7}});
     deployments.patch("web", &PatchParams::default(), &Patch::Merge(both)).await.unwrap();
     let applier: Applier<Deployment> = Applier::new(KindId::of::<Deployment>(), "test");
     let both = json!({"metadata": {"name": "web", "namespace": "shop"}, "status": {"replicas": 8}});
     drop(applier.apply(&*cx, &both).await.unwrap());
     assert_eq!(replicas(), Some(1));
-    assert!(read().metadata.deletion_timestamp.is_some(), "it is still being deleted");
+    assert!(read().metadata.deletion_timestamp.is_some(), "its deletion has not ended");
 
     drop(applier.apply_status(&*cx, &both).await.unwrap());
     assert_eq!(replicas(), Some(8));
@@ -283,16 +284,16 @@ async fn only_a_write_to_the_status_changes_it_and_none_ends_a_deletion() {
 }
 
 #[tokio::test]
-async fn a_script_answers_what_the_server_does_not_even_understand() {
+async fn a_script_answers_a_request_that_cannot_be_parsed() {
     let cx = Context::for_test();
-    let ask = || {
+    let send = || {
         let request = http::Request::get("/version").body(Vec::new()).unwrap();
         cx.client().request::<Value>(request)
     };
-    let error = ask().await.unwrap_err().to_string();
+    let error = send().await.unwrap_err().to_string();
     assert!(error.contains("names no resource; script the answer"), "{error}");
     cx.api().answer_next(json!({"gitVersion": "v1.36.0"}));
-    assert_eq!(ask().await.unwrap()["gitVersion"], "v1.36.0");
+    assert_eq!(send().await.unwrap()["gitVersion"], "v1.36.0");
 }
 
 #[test]
@@ -302,7 +303,7 @@ fn a_context_is_made_in_a_runtime_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_with_success_or_shows_what_was_seen_last() {
+async fn a_wait_ends_with_success_or_shows_the_last_result() {
     let begun = Instant::now();
     let mut tries = 0;
     let third = eventually(Duration::from_secs(1), async || {
@@ -317,15 +318,17 @@ async fn a_wait_ends_with_success_or_shows_what_was_seen_last() {
         tries += 1;
         Err::<(), _>(format!("try {tries}"))
     });
-    assert_eq!(never.await.unwrap_err().to_string(), "waited 1s; seen last: try 21");
+    assert_eq!(never.await.unwrap_err().to_string(), "waited 1s; last result: try 21");
     let hung = eventually(Duration::from_secs(1), std::future::pending::<Result<(), String>>);
     assert!(hung.await.unwrap_err().to_string().contains("the first check has not returned"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_waits_for_a_state_of_the_object_and_shows_another_one() {
-    let ready = json!({"metadata": {"name": "web", "namespace": "shop"},
-        "status": {"conditions": [{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "False"}]}});
+async fn a_condition_waits_for_a_state_and_shows_the_last_other_state() {
+    let conditions =
+        json!([{"type": "Available", "status": "True"}, {"type": "Progressing", "status": "False"}]);
+    let metadata = json!({"name": "web", "namespace": "shop"});
+    let ready = json!({"metadata": metadata, "status": {"conditions": conditions}});
     let deployments = Store::<Deployment>::from_objects([from(ready)]);
     let cx = Context::for_test().with_store(&deployments);
     let api: Api<Deployment> = Api::namespaced(cx.client().clone(), "shop");
@@ -336,13 +339,12 @@ async fn a_condition_waits_for_a_state_of_the_object_and_shows_another_one() {
     let error =
         Condition::is_true("Progressing").within(limit).wait(&api, "web").await.unwrap_err().to_string();
     assert!(
-        error.starts_with(
-            "waited 1s; seen last: web, of which is expected that it has condition Progressing: {"
-        ) && error.contains("\"Available\""),
+        error.starts_with("waited 1s; last result: expected that web has condition Progressing; found {")
+            && error.contains("\"Available\""),
         "{error}"
     );
     let error = Condition::exists().within(limit).wait(&api, "none").await.unwrap_err().to_string();
-    assert_eq!(error, "waited 1s; seen last: none, of which is expected that it exists: no such object");
+    assert_eq!(error, "waited 1s; last result: expected that none exists; found no such object");
     cx.api().refuse_next(500, "InternalError", "etcd is away");
     assert!(Condition::exists().wait(&api, "web").await.is_ok(), "a failed read is repeated");
 }

@@ -1,4 +1,4 @@
-//! Waits of tests on a cluster: bounded in time, with an error that shows the state seen last.
+//! Waits of tests on a cluster: bounded in time, with an error that shows the last result.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A wait of a test has reached its limit.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("waited {limit:?}; seen last: {seen}")]
+#[error("waited {limit:?}; last result: {last}")]
 pub struct NotYet {
     /// The limit.
     pub limit: Duration,
     /// The last error of the check.
-    pub seen: String,
+    pub last: String,
 }
 
 /// Calls `check` every 50 ms until it returns `Ok`, for at most `limit`.
@@ -41,29 +41,29 @@ pub struct NotYet {
 /// assert_eq!(counted.await.unwrap(), 3);
 ///
 /// let never = eventually(Duration::from_millis(60), async || Err::<(), _>("no Deployment"));
-/// assert_eq!(never.await.unwrap_err().to_string(), "waited 60ms; seen last: no Deployment");
+/// assert_eq!(never.await.unwrap_err().to_string(), "waited 60ms; last result: no Deployment");
 /// # }
 /// ```
 ///
 /// # Errors
-/// The limit is reached. The error holds the last one of `check`.
+/// The limit is reached. The error shows the last error of `check`.
 pub async fn eventually<T, E: fmt::Display>(
     limit: Duration,
     mut check: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, NotYet> {
     let deadline = Instant::now() + limit;
-    let mut seen = "nothing: the first check has not returned".to_owned();
+    let mut last = "the first check has not returned".to_owned();
     while let Ok(result) = timeout_at(deadline, check()).await {
         match result {
             Ok(value) => return Ok(value),
-            Err(error) => seen = error.to_string(),
+            Err(error) => last = error.to_string(),
         }
         if Instant::now() + PERIOD > deadline {
             break;
         }
         sleep(PERIOD).await;
     }
-    Err(NotYet { limit, seen })
+    Err(NotYet { limit, last })
 }
 
 /// A state of an object that a test waits for.
@@ -91,7 +91,8 @@ type Holds<K> = dyn Fn(Option<&K>) -> bool + Send + Sync;
 // === impl Condition ===
 
 impl<K> Condition<K> {
-    /// The object exists and `holds` returns true for it. The error shows `description`, such as `has two replicas`.
+    /// The object exists and `holds` returns true for it. The error shows `description`, such as `has two
+    /// replicas`.
     #[must_use]
     pub fn new(description: &str, holds: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         Self::of(description.to_owned(), move |object| object.is_some_and(&holds))
@@ -135,8 +136,8 @@ impl<K: Serialize> Condition<K> {
 }
 
 impl<K: Resource + Clone + fmt::Debug + DeserializeOwned + Serialize> Condition<K> {
-    /// Reads the object every 50 ms until the condition holds, and returns it; `None` if it does not exist then. A read
-    /// that fails is repeated.
+    /// Reads the object every 50 ms until the condition holds, and returns it; `None` if it does not exist
+    /// then. A read that fails is repeated.
     ///
     /// # Errors
     /// The limit is reached. The error shows the object as it was read last, or why it could not be read.
@@ -151,7 +152,7 @@ impl<K: Resource + Clone + fmt::Debug + DeserializeOwned + Serialize> Condition<
                 serde_json::to_string(&object).unwrap_or_else(|_| format!("{object:?}"))
             });
             let shown = shown.unwrap_or_else(|| "no such object".to_owned());
-            Err(format!("{name}, of which is expected that it {}: {shown}", self.description))
+            Err(format!("expected that {name} {}; found {shown}", self.description))
         })
         .await
     }

@@ -1,0 +1,88 @@
+//! The record of a write.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::client::ResourcePath;
+use crate::key::NamespacedName;
+
+/// A request that writes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Write {
+    /// The kind of write.
+    pub verb: Verb,
+    /// The resource.
+    pub path: ResourcePath,
+    /// The body; `Null` if there was none.
+    pub body: Value,
+    /// Whether it is a dry run.
+    pub dry_run: bool,
+    /// The HTTP status of the answer.
+    pub code: u16,
+}
+
+/// The kind of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// PUT.
+    Replace,
+    /// Server-side apply.
+    Apply,
+    /// A JSON merge patch.
+    Merge,
+    /// Any other patch.
+    Patch,
+    /// DELETE.
+    Delete,
+}
+
+// === impl Write ===
+
+impl Write {
+    /// Returns the namespace and name of the object; for a create, those of its body.
+    pub fn name(&self) -> NamespacedName {
+        let in_body = self.body["metadata"]["name"].as_str();
+        let name = self.path.name.as_deref().or(in_body).unwrap_or_default();
+        NamespacedName::new(self.path.namespace.as_deref(), name)
+    }
+}
+
+/// Displays as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)` and the
+/// code of a refusal at the end.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb.as_str(), resource(&self.path))?;
+        if let Some(subresource) = &self.path.subresource {
+            write!(f, "/{subresource}")?;
+        }
+        write!(f, " {}", self.name())?;
+        if self.dry_run {
+            f.write_str(" (dry run)")?;
+        }
+        if self.code < 300 { Ok(()) } else { write!(f, " ({})", self.code) }
+    }
+}
+
+impl Verb {
+    /// Returns the lower-case word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Apply => "apply",
+            Self::Merge => "merge",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// Returns the resource as kubectl prints it, such as `deployments.apps`.
+pub(super) fn resource(path: &ResourcePath) -> String {
+    if path.group.is_empty() { path.plural.clone() } else { format!("{}.{}", path.plural, path.group) }
+}
