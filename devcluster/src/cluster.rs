@@ -173,7 +173,7 @@ impl DevCluster {
         end(&mut *self.apiserver.lock().await, Duration::ZERO).await;
     }
 
-    /// Starts the API server again, on the same address, and returns when it is ready. Does nothing if it
+    /// Starts the API server again, on the same address, and returns when it is ready. No effect if it
     /// runs.
     pub async fn start_apiserver(&self) -> Result<(), StartError> {
         let mut apiserver = self.apiserver.lock().await;
@@ -196,7 +196,7 @@ impl DevCluster {
         end(&mut *self.etcd.lock().await, Duration::ZERO).await;
     }
 
-    /// Starts etcd again on its data and returns when it accepts connections. Does nothing if it runs.
+    /// Starts etcd again on its data and returns when it accepts connections. No effect if it runs.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -209,7 +209,7 @@ impl DevCluster {
     }
 
     /// Kills kube-controller-manager and kwok, starts them anew and returns when the former is ready. A new
-    /// kwok reconciles every Pod; the old one does not repeat a write that failed. Does nothing in a bare
+    /// kwok reconciles every Pod; the old one does not repeat a write that failed. No effect in a bare
     /// cluster.
     ///
     /// # Errors

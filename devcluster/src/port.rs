@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// A port on 127.0.0.1 that only processes of this user which ask to share it can bind.
+/// A port on 127.0.0.1. Only processes of this user can bind it, and only with the option to share it.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,

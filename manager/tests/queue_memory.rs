@@ -1,6 +1,6 @@
-//! What a key in the queue costs in bytes and allocations, which does not depend on the machine.
+//! Bytes and allocations of a key in the queue; both are the same on every machine.
 //!
-//! One test alone in its program: the allocator counts what every thread does.
+//! One test alone in its program, because the allocator counts the allocations of every thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const KEYS: usize = 100_000;
 
 struct Bench {
     queue: WorkQueue<NamespacedName>,
-    /// Made before anything is counted; a clone of one allocates nothing.
+    /// Made before the counting starts; a clone of a key does not allocate.
     keys: Vec<NamespacedName>,
     cause: Cause,
 }
@@ -34,7 +34,8 @@ impl Bench {
         }
     }
 
-    /// Adds every key, with an hour and a bit to wait if `delayed`. Returns the bytes per key beyond the key itself.
+    /// Adds every key, if `delayed` with a wait of an hour and some seconds. Returns the bytes per key beyond
+    /// the key itself.
     fn fill(&self, delayed: bool) -> usize {
         let before = dhat::HeapStats::get().curr_bytes;
         for (number, key) in self.keys.iter().enumerate() {
@@ -54,7 +55,7 @@ impl Bench {
 }
 
 #[test]
-fn a_key_costs_what_was_promised_and_a_warm_queue_allocates_nothing() {
+fn a_key_costs_its_promised_bytes_and_a_warm_queue_does_not_allocate() {
     let (ready, delayed) = (Bench::new(), Bench::new());
     let _profiler = dhat::Profiler::builder().testing().build();
 

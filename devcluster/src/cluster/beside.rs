@@ -59,7 +59,7 @@ impl ApiServer<'_> {
         }
     }
 
-    /// Starts it again, on the same address, and returns when it is ready. Does nothing if it runs.
+    /// Starts it again, on the same address, and returns when it is ready. No effect if it runs.
     ///
     /// # Errors
     /// If it cannot be started.

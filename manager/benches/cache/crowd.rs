@@ -54,9 +54,10 @@ pub(crate) fn measure(form: Form) {
 /// Returns the smallest Pod that a server would return.
 fn object(number: u32, version: u64) -> String {
     let namespace = number / PER_NAMESPACE;
-    format!(
-        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"one-of-very-many-{number}","namespace":"crowd-{namespace}","uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}"}},"spec":{{"containers":[]}}}}"#
-    )
+    let name = format!(r#""name":"one-of-very-many-{number}","namespace":"crowd-{namespace}""#);
+    let uid = format!(r#""uid":"00000000-0000-4000-8000-{number:012}","resourceVersion":"{version}""#);
+    let metadata = format!(r#""metadata":{{{name},{uid}}}"#);
+    format!(r#"{{"kind":"Pod","apiVersion":"v1",{metadata},"spec":{{"containers":[]}}}}"#)
 }
 
 /// Returns seconds per ingested event.

@@ -89,17 +89,54 @@ impl Pod {
         let namespace = self.namespace();
         let own_uid = uid(random);
         let owner_uid = uid(&mut app.random.clone());
-        *out += &format!(
-            r#"{{"name":"{name}","generateName":"{owner}-{hash}-","namespace":"{namespace}","uid":"{own_uid}","resourceVersion":"{version}","generation":1,"creationTimestamp":"{created}","labels":{{"app.kubernetes.io/component":"server","app.kubernetes.io/instance":"{owner}","app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/name":"{owner}","app.kubernetes.io/version":"2.14.{patch}","helm.sh/chart":"{owner}-0.9.{patch}","pod-template-hash":"{hash}"}},"annotations":{{"checksum/config":"{checksum}","prometheus.io/path":"/metrics","prometheus.io/port":"9090","prometheus.io/scrape":"true"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"{owner}-{hash}","uid":"{owner_uid}","controller":true,"blockOwnerDeletion":true}}],"managedFields":["#,
+        *out += &one_line(format!(
+            r#"{{"name":"{name}","generateName":"{owner}-{hash}-","namespace":"{namespace}",
+                "uid":"{own_uid}","resourceVersion":"{version}","generation":1,
+                "creationTimestamp":"{created}","labels":{{"app.kubernetes.io/component":"server",
+                "app.kubernetes.io/instance":"{owner}","app.kubernetes.io/managed-by":"Helm",
+                "app.kubernetes.io/name":"{owner}","app.kubernetes.io/version":"2.14.{patch}",
+                "helm.sh/chart":"{owner}-0.9.{patch}","pod-template-hash":"{hash}"}},
+                "annotations":{{"checksum/config":"{checksum}","prometheus.io/path":"/metrics",
+                "prometheus.io/port":"9090","prometheus.io/scrape":"true"}},
+                "ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"{owner}-{hash}",
+                "uid":"{owner_uid}","controller":true,"blockOwnerDeletion":true}}],"managedFields":["#,
             patch = self.app() % 10,
             checksum = hex(&mut app.random.clone(), 64),
-        );
-        *out += &format!(
-            r#"{{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","time":"{created}","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{"f:annotations":{{".":{{}},"f:checksum/config":{{}},"f:prometheus.io/path":{{}},"f:prometheus.io/port":{{}},"f:prometheus.io/scrape":{{}}}},"f:generateName":{{}},"f:labels":{{".":{{}},"f:app.kubernetes.io/component":{{}},"f:app.kubernetes.io/instance":{{}},"f:app.kubernetes.io/managed-by":{{}},"f:app.kubernetes.io/name":{{}},"f:app.kubernetes.io/version":{{}},"f:helm.sh/chart":{{}},"f:pod-template-hash":{{}}}},"f:ownerReferences":{{".":{{}},"k:{{\"uid\":\"{owner_uid}\"}}":{{}}}}}},"f:spec":{{"f:containers":{{"k:{{\"name\":\"server\"}}":{{".":{{}},"f:env":{{".":{{}},"k:{{\"name\":\"LOG_LEVEL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"k:{{\"name\":\"POD_NAME\"}}":{{".":{{}},"f:name":{{}},"f:valueFrom":{{".":{{}},"f:fieldRef":{{}}}}}}}},"f:image":{{}},"f:imagePullPolicy":{{}},"f:livenessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},"f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:periodSeconds":{{}}}},"f:name":{{}},"f:ports":{{".":{{}},"k:{{\"containerPort\":8080,\"protocol\":\"TCP\"}}":{{".":{{}},"f:containerPort":{{}},"f:name":{{}},"f:protocol":{{}}}}}},"f:resources":{{".":{{}},"f:limits":{{".":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}}}}}}}},"f:dnsPolicy":{{}},"f:restartPolicy":{{}},"f:schedulerName":{{}},"f:terminationGracePeriodSeconds":{{}}}}}}}},"#,
-        );
-        *out += &format!(
-            r#"{{"manager":"kubelet","operation":"Update","apiVersion":"v1","time":"{started}","fieldsType":"FieldsV1","fieldsV1":{{"f:status":{{"f:conditions":{{"k:{{\"type\":\"ContainersReady\"}}":{{".":{{}},"f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}},"k:{{\"type\":\"Initialized\"}}":{{".":{{}},"f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}},"k:{{\"type\":\"Ready\"}}":{{".":{{}},"f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}}}},"f:containerStatuses":{{}},"f:hostIP":{{}},"f:hostIPs":{{}},"f:phase":{{}},"f:podIP":{{}},"f:podIPs":{{}},"f:startTime":{{}}}}}},"subresource":"status"}}]}}"#,
-        );
+        ));
+        *out += &one_line(format!(
+            r#"{{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1",
+                "time":"{created}","fieldsType":"FieldsV1",
+                "fieldsV1":{{"f:metadata":{{"f:annotations":{{".":{{}},"f:checksum/config":{{}},
+                "f:prometheus.io/path":{{}},"f:prometheus.io/port":{{}},"f:prometheus.io/scrape":{{}}}},
+                "f:generateName":{{}},"f:labels":{{".":{{}},"f:app.kubernetes.io/component":{{}},
+                "f:app.kubernetes.io/instance":{{}},"f:app.kubernetes.io/managed-by":{{}},
+                "f:app.kubernetes.io/name":{{}},"f:app.kubernetes.io/version":{{}},"f:helm.sh/chart":{{}},
+                "f:pod-template-hash":{{}}}},"f:ownerReferences":{{".":{{}},
+                "k:{{\"uid\":\"{owner_uid}\"}}":{{}}}}}},
+                "f:spec":{{"f:containers":{{"k:{{\"name\":\"server\"}}":{{".":{{}},"f:env":{{".":{{}},
+                "k:{{\"name\":\"LOG_LEVEL\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},
+                "k:{{\"name\":\"POD_NAME\"}}":{{".":{{}},"f:name":{{}},"f:valueFrom":{{".":{{}},
+                "f:fieldRef":{{}}}}}}}},"f:image":{{}},"f:imagePullPolicy":{{}},
+                "f:livenessProbe":{{".":{{}},"f:failureThreshold":{{}},"f:httpGet":{{".":{{}},
+                "f:path":{{}},"f:port":{{}},"f:scheme":{{}}}},"f:periodSeconds":{{}}}},"f:name":{{}},
+                "f:ports":{{".":{{}},"k:{{\"containerPort\":8080,\"protocol\":\"TCP\"}}":{{".":{{}},
+                "f:containerPort":{{}},"f:name":{{}},"f:protocol":{{}}}}}},"f:resources":{{".":{{}},
+                "f:limits":{{".":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},
+                "f:memory":{{}}}}}}}}}},"f:dnsPolicy":{{}},"f:restartPolicy":{{}},"f:schedulerName":{{}},
+                "f:terminationGracePeriodSeconds":{{}}}}}}}},"#,
+        ));
+        *out += &one_line(format!(
+            r#"{{"manager":"kubelet","operation":"Update","apiVersion":"v1","time":"{started}",
+                "fieldsType":"FieldsV1",
+                "fieldsV1":{{"f:status":{{"f:conditions":{{"k:{{\"type\":\"ContainersReady\"}}":{{".":{{}},
+                "f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}},
+                "k:{{\"type\":\"Initialized\"}}":{{".":{{}},"f:lastProbeTime":{{}},
+                "f:lastTransitionTime":{{}},"f:status":{{}},"f:type":{{}}}},
+                "k:{{\"type\":\"Ready\"}}":{{".":{{}},"f:lastProbeTime":{{}},"f:lastTransitionTime":{{}},
+                "f:status":{{}},"f:type":{{}}}}}},"f:containerStatuses":{{}},"f:hostIP":{{}},
+                "f:hostIPs":{{}},"f:phase":{{}},"f:podIP":{{}},"f:podIPs":{{}},"f:startTime":{{}}}}}},
+                "subresource":"status"}}]}}"#,
+        ));
     }
 }
 
@@ -117,22 +154,54 @@ impl App {
 fn spec(out: &mut String, app: &mut App, node: &str, suffix: &str) {
     let owner = &app.name;
     let random = &mut app.random;
-    *out += &format!(
-        r#"{{"volumes":[{{"name":"config","configMap":{{"name":"{owner}-config","defaultMode":420}}}},{{"name":"kube-api-access-{suffix}","projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}},{{"downwardAPI":{{"items":[{{"path":"namespace","fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}}]}}}}],"defaultMode":420}}}}],"containers":["#,
-    );
+    *out += &one_line(format!(
+        r#"{{"volumes":[{{"name":"config","configMap":{{"name":"{owner}-config","defaultMode":420}}}},
+            {{"name":"kube-api-access-{suffix}",
+            "projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,
+            "path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt",
+            "path":"ca.crt"}}]}}}},{{"downwardAPI":{{"items":[{{"path":"namespace",
+            "fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}}]}}}}],
+            "defaultMode":420}}}}],"containers":["#,
+    ));
     for (at, name) in ["server", "proxy"].iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
-        *out += &format!(
-            r#"{comma}{{"name":"{name}","image":"registry.example.com/{owner}/{name}:2.14.{tag}","args":["--config=/etc/{owner}/config.yaml","--listen=:8080"],"ports":[{{"name":"http","containerPort":8080,"protocol":"TCP"}},{{"name":"metrics","containerPort":9090,"protocol":"TCP"}}],"env":[{{"name":"POD_NAME","valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.name"}}}}}},{{"name":"POD_NAMESPACE","valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.namespace"}}}}}},{{"name":"LOG_LEVEL","value":"info"}},{{"name":"UPSTREAM","value":"http://{upstream}.svc.cluster.local:8080"}},{{"name":"DATABASE_URL","valueFrom":{{"secretKeyRef":{{"name":"{owner}-db","key":"url"}}}}}}],"resources":{{"limits":{{"memory":"{memory}Mi"}},"requests":{{"cpu":"{cpu}m","memory":"{memory}Mi"}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/{owner}"}},{{"name":"kube-api-access-{suffix}","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":"http","scheme":"HTTP"}},"initialDelaySeconds":5,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/readyz","port":"http","scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent","securityContext":{{"capabilities":{{"drop":["ALL"]}},"runAsNonRoot":true,"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}}}}"#,
+        *out += &one_line(format!(
+            r#"{comma}{{"name":"{name}","image":"registry.example.com/{owner}/{name}:2.14.{tag}",
+                "args":["--config=/etc/{owner}/config.yaml","--listen=:8080"],"ports":[{{"name":"http",
+                "containerPort":8080,"protocol":"TCP"}},{{"name":"metrics","containerPort":9090,
+                "protocol":"TCP"}}],"env":[{{"name":"POD_NAME",
+                "valueFrom":{{"fieldRef":{{"apiVersion":"v1","fieldPath":"metadata.name"}}}}}},
+                {{"name":"POD_NAMESPACE","valueFrom":{{"fieldRef":{{"apiVersion":"v1",
+                "fieldPath":"metadata.namespace"}}}}}},{{"name":"LOG_LEVEL","value":"info"}},
+                {{"name":"UPSTREAM","value":"http://{upstream}.svc.cluster.local:8080"}},
+                {{"name":"DATABASE_URL","valueFrom":{{"secretKeyRef":{{"name":"{owner}-db",
+                "key":"url"}}}}}}],"resources":{{"limits":{{"memory":"{memory}Mi"}},
+                "requests":{{"cpu":"{cpu}m","memory":"{memory}Mi"}}}},"volumeMounts":[{{"name":"config",
+                "mountPath":"/etc/{owner}"}},{{"name":"kube-api-access-{suffix}","readOnly":true,
+                "mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],
+                "livenessProbe":{{"httpGet":{{"path":"/healthz","port":"http","scheme":"HTTP"}},
+                "initialDelaySeconds":5,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,
+                "failureThreshold":3}},"readinessProbe":{{"httpGet":{{"path":"/readyz","port":"http",
+                "scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,
+                "failureThreshold":3}},"terminationMessagePath":"/dev/termination-log",
+                "terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent",
+                "securityContext":{{"capabilities":{{"drop":["ALL"]}},"runAsNonRoot":true,
+                "readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false}}}}"#,
             tag = random.u8(0..20),
             upstream = WORDS[random.usize(..WORDS.len())],
             memory = 64 << random.u8(0..5),
             cpu = 50 * random.u16(1..20),
-        );
+        ));
     }
-    *out += &format!(
-        r#"],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"{owner}","serviceAccount":"{owner}","nodeName":"{node}","securityContext":{{"fsGroup":2000}},"schedulerName":"default-scheduler","tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}"#,
-    );
+    *out += &one_line(format!(
+        r#"],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst",
+            "serviceAccountName":"{owner}","serviceAccount":"{owner}","nodeName":"{node}",
+            "securityContext":{{"fsGroup":2000}},"schedulerName":"default-scheduler",
+            "tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists",
+            "effect":"NoExecute","tolerationSeconds":300}},{{"key":"node.kubernetes.io/unreachable",
+            "operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,
+            "enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}"#,
+    ));
 }
 
 fn status(out: &mut String, app: &mut App, random: &mut Rng, address: &str, started: &str, version: u64) {
@@ -143,24 +212,40 @@ fn status(out: &mut String, app: &mut App, random: &mut Rng, address: &str, star
         .enumerate()
     {
         let comma = if at == 0 { "" } else { "," };
-        *out += &format!(
-            r#"{comma}{{"type":"{kind}","status":"True","lastProbeTime":null,"lastTransitionTime":"{started}"}}"#,
-        );
+        *out += &one_line(format!(
+            r#"{comma}{{"type":"{kind}","status":"True","lastProbeTime":null,
+                "lastTransitionTime":"{started}"}}"#,
+        ));
     }
-    *out += &format!(
-        r#"],"hostIP":"{host}","hostIPs":[{{"ip":"{host}"}}],"podIP":"{address}","podIPs":[{{"ip":"{address}"}}],"startTime":"{started}","containerStatuses":["#,
-    );
+    *out += &one_line(format!(
+        r#"],"hostIP":"{host}","hostIPs":[{{"ip":"{host}"}}],"podIP":"{address}",
+            "podIPs":[{{"ip":"{address}"}}],"startTime":"{started}","containerStatuses":["#,
+    ));
     for (at, name) in ["server", "proxy"].iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
-        *out += &format!(
-            r#"{comma}{{"name":"{name}","state":{{"running":{{"startedAt":"{started}"}}}},"lastState":{{}},"ready":true,"restartCount":{restarts},"image":"registry.example.com/{owner}/{name}:2.14.0","imageID":"registry.example.com/{owner}/{name}@sha256:{image}","containerID":"containerd://{id}","started":true}}"#,
+        *out += &one_line(format!(
+            r#"{comma}{{"name":"{name}","state":{{"running":{{"startedAt":"{started}"}}}},
+                "lastState":{{}},"ready":true,"restartCount":{restarts},
+                "image":"registry.example.com/{owner}/{name}:2.14.0",
+                "imageID":"registry.example.com/{owner}/{name}@sha256:{image}",
+                "containerID":"containerd://{id}","started":true}}"#,
             restarts = version % 3,
             owner = app.name,
             image = hex(&mut app.random, 64),
             id = hex(random, 64),
-        );
+        ));
     }
     out.push_str(r#"],"qosClass":"Burstable"}"#);
+}
+
+/// Removes the line breaks, and the indentation after them, that keep the texts above readable.
+fn one_line(mut text: String) -> String {
+    let mut in_indentation = false;
+    text.retain(|character| {
+        in_indentation = character == '\n' || in_indentation && character == ' ';
+        !in_indentation
+    });
+    text
 }
 
 fn time(random: &mut Rng, minute: u8) -> String {

@@ -74,7 +74,7 @@ fn adapted(store: &Store<ConfigMap>, notes: &Notes) -> ObjectAdapter<ConfigMap, 
     with_finalizer(store, OURS, notes.clone())
 }
 
-/// Runs once on what the cache shows, while the server has something else.
+/// Runs once on the cached object, while the server has another version.
 async fn run_stale(
     shown: Value,
     live: impl IntoIterator<Item = Value>,
@@ -91,7 +91,7 @@ fn finalizers(store: &Store<ConfigMap>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_object_is_held_before_the_first_reconcile_and_in_the_same_run() {
+async fn an_object_gets_its_finalizer_before_the_first_reconcile_and_in_the_same_run() {
     let (notes, store) = (Notes::default(), store([stored(&[OTHER], false)]));
     let cx = Context::for_test().with_store(&store);
     let reconciler = adapted(&store, &notes);
@@ -106,7 +106,7 @@ async fn an_object_is_held_before_the_first_reconcile_and_in_the_same_run() {
 }
 
 #[tokio::test]
-async fn an_object_goes_once_cleanup_is_done_and_not_before() {
+async fn an_object_is_deleted_once_its_cleanup_is_done_and_not_before() {
     let (notes, store) = (Notes::default(), store([stored(&[OURS], true)]));
     let cx = Context::for_test().with_store(&store);
     let reconciler = adapted(&store, &notes);
@@ -126,11 +126,11 @@ async fn an_object_goes_once_cleanup_is_done_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_cleanup_that_asks_for_another_look_after_no_time_is_done() {
+async fn a_cleanup_that_requeues_after_zero_time_is_done() {
     let (notes, store) = (Notes::default(), store([stored(&[OURS], true)]));
     let cx = Context::for_test().with_store(&store);
     notes.answers([Ok(Action::RequeueAfter(Duration::ZERO))]);
-    // Nobody would call it again: the object would stay for ever.
+    // Otherwise no event would cause another run, and the object would stay forever.
     let run = reconcile_once(&adapted(&store, &notes), &web(), &cx).await;
     assert!(run.outcome.is_ok(), "{:?}", run.outcome);
     assert!(store.get(&web()).unwrap().is_none());
@@ -160,7 +160,7 @@ async fn without_a_finalizer_no_write_is_sent_and_an_object_that_is_being_delete
 }
 
 #[tokio::test]
-async fn an_object_that_changed_meanwhile_is_held_as_it_is_now() {
+async fn an_object_that_changed_meanwhile_gets_its_finalizer_in_its_present_state() {
     let mut live = stored(&[OTHER], false);
     live["metadata"]["resourceVersion"] = json!("6");
     let (run, calls, live) = run_stale(stored(&[], false), [live]).await;
@@ -171,7 +171,7 @@ async fn an_object_that_changed_meanwhile_is_held_as_it_is_now() {
 }
 
 #[tokio::test]
-async fn an_object_deleted_or_replaced_between_read_and_write_is_neither_held_nor_reconciled() {
+async fn an_object_deleted_or_replaced_between_read_and_write_gets_neither_finalizer_nor_reconcile() {
     let mut replaced = stored(&[], false);
     replaced["metadata"]["uid"] = json!("u2");
     let mut going = stored(&[OTHER], true);
@@ -211,7 +211,7 @@ async fn a_conflict_that_stays_is_tried_again_quietly() {
 }
 
 #[tokio::test]
-async fn an_object_that_does_not_decode_is_not_held() {
+async fn an_object_that_does_not_decode_gets_no_finalizer() {
     let mut odd = stored(&[], false);
     odd["data"] = json!(7);
     let (run, calls, _) = run_stale(odd.clone(), [odd]).await;

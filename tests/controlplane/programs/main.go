@@ -40,7 +40,8 @@ func main() {
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	default:
-		fmt.Fprintf(os.Stderr, "called as %q; expected etcd, kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "called as %q; expected etcd, kube-apiserver, kube-controller-manager, "+
+			"kube-scheduler or kubectl\n", name)
 		os.Exit(2)
 	}
 }
