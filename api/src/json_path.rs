@@ -13,7 +13,7 @@
 //! two fields.
 //!
 //! # Invariants
-//! 1. A search reads the JSON text in place and once per step; it copies one key or scalar at a time.
+//! 1. A search reads the JSON text in place and once per step; it copies the keys of one object at a time.
 //! 2. Neither the parser nor a search panics on any text; recursion is at most [`MAX_STEPS`] deep.
 
 mod find;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -68,6 +69,21 @@ impl At {
         expected: &str,
     ) -> Result<(), InvalidSpec> {
         if is_valid { Ok(()) } else { self.refuse(value, expected) }
+    }
+
+    /// Returns the value `text` of the field `name` if `is_valid` accepts it.
+    pub(crate) fn text(
+        &self,
+        name: &str,
+        text: &str,
+        is_valid: impl Fn(&str) -> bool,
+        expected: &str,
+    ) -> Result<String, InvalidSpec> {
+        self.field(name).needs(is_valid(text), text, expected).map(|()| text.to_owned())
+    }
+
+    pub(crate) fn seconds(&self, value: i32, range: RangeInclusive<i32>) -> Result<Duration, InvalidSpec> {
+        self.number(value, range).map(|seconds| Duration::from_secs(seconds.into()))
     }
 
     pub(crate) fn number(&self, value: i32, range: RangeInclusive<i32>) -> Result<u32, InvalidSpec> {

@@ -3,6 +3,7 @@
 //! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
 //! Durations are integers with the unit in the name, as the API conventions require
 //! (<https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units>).
+//! Nothing encodes them; `skip_serializing_if` on a field keeps its default out of the CRD.
 
 #![expect(
     clippy::doc_markdown,
@@ -12,7 +13,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 mod choices;
 
@@ -69,7 +70,7 @@ pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
 ];
 
 /// Dependencies that must hold before the Deployment starts, and policies for missing and lost ones.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitFor {
     /// Dependencies to wait for, 1 to 16.
@@ -80,12 +81,10 @@ pub struct WaitFor {
     pub match_policy: MatchPolicy,
     /// Changes held back until the dependencies hold. Create: the first start. Update: a new template, while
     /// the old one keeps running. ScaleFromZero: a change of replicas from 0. Create when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 3))]
     pub gates: Option<Vec<Gate>>,
     /// Seconds from the closing of the gate until onDeadline applies; no deadline when absent. A restart of
     /// the manager does not reset it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub deadline_seconds: Option<i32>,
     /// Policy for dependencies that do not hold at the deadline. Fail: the object is Stalled, but the gate
@@ -101,11 +100,9 @@ pub struct WaitFor {
     /// Seconds for which a dependency must be lost before onLoss applies; replicas are removed after 30 at
     /// the earliest. When absent: 0, or with service and resource dependencies the largest failureThreshold
     /// times periodSeconds of them, as they have no repeated attempts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub loss_grace_seconds: Option<i32>,
     /// Seconds after a loss until the object is reported as Stalled; never when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub recovery_deadline_seconds: Option<i32>,
     /// Policy for an existing Deployment of this name. Never: report a conflict. IfUnowned: adopt it if no
@@ -116,7 +113,7 @@ pub struct WaitFor {
 }
 
 /// One dependency: a name, exactly one check, and its timing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
     /// Name of the dependency, a DNS label, unique within the object.
@@ -124,46 +121,34 @@ pub struct Dependency {
     pub name: String,
     /// Ready endpoints of a Service in the same namespace. They are watched in the API server, without a
     /// connection to the Service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceDependency>,
     /// A TCP address that accepts a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpDependency>,
     /// A successful answer to an HTTP GET.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_get: Option<HttpDependency>,
     /// A successful answer of the standard gRPC health service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcDependency>,
     /// A TLS handshake with a certificate that is valid for the name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsDependency>,
     /// A DNS name that resolves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<DnsDependency>,
     /// An object in the same namespace that has a given state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceDependency>,
     /// Seconds from the closing of the gate to the first attempt; 0 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub initial_delay_seconds: Option<i32>,
     /// Seconds between two attempts; 10 when absent. The manager's configuration may set a higher minimum.
     /// The period does not grow after failures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub period_seconds: Option<i32>,
     /// Seconds that one attempt may take, at most periodSeconds. When absent 3, or periodSeconds if that is
     /// shorter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 60))]
     pub timeout_seconds: Option<i32>,
     /// Consecutive successes after which the dependency holds; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10))]
     pub success_threshold: Option<i32>,
     /// Consecutive failures after which a dependency that held is lost; 3 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub failure_threshold: Option<i32>,
     /// Whether the dependency is only reported and never waited for.
@@ -172,23 +157,21 @@ pub struct Dependency {
 }
 
 /// Ready endpoints of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceDependency {
     /// Name of a Service in the same namespace.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// Number or name of a port of the Service; any port when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<IntOrString>,
     /// Number of endpoints that must be ready; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub min_ready_endpoints: Option<i32>,
 }
 
 /// A TCP connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -200,7 +183,7 @@ pub struct TcpDependency {
 }
 
 /// An HTTP GET. Any status from 200 to 399 is a success; redirects are not followed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -210,12 +193,10 @@ pub struct HttpDependency {
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// Path with query; / when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub path: Option<String>,
     /// HTTP or HTTPS; HTTP when absent. The certificate is not verified, as in a kubelet's probe; use tls to
     /// verify one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<HttpScheme>,
     /// Headers to send in addition to Host. Headers with credentials, such as Authorization and Cookie, are
     /// refused.
@@ -229,7 +210,7 @@ pub struct HttpDependency {
 }
 
 /// One HTTP header.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
     /// Name of the header.
@@ -241,7 +222,7 @@ pub struct HttpHeader {
 }
 
 /// The standard health service, <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -251,16 +232,14 @@ pub struct GrpcDependency {
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// gRPC service whose health is requested; the whole server when empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub service: Option<String>,
     /// Plaintext, or Tls without verification of the certificate. Plaintext when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_mode: Option<GrpcTlsMode>,
 }
 
 /// A TLS handshake.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -270,46 +249,41 @@ pub struct TlsDependency {
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// Server name to send (SNI) and to find in the certificate; host when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
     /// Certificate authorities to trust, instead of those of the manager's system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_config_map: Option<ConfigMapKey>,
 }
 
 /// One key of a ConfigMap in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapKey {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Key in the ConfigMap; ca.crt when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
 }
 
 /// A DNS name that resolves, under a suffix that the manager's probePolicy admits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsDependency {
     /// The complete name; no search list is used.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Type of the records. Address: A and AAAA. Srv: SRV. Address when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<DnsRecord>,
     /// Number of records that must exist; 1 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub min_records: Option<i32>,
 }
 
 /// An object, or all objects of a selector, in a state. Exactly one of name and selector, and exactly one of
 /// condition and jsonPath.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {
     /// API version of the object, such as batch/v1.
@@ -319,24 +293,19 @@ pub struct ResourceDependency {
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
     /// Name of one object in the same namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub name: Option<String>,
     /// Labels of objects in the same namespace. At least one object must exist, and all must have the state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// A condition in status.conditions, as TYPE or TYPE=STATUS. The status is True when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 330))]
     pub condition: Option<String>,
     /// A path to one value, as in kubectl wait --for=jsonpath, such as {.status.phase}: fields, quoted keys,
     /// indexes, and filters that compare one field with ==. At most 16 steps. Needs value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub json_path: Option<String>,
     /// Expected value at jsonPath: the text of a string, or a number or boolean as in JSON, such as "3" or
     /// "true".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub value: Option<String>,
 }

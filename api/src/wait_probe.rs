@@ -82,8 +82,8 @@ impl WaitProbe {
     pub fn timing(&self) -> Result<ProbeTiming, InvalidSpec> {
         let timeout = self.timeout.as_ref().map_or(Ok(DEFAULT_TIMEOUT), Timeout::resolve)?;
         let seconds = self.period_seconds.unwrap_or(DEFAULT_PERIOD_SECONDS);
-        let seconds = At::new("waitProbe.periodSeconds").number(seconds, 1..=MAX_PERIOD_SECONDS)?;
-        Ok(ProbeTiming { period: Duration::from_secs(seconds.into()), timeout })
+        let period = At::new("waitProbe.periodSeconds").seconds(seconds, 1..=MAX_PERIOD_SECONDS)?;
+        Ok(ProbeTiming { period, timeout })
     }
 }
 

@@ -1,7 +1,5 @@
 //! Makes a planned dependency from a dependency of a manifest.
 
-use std::time::Duration;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -35,34 +33,26 @@ const HOST: &str =
 
 /// Checks the dependency at the path `at` and fills in defaults.
 pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDependency, InvalidSpec> {
-    let (name, expected) =
-        (&dependency.name, "lower-case letters, digits and - inside, at most 63, such as database");
-    at.field("name").needs(names::is_label(name), name.as_str(), expected)?;
-    let number = |field: &str, value: Option<i32>, default: i32, range| {
-        at.field(field).number(value.unwrap_or(default), range)
-    };
-    let period = number("periodSeconds", dependency.period_seconds, DEFAULT_PERIOD, 1..=3600)?;
-    let default_timeout = i32::try_from(period).unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
-    let timeout = number("timeoutSeconds", dependency.timeout_seconds, default_timeout, 1..=60)?;
-    at.field("timeoutSeconds").needs(
-        timeout <= period,
-        timeout,
-        &format!("at most periodSeconds, {period}"),
-    )?;
-    let delay = number("initialDelaySeconds", dependency.initial_delay_seconds, 0, 0..=3600)?;
+    let expected = "lower-case letters, digits and - inside, at most 63, such as database";
+    let name = at.text("name", &dependency.name, names::is_label, expected)?;
+    let number =
+        |field, value: Option<i32>, default, range| at.field(field).number(value.unwrap_or(default), range);
+    let period_seconds = dependency.period_seconds.unwrap_or(DEFAULT_PERIOD);
+    let period = at.field("periodSeconds").seconds(period_seconds, 1..=3600)?;
+    let timeout_seconds = dependency.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT.min(period_seconds));
+    let at_timeout = at.field("timeoutSeconds");
+    let timeout = at_timeout.seconds(timeout_seconds, 1..=60)?;
+    let expected = format!("at most periodSeconds, {period_seconds}");
+    at_timeout.needs(timeout <= period, timeout_seconds, &expected)?;
+    let (delay, failures) = (dependency.initial_delay_seconds, dependency.failure_threshold);
     Ok(PlannedDependency {
-        name: name.clone(),
+        name,
+        initial_delay: at.field("initialDelaySeconds").seconds(delay.unwrap_or(0), 0..=3600)?,
         check: check(at, dependency)?,
-        initial_delay: Duration::from_secs(delay.into()),
-        period: Duration::from_secs(period.into()),
-        timeout: Duration::from_secs(timeout.into()),
+        period,
+        timeout,
         success_threshold: number("successThreshold", dependency.success_threshold, 1, 1..=10)?,
-        failure_threshold: number(
-            "failureThreshold",
-            dependency.failure_threshold,
-            DEFAULT_FAILURES,
-            1..=100,
-        )?,
+        failure_threshold: number("failureThreshold", failures, DEFAULT_FAILURES, 1..=100)?,
         optional: dependency.optional,
     })
 }
@@ -109,28 +99,27 @@ fn of<T, C>(
 }
 
 fn of_service(at: &At, service: &ServiceDependency) -> Result<ServiceCheck, InvalidSpec> {
-    let (name, expected) = (&service.name, "the name of a Service in the same namespace");
-    at.field("name").needs(names::is_label(name), name.as_str(), expected)?;
-    let at_port = at.field("port");
+    let expected = "the name of a Service in the same namespace";
+    let name = at.text("name", &service.name, names::is_label, expected)?;
     let port = match &service.port {
         None => None,
-        Some(IntOrString::Int(number)) => Some(PortReference::Number(port(&at_port, *number)?)),
+        Some(IntOrString::Int(number)) => Some(PortReference::Number(port(at, *number)?)),
         Some(IntOrString::String(name)) => {
-            let is_name = names::is_label(name) && !name.bytes().all(|byte| byte.is_ascii_digit());
+            let is_name =
+                |name: &str| names::is_label(name) && !name.bytes().all(|byte| byte.is_ascii_digit());
             let expected = "a number from 1 to 65535 without quotes, or the name of a port of the Service";
-            at_port.needs(is_name, name.as_str(), expected)?;
-            Some(PortReference::Name(name.clone()))
+            Some(PortReference::Name(at.text("port", name, is_name, expected)?))
         }
     };
     let min_ready = service.min_ready_endpoints.unwrap_or(1);
     let min_ready = at.field("minReadyEndpoints").number(min_ready, 1..=1000)?;
-    Ok(ServiceCheck { name: name.clone(), port, min_ready: min_ready as usize })
+    Ok(ServiceCheck { name, port, min_ready: min_ready as usize })
 }
 
 fn of_http(at: &At, http: &HttpDependency) -> Result<HttpCheck, InvalidSpec> {
-    let path = http.path.clone().unwrap_or_else(|| "/".to_owned());
+    let is_path = |path: &str| names::is_path(path) && path.len() <= 1024;
     let expected = "a path that begins with / and is percent-encoded, at most 1024 characters";
-    at.field("path").needs(names::is_path(&path) && path.len() <= 1024, path.as_str(), expected)?;
+    let path = at.text("path", http.path.as_deref().unwrap_or("/"), is_path, expected)?;
     let at_headers = at.field("httpHeaders");
     at_headers.at_most(http.http_headers.len(), MAX_PARTS)?;
     for (index, header) in http.http_headers.iter().enumerate() {
@@ -172,10 +161,9 @@ fn of_header(at: &At, header: &HttpHeader) -> Result<(), InvalidSpec> {
 }
 
 fn of_grpc(at: &At, grpc: &GrpcDependency) -> Result<GrpcCheck, InvalidSpec> {
-    let service = grpc.service.clone().unwrap_or_default();
-    let is_name = service.bytes().all(|byte| byte.is_ascii_graphic()) && service.len() <= 253;
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic()) && name.len() <= 253;
     let expected = "the name of a gRPC service, such as shop.v1.Orders";
-    at.field("service").needs(is_name, service.as_str(), expected)?;
+    let service = at.text("service", grpc.service.as_deref().unwrap_or_default(), is_name, expected)?;
     let tls = grpc.tls_mode.unwrap_or_default();
     Ok(GrpcCheck { address: address(at, &grpc.host, grpc.port)?, service, tls })
 }
@@ -194,12 +182,12 @@ fn of_tls(at: &At, tls: &TlsDependency) -> Result<TlsCheck, InvalidSpec> {
 }
 
 fn of_config_map(at: &At, reference: &ConfigMapKey) -> Result<ConfigMapKey, InvalidSpec> {
-    let (name, expected) = (&reference.name, "the name of a ConfigMap in the same namespace");
-    at.field("name").needs(names::is_subdomain(name), name.as_str(), expected)?;
-    let key = reference.key.clone().unwrap_or_else(|| DEFAULT_CA_KEY.to_owned());
+    let expected = "the name of a ConfigMap in the same namespace";
+    let name = at.text("name", &reference.name, names::is_subdomain, expected)?;
+    let key = reference.key.as_deref().unwrap_or(DEFAULT_CA_KEY);
     let expected = "letters, digits, -, _ and ., such as ca.crt";
-    at.field("key").needs(names::is_config_map_key(&key), key.as_str(), expected)?;
-    Ok(ConfigMapKey { name: name.clone(), key: Some(key) })
+    let key = at.text("key", key, names::is_config_map_key, expected)?;
+    Ok(ConfigMapKey { name, key: Some(key) })
 }
 
 fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
@@ -212,15 +200,14 @@ fn of_dns(at: &At, dns: &DnsDependency) -> Result<DnsCheck, InvalidSpec> {
 }
 
 fn of_resource(at: &At, resource: &ResourceDependency) -> Result<ResourceCheck, InvalidSpec> {
-    let ResourceDependency { api_version, kind, .. } = resource;
     let expected = "a version, after its group and a slash except in the core group, such as batch/v1";
-    at.field("apiVersion").needs(names::is_api_version(api_version), api_version.as_str(), expected)?;
-    at.field("kind").needs(names::is_kind(kind), kind.as_str(), "letters and digits, such as Job")?;
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let api_version = at.text("apiVersion", &resource.api_version, names::is_api_version, expected)?;
+    let kind = at.text("kind", &resource.kind, names::is_kind, "letters and digits, such as Job")?;
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
     Ok(ResourceCheck {
         group: group.to_owned(),
         version: version.to_owned(),
-        kind: kind.clone(),
+        kind,
         objects: objects(at, resource)?,
         state: state(at, resource)?,
     })
@@ -230,8 +217,7 @@ fn objects(at: &At, resource: &ResourceDependency) -> Result<Objects, InvalidSpe
     match (&resource.name, &resource.selector) {
         (Some(name), None) => {
             let expected = "the name of an object, without / and %";
-            at.field("name").needs(names::is_path_segment(name), name.as_str(), expected)?;
-            Ok(Objects::Name(name.clone()))
+            at.text("name", name, names::is_path_segment, expected).map(Objects::Name)
         }
         (None, Some(selector)) => {
             of_selector(&at.field("selector"), selector)?;
@@ -324,7 +310,7 @@ fn both(one: &'static str, other: &'static str, are_set: bool) -> Vec<&'static s
 }
 
 fn address(at: &At, text: &str, number: i32) -> Result<Address, InvalidSpec> {
-    let port = port(&at.field("port"), number)?;
+    let port = port(at, number)?;
     match host(text) {
         Ok(host) => Ok(Address { host, port }),
         Err(problem) => at.field("host").refuse(text, &format!("{HOST}; {problem}")),
@@ -341,6 +327,6 @@ fn host(text: &str) -> Result<Host, &'static str> {
 }
 
 fn port(at: &At, number: i32) -> Result<u16, InvalidSpec> {
-    let number = at.number(number, 1..=65535)?;
+    let number = at.field("port").number(number, 1..=65535)?;
     Ok(u16::try_from(number).unwrap_or_default())
 }

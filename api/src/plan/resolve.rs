@@ -129,8 +129,7 @@ fn plan_of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Pla
     }
     check_combinations(&at, spec, wait_for)?;
     let seconds = |field: &str, value: Option<i32>, range| {
-        let found = |value| at.field(field).number(value, range);
-        value.map(found).transpose().map(|value| value.map(|value| Duration::from_secs(value.into())))
+        value.map(|value| at.field(field).seconds(value, range)).transpose()
     };
     let loss_grace = seconds("lossGraceSeconds", wait_for.loss_grace_seconds, 0..=MAX_GRACE)?;
     Ok(Plan {

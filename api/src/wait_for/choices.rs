@@ -61,9 +61,7 @@ pub enum Adoption {
 }
 
 /// Scheme of an HTTP GET; HTTP when absent. HTTPS verifies no certificate.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HttpScheme {
     /// Without TLS.
@@ -74,9 +72,7 @@ pub enum HttpScheme {
 }
 
 /// Whether gRPC uses TLS, without verification; Plaintext when absent.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 pub enum GrpcTlsMode {
     /// Without TLS.
     #[default]
@@ -86,9 +82,7 @@ pub enum GrpcTlsMode {
 }
 
 /// Type of DNS records, Address for A and AAAA or Srv; Address when absent.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 pub enum DnsRecord {
     /// A and AAAA records.
     #[default]
