@@ -1,7 +1,7 @@
 //! Reads the audit log of the API server, to prove that two replicas never write at the same time.
 //!
 //! The server appends a line to its audit log for each write of a ServiceAccount, with its own clock. One
-//! account per replica tells the writers apart.
+//! account per replica distinguishes the writers.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -157,7 +157,7 @@ impl TestCluster {
     }
 
     /// Waits until `accepts` returns a value for the writes so far, and returns that value.
-    pub async fn until_written<T>(&self, what: &str, accepts: impl Fn(&[Write]) -> Option<T>) -> T {
+    pub async fn until_written<T>(&self, expected: &str, accepts: impl Fn(&[Write]) -> Option<T>) -> T {
         let looking = async {
             loop {
                 if let Some(found) = accepts(&self.writes()) {
@@ -171,7 +171,7 @@ impl TestCluster {
             Err(elapsed) => {
                 let writes = self.writes();
                 let last = &writes[writes.len().saturating_sub(20)..];
-                panic!("{elapsed}: waited {PATIENCE:?} for {what}; written last: {last:#?}")
+                panic!("{elapsed}: waited {PATIENCE:?} for {expected}; written last: {last:#?}")
             }
         }
     }

@@ -83,8 +83,8 @@ impl Checks {
     /// each of them changed once and no other check changed.
     pub async fn turned(&mut self, passes: bool, checks: &[impl AsRef<str>], since: Instant) -> Took {
         let expected: BTreeSet<&str> = checks.iter().map(AsRef::as_ref).collect();
-        let what = format!("{expected:?} to be {passes}");
-        self.until(&what, |book| expected.iter().all(|check| book.now.get(*check) == Some(&passes))).await;
+        let state = format!("{expected:?} to be {passes}");
+        self.until(&state, |book| expected.iter().all(|check| book.now.get(*check) == Some(&passes))).await;
         let changes = self.take();
         let found: Vec<(&str, bool)> =
             changes.iter().map(|change| (change.check.as_str(), change.passes)).collect();
@@ -112,12 +112,12 @@ impl Checks {
         changes
     }
 
-    async fn until(&mut self, what: &str, accepts: impl FnMut(&Book) -> bool) {
+    async fn until(&mut self, state: &str, accepts: impl FnMut(&Book) -> bool) {
         let found = tokio::time::timeout(PATIENCE, self.book.wait_for(accepts)).await;
         match found.map(|found| found.is_ok()) {
             Ok(true) => {}
             Ok(false) => fail_as(self.polling.join_next().await),
-            Err(elapsed) => panic!("{elapsed}: waited {PATIENCE:?} for {what}: {:#?}", self.book.borrow()),
+            Err(elapsed) => panic!("{elapsed}: waited {PATIENCE:?} for {state}: {:#?}", self.book.borrow()),
         }
     }
 }

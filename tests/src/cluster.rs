@@ -7,12 +7,14 @@
 //!    ends (mainstay-devcluster, invariant 2).
 //! 3. Two tests never share a namespace, and no test waits for the deletion of its namespace.
 
-use std::io::Write as _;
+mod missing;
+mod shared;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
@@ -20,14 +22,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client, Config};
 use mainstay::client::infer;
-use mainstay_devcluster::{DevCluster, Options, Progress, StartError};
+use mainstay_devcluster::{DevCluster, Options, Progress};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use self::missing::{Failure, say};
+use self::shared::shared;
 use crate::audit::{self, Detail};
 use crate::manifests::Cleanup;
+
+pub(crate) use self::missing::skip_or_fail;
 
 /// A cluster as one test uses it.
 pub struct TestCluster {
@@ -45,15 +51,6 @@ enum Backing {
     Exclusive(Box<DevCluster>, SemaphorePermit<'static>),
     /// Left behind by `stop`, for the destructor.
     Stopped,
-}
-
-/// The shared cluster: None while it starts.
-type Shared = Option<Result<(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>), Failure>>;
-
-#[derive(Clone, Debug)]
-struct Failure {
-    text: String,
-    unavailable: bool,
 }
 
 // === impl Backing ===
@@ -76,8 +73,7 @@ impl TestCluster {
     /// Returns None, after a printed notice, on a machine without a control plane and without Go to build
     /// one; the test then returns. In CI it fails the test instead.
     pub async fn shared() -> Option<Self> {
-        static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
-        let mut state = SHARED.get_or_init(start_shared).clone();
+        let mut state = shared();
         let started = state.wait_for(Option::is_some).await.map(|state| state.clone());
         match started {
             Ok(Some(Ok((cluster, cleanups)))) => Some(Self::attach(Backing::Shared(cluster, cleanups)).await),
@@ -337,79 +333,17 @@ impl Drop for TestCluster {
     }
 }
 
-// === impl Failure ===
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        let unavailable = error.is_unavailable();
-        Self { text: format!("{:#}", anyhow::Error::from(error)), unavailable }
-    }
-}
-
-impl Failure {
-    fn skip_or_fail<T>(&self) -> Option<T> {
-        let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-        assert!(self.unavailable && !ci, "{}", self.text);
-        say(&format!("skipped: {}", self.text));
-        None
-    }
-}
-
-/// Returns None, after a printed notice, for something this machine lacks; in CI that fails the test instead.
-pub(crate) fn skip_or_fail<T>(text: &str) -> Option<T> {
-    Failure { text: text.to_owned(), unavailable: true }.skip_or_fail()
-}
-
-// === the shared cluster's thread ===
-
-fn start_shared() -> watch::Receiver<Shared> {
-    let (state, started) = watch::channel(None);
-    let thread = std::thread::Builder::new().name("shared-cluster".to_owned());
-    // Detached on purpose: invariant 2.
-    if let Err(error) = thread.spawn(move || run_shared(&state)) {
-        panic!("no thread for the shared cluster: {error}");
-    }
-    started
-}
-
-fn run_shared(state: &watch::Sender<Shared>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime for the shared cluster: {error}"));
-    runtime.block_on(async {
-        match DevCluster::start(options()).await {
-            Err(error) => {
-                state.send_replace(Some(Err(error.into())));
-            }
-            Ok(cluster) => {
-                let cluster = Arc::new(cluster);
-                let admin = client_of(cluster.kubeconfig_path()).await;
-                let (cleanups, mut left) = mpsc::unbounded_channel();
-                state.send_replace(Some(Ok((cluster, cleanups))));
-                // Ends only with the process: the static keeps a sender.
-                while let Some(cleanup) = left.recv().await {
-                    cleanup.run(&admin).await;
-                }
-            }
-        }
-    });
-}
-
 // === private functions ===
 
 fn options() -> Options {
     let definition = serde_json::to_value(mainstay_api::crd::crd());
-    let definition = definition.unwrap_or_else(|error| panic!("our definition is not JSON: {error}"));
+    let definition = definition.unwrap_or_else(|error| panic!("the definition is not JSON: {error}"));
     Options {
         crds: vec![definition],
         apiserver_flags: audit::flags(Detail::Writes),
         progress: Progress::new(say),
         ..Options::default()
     }
-}
-
-/// Writes past the test runner's capture: a build that takes minutes must not look like a hang.
-fn say(line: &str) {
-    drop(writeln!(std::io::stderr(), "{line}"));
 }
 
 /// Returns a client for the kubeconfig at this path.

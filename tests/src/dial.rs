@@ -66,13 +66,14 @@ impl Drop for Loopback {
 // === impl LoopbackDial ===
 
 impl LoopbackDial {
-    fn refuse<T>(&self, what: impl Display) -> io::Result<T> {
+    fn refuse<T>(&self, target: impl Display) -> io::Result<T> {
         if self.aborts {
-            tracing::error!(%what, "a probe tried to leave loopback");
+            tracing::error!(%target, "a probe tried to leave loopback");
             std::process::abort();
         }
-        let refused = io::Error::new(io::ErrorKind::PermissionDenied, format!("{what} is outside the test"));
-        self.escapes.lock().push(what.to_string());
+        let refused =
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("{target} is outside the test"));
+        self.escapes.lock().push(target.to_string());
         Err(refused)
     }
 }

@@ -1,5 +1,5 @@
-//! A cache of one kind beside the manager's, with a record of every change it delivers, to test what stores
-//! promise.
+//! A cache of one kind beside the manager's, with a record of every change it delivers,
+//! to test the guarantees of stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

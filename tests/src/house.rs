@@ -4,9 +4,13 @@
 //! The tests read the sources as text, because the compiler allows any import within a crate. Text is enough,
 //! because by the style of this code every path into another room begins with `crate::`.
 
-use std::collections::BTreeSet;
+mod guides;
+mod imports;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use self::imports::{imports, without_comments};
 
 /// The rooms (modules) of one folder, top to bottom. A room may import the rooms after it.
 struct House {
@@ -252,86 +256,6 @@ fn test_code_stands_in_tests_files() {
     assert!(wrong.is_empty(), "test code outside tests.rs and tests/:\n{}", wrong.join("\n"));
 }
 
-/// CI compiles the example, so the code in the README compiles too.
-#[test]
-fn the_readme_shows_the_example_as_it_is() {
-    let readme = fs::read_to_string(workspace().join("README.md")).expect("README.md");
-    let example = workspace().join("controllers/examples/greeter.rs");
-    let example = fs::read_to_string(example).expect("the example");
-    let program = example.find("use ").map(|begin| &example[begin..]).expect("a program");
-    assert!(
-        readme.contains(&format!("```rust\n{program}```\n")),
-        "README.md shows another program than {example}"
-    );
-}
-
-/// CI compiles and tests the examples, so the code in the guides works.
-#[test]
-fn the_guides_show_their_examples_as_they_are() {
-    let read = |path: &str| fs::read_to_string(workspace().join(path)).expect("a readable file");
-    for (guide, examples) in [
-        ("docs/testing.md", &["controllers/examples/copier.rs", "manager/src/manager/testing.rs"][..]),
-        ("docs/writing.md", &["controllers/examples/directory.rs"]),
-        ("docs/clusters.md", &["manager/src/manager/cluster.rs"]),
-        ("docs/configuration.md", &["controllers/examples/shop.rs"]),
-        (
-            "docs/coming-from.md",
-            &[
-                "manager/src/reconcile/writes.rs",
-                "manager/src/reconcile/object.rs",
-                "manager/src/watch/handler.rs",
-                "controllers/examples/shop.rs",
-            ],
-        ),
-    ] {
-        let (text, example) = (read(guide), examples.iter().map(|example| read(example)).collect::<String>());
-        let documented = without_comment_marks(&example);
-        let blocks: Vec<_> =
-            text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-        assert!(!blocks.is_empty(), "{guide} shows no code");
-        for block in blocks {
-            let shown = example.contains(block) || documented.contains(block);
-            assert!(shown, "{guide} shows code that is not in the example:\n{block}");
-        }
-    }
-}
-
-/// Returns a source with the marks of its doc comments removed, so that examples in them can be found.
-fn without_comment_marks(source: &str) -> String {
-    let lines = source.lines().map(|line| {
-        line.trim_start().strip_prefix("///").map_or(line, |doc| doc.strip_prefix(' ').unwrap_or(doc))
-    });
-    lines.fold(String::new(), |text, line| text + line + "\n")
-}
-
-/// A decision in `docs/decisions` cites the tests that prove it, so these tests must exist.
-#[test]
-fn every_test_named_by_a_decision_exists() {
-    let folders = CRATES.map(|(folder, _)| workspace().join(folder));
-    let sources = folders.iter().flat_map(|folder| rust_files(folder));
-    let code: String = sources.map(|file| fs::read_to_string(file).expect("a readable source")).collect();
-    let mut missing = Vec::new();
-    for decision in ["behaviours.md", "defects.md", "differences.md"] {
-        let text = fs::read_to_string(workspace().join("docs/decisions").join(decision)).expect("a decision");
-        let named: Vec<&str> = text.lines().flat_map(tests_of_row).collect();
-        assert!(!named.is_empty(), "{decision} has no table whose last column names tests");
-        missing.extend(
-            named
-                .into_iter()
-                .filter(|name| {
-                    let found = if name.contains('/') {
-                        workspace().join(name).exists()
-                    } else {
-                        code.contains(&format!("fn {name}("))
-                    };
-                    !found
-                })
-                .map(|name| format!("{decision}: {name}")),
-        );
-    }
-    assert!(missing.is_empty(), "no such test or file:\n{}", missing.join("\n"));
-}
-
 /// Without a test that replays its corpus, a fuzz target protects against regressions only while it is
 /// fuzzed.
 #[test]
@@ -345,78 +269,6 @@ fn every_fuzz_target_has_a_corpus_that_a_test_replays() {
         let name = target.file_stem().expect("a name").to_string_lossy();
         assert!(code.contains(&format!("replay(\"{name}\", ")), "no test replays {name}");
     }
-}
-
-/// Returns the names between backticks in the last column of a table row.
-fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
-    let cells = row.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'));
-    let tests = cells.and_then(|cells| cells.rsplit('|').next()).unwrap_or_default();
-    tests.split('`').skip(1).step_by(2)
-}
-
-#[test]
-fn grouped_nested_and_inline_imports_are_all_found() {
-    let source = "
-        // use crate::comment;
-        use crate::queue::{WorkQueue, retry::RetryPolicy};
-        use crate::{
-            cache::{Store, index::Index}, // crate::also_comment
-            client,
-        };
-        fn f(key: &crate::key::Key) { crate::metrics::count() }
-        pub(in crate::watch) fn g() {}
-    ";
-    let expected = ["cache", "client", "key", "metrics", "queue", "watch"].map(ToOwned::to_owned);
-    assert_eq!(imports(source, "crate::"), BTreeSet::from(expected));
-}
-
-/// Returns the next segment of every path that begins with `prefix`, which ends with `::`.
-fn imports(source: &str, prefix: &str) -> BTreeSet<String> {
-    let code = without_comments(source);
-    let mut found = BTreeSet::new();
-    for (at, path) in code.match_indices(prefix) {
-        // For example `mainstay_crate::` is another path.
-        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
-            continue;
-        }
-        let rest = &code[at + path.len()..];
-        match rest.strip_prefix('{') {
-            Some(group) => found.extend(first_segments(group)),
-            None => found.extend(identifier(rest)),
-        }
-    }
-    found
-}
-
-fn without_comments(source: &str) -> String {
-    source
-        .lines()
-        .filter_map(|line| line.split("//").next())
-        .fold(String::new(), |code, line| code + line + "\n")
-}
-
-/// Returns the first segment of each item of a group, up to its closing brace.
-fn first_segments(group: &str) -> Vec<String> {
-    let mut depth = 0;
-    let mut item = String::new();
-    let mut items = Vec::new();
-    for character in group.chars() {
-        match character {
-            '}' if depth == 0 => break,
-            ',' if depth == 0 => items.push(std::mem::take(&mut item)),
-            _ => {
-                depth += i32::from(character == '{') - i32::from(character == '}');
-                item.push(character);
-            }
-        }
-    }
-    items.push(item);
-    items.iter().filter_map(|item| identifier(item.trim())).collect()
-}
-
-fn identifier(text: &str) -> Option<String> {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    (end > 0).then(|| text[..end].to_owned())
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

@@ -15,7 +15,7 @@ use crate::cluster::TestCluster;
 use crate::dial::Loopback;
 use crate::fixtures::lay_over;
 use crate::manifests::{Identity, documents_of_base};
-use crate::process::{get, sample};
+use crate::process::{get, is_leading};
 use crate::wait::until_so;
 
 /// A running manager with the built-in controllers, for the namespace of one test.
@@ -136,11 +136,7 @@ impl LocalManager {
 
     /// Waits until this manager leads.
     pub async fn leads(&self) {
-        let leading = async || {
-            sample(&self.metrics_text().await, r#"leader_election_master_status{name="mainstay"}"#)
-                == Some(1.0)
-        };
-        until_so("this replica to lead", leading).await;
+        until_so("this replica to lead", async || is_leading(&self.metrics_text().await)).await;
     }
 
     /// Stops the manager in order and returns its result.

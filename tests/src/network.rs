@@ -128,8 +128,8 @@ impl Network {
         else {
             panic!("the other end has ended")
         };
-        let mut said = BufReader::new(stdout).lines();
-        until_line(&mut said, THERE).await;
+        let mut output = BufReader::new(stdout).lines();
+        until_line(&mut output, THERE).await;
         ip(&format!("link add near type veth peer name far netns {process}")).await;
         for command in OF_INSIDE {
             ip(command).await;
@@ -137,13 +137,13 @@ impl Network {
         if let Err(error) = stdin.write_all(b"\n").await {
             panic!("the other end does not listen: {error}");
         }
-        until_line(&mut said, LISTENING).await;
+        until_line(&mut output, LISTENING).await;
 
         let accepted = Arc::new(Mutex::new(BTreeSet::new()));
         let (there, here) = (Arc::clone(&accepted), Arc::clone(&accepted));
         let mut noting = JoinSet::new();
         noting.spawn(async move {
-            while let Ok(Some(line)) = said.next_line().await {
+            while let Ok(Some(line)) = output.next_line().await {
                 let address = line.strip_prefix(ACCEPTED).and_then(|address| address.parse::<IpAddr>().ok());
                 there.lock().extend(address);
             }
@@ -209,9 +209,9 @@ async fn ip(arguments: &str) {
     }
 }
 
-async fn until_line(said: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
+async fn until_line(output: &mut Lines<BufReader<ChildStdout>>, expected: &str) {
     loop {
-        match said.next_line().await {
+        match output.next_line().await {
             Ok(Some(line)) if line == expected => return,
             // Output of the test runner.
             Ok(Some(_)) => {}

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::cluster::TestCluster;
 use crate::manager::configuration_of;
 use crate::manifests::Identity;
-use crate::wait::PATIENCE;
+use crate::wait::{PATIENCE, until_so};
 
 /// Makes the programs of `tests/controlplane` end when their standard input closes.
 const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
@@ -172,12 +172,17 @@ impl ManagerProcess {
     }
 
     /// Waits for the first log line that `accepts` takes; lines already written count.
-    pub async fn logged(&self, what: &str, accepts: impl Fn(&Value) -> bool) -> Value {
-        self.logged_times(what, 1, accepts).await
+    pub async fn logged(&self, expected: &str, accepts: impl Fn(&Value) -> bool) -> Value {
+        self.logged_times(expected, 1, accepts).await
     }
 
     /// As [`ManagerProcess::logged`], for the `count`th such line, from 1.
-    pub async fn logged_times(&self, what: &str, count: usize, accepts: impl Fn(&Value) -> bool) -> Value {
+    pub async fn logged_times(
+        &self,
+        expected: &str,
+        count: usize,
+        accepts: impl Fn(&Value) -> bool,
+    ) -> Value {
         let mut lines = self.lines.clone();
         let found = async {
             loop {
@@ -186,13 +191,13 @@ impl ManagerProcess {
                     return line.clone();
                 }
                 let more = lines.changed().await.is_ok();
-                assert!(more, "the process ended before it logged {what}: {:#?}", self.log.lock());
+                assert!(more, "the process ended before it logged {expected}: {:#?}", self.log.lock());
             }
         };
         match tokio::time::timeout(PATIENCE, found).await {
             Ok(line) => line,
             Err(tokio::time::error::Elapsed { .. }) => {
-                panic!("waited {PATIENCE:?} for a log line: {what}; log: {:#?}", self.log.lock())
+                panic!("waited {PATIENCE:?} for a log line: {expected}; log: {:#?}", self.log.lock())
             }
         }
     }
@@ -203,6 +208,21 @@ impl ManagerProcess {
             self.logged("its addresses", |line| line["msg"] == "serving" && line["server"] == server).await;
         let address = line["address"].as_str().and_then(|address| address.parse().ok());
         address.unwrap_or_else(|| panic!("no address in {line}"))
+    }
+
+    /// Returns its present metrics as text.
+    pub async fn metrics_text(&self) -> String {
+        get(self.address("metrics").await, "/metrics").await.1
+    }
+
+    /// Returns whether this manager leads, by its metrics.
+    pub async fn is_leader(&self) -> bool {
+        is_leading(&self.metrics_text().await)
+    }
+
+    /// Waits until this manager leads.
+    pub async fn leads(&self) {
+        until_so("this process to lead", async || self.is_leader().await).await;
     }
 }
 
@@ -224,6 +244,11 @@ pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.unwrap_or_else(|| panic!("no status in {head:?}")), body.to_owned())
+}
+
+/// Returns whether a manager with these metrics leads.
+pub fn is_leading(metrics: &str) -> bool {
+    sample(metrics, r#"leader_election_master_status{name="mainstay"}"#) == Some(1.0)
 }
 
 /// Returns the value of one series in metrics text, such as `leader_election_master_status{name="mainstay"}`.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 pub struct Proxy {
     /// The address it listens on.
     pub address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    targets: Arc<Mutex<Vec<String>>>,
     _serving: JoinSet<()>,
 }
 
@@ -40,9 +40,9 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("a listener has one: {error}"));
-        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let targets = Arc::<Mutex<Vec<String>>>::default();
         let mut serving = JoinSet::new();
-        let names = Arc::clone(&asked);
+        let names = Arc::clone(&targets);
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((mut client, _)) = listener.accept().await {
@@ -62,12 +62,12 @@ impl Proxy {
                 });
             }
         });
-        Self { address, asked, _serving: serving }
+        Self { address, targets, _serving: serving }
     }
 
     /// Returns the names requested so far, one for each connection.
-    pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().clone()
+    pub fn targets(&self) -> Vec<String> {
+        self.targets.lock().clone()
     }
 }
 

@@ -21,12 +21,12 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
 /// Waits until the object exists and `accepts` returns true for it, and returns it.
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, accepts: impl Fn(&K) -> bool) -> K
+pub async fn until<K>(api: &Api<K>, name: &str, expected: &str, accepts: impl Fn(&K) -> bool) -> K
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let mut found = until_all(api, &only(name), what, |objects| objects.iter().any(&accepts)).await;
-    found.pop().unwrap_or_else(|| panic!("{name} was accepted and is missing: {what}"))
+    let mut found = until_all(api, &only(name), expected, |objects| objects.iter().any(&accepts)).await;
+    found.pop().unwrap_or_else(|| panic!("{name} was accepted and is missing: {expected}"))
 }
 
 /// Waits until there is no object of this name.
@@ -42,7 +42,7 @@ where
 pub async fn until_all<K>(
     api: &Api<K>,
     select: &ListParams,
-    what: &str,
+    expected: &str,
     accepts: impl Fn(&[K]) -> bool,
 ) -> Vec<K>
 where
@@ -64,19 +64,19 @@ where
         }
     };
     let in_time = tokio::time::timeout(PATIENCE, watching).await.is_ok();
-    assert!(in_time, "waited {PATIENCE:?} for {what}; seen last: {seen:#?}; last error: {trouble:?}");
+    assert!(in_time, "waited {PATIENCE:?} for {expected}; last state: {seen:#?}; last error: {trouble:?}");
     seen
 }
 
 /// Polls until `agrees` returns true: for states without a watch, such as a page.
-pub async fn until_so(what: &str, agrees: impl AsyncFn() -> bool) {
+pub async fn until_so(expected: &str, agrees: impl AsyncFn() -> bool) {
     let asking = async {
         while !agrees().await {
             tokio::time::sleep(RETRY_PERIOD).await;
         }
     };
     let in_time = tokio::time::timeout(PATIENCE, asking).await.is_ok();
-    assert!(in_time, "waited {PATIENCE:?} for {what}");
+    assert!(in_time, "waited {PATIENCE:?} for {expected}");
 }
 
 /// Returns a predicate: the condition of this type has this reason.
@@ -90,8 +90,8 @@ pub fn dependency_has_reason<'a>(
     reason: &'a str,
 ) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| {
-        let mut told = object.status.iter().flat_map(|status| &status.dependencies);
-        told.any(|told| told.name == dependency && told.reason.as_deref() == Some(reason))
+        let mut dependencies = object.status.iter().flat_map(|status| &status.dependencies);
+        dependencies.any(|found| found.name == dependency && found.reason.as_deref() == Some(reason))
     }
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{PartialObjectMeta, PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
 use mainstay_api::WaitDeployment;
-use mainstay_tests::process::{get, memory};
+use mainstay_tests::process::memory;
 use mainstay_tests::sockets::{BlackHole, Prerequisite, black_hole};
 use mainstay_tests::{ManagerProcess, TestCluster};
 use serde_json::json;
@@ -131,7 +131,7 @@ impl Stage {
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         let ticks = after_name.split_whitespace().skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-        let metrics = get(self.manager.address("metrics").await, "/metrics").await.1;
+        let metrics = self.manager.metrics_text().await;
         let probes = metrics.lines().filter(|line| line.starts_with("mainstay_waitdeployment_probe_total{"));
         let probes = probes.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
         Ok(Usage { cpu_seconds: ticks / TICKS, resident_mb: memory(id, "VmRSS")?, probes })

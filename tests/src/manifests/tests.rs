@@ -1,3 +1,6 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use super::*;
 
 /// Returns the config section that a component adds, and the container that it patches. A patch replaces the

@@ -285,8 +285,8 @@ async fn after_random_faults_objects_converge_and_every_write_is_within_its_term
 
     let calm = async {
         // The garbage collector of kube-controller-manager can miss the deletion of an owner while it has no
-        // watch, and then never deletes the child. kwok does not repeat a write to a Pod that has failed. Both
-        // list again after a restart.
+        // watch, and then never deletes the child. kwok does not repeat a write to a Pod that has failed.
+        // Both list again after a restart.
         cluster.control_plane().restart_controllers().await.expect("the controllers start again");
         judge::until_converged(&cluster, "chaos.converged_after").await;
         judge::until_at_rest(&cluster).await;

@@ -13,7 +13,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use mainstay_tests::audit::{Tail, Term, Write, outside_of_terms, terms};
 use mainstay_tests::manifests::Identity;
-use mainstay_tests::process::{get, sample};
 use mainstay_tests::report::{figure, long_form};
 use mainstay_tests::restless::{self, WRITERS};
 use mainstay_tests::wait::until_so;
@@ -64,16 +63,13 @@ impl Replica {
 
     /// Waits until the metric `leader_election_master_status` of this replica is 1, or not, as `expected`.
     async fn leads(&self, expected: bool) {
-        let metrics = self.process.address("metrics").await;
-        let series = r#"leader_election_master_status{name="mainstay"}"#;
-        let leading = async || sample(&get(metrics, "/metrics").await.1, series) == Some(1.0);
-        let what = format!("{} to lead: {expected}", self.user);
-        until_so(&what, async || leading().await == expected).await;
+        let state = format!("{} to lead: {expected}", self.user);
+        until_so(&state, async || self.process.is_leader().await == expected).await;
     }
 
     /// Waits until the audit log has `AT_WORK` writes of this replica since `since`.
     async fn at_work(&self, log: &mut Log, since: Timestamp) {
-        let what = format!("{} to write since {since}", self.user);
+        let state = format!("{} to write since {since}", self.user);
         let log = tokio::sync::Mutex::new(log);
         let enough = async || {
             let mut log = log.lock().await;
@@ -81,7 +77,7 @@ impl Replica {
             let own = |write: &&Write| write.user == self.user && write.is_work() && write.received >= since;
             log.writes.iter().rev().filter(own).count() >= AT_WORK
         };
-        until_so(&what, enough).await;
+        until_so(&state, enough).await;
     }
 }
 

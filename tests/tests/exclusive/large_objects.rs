@@ -4,7 +4,7 @@
 //! The short form creates 20 such objects, the long form (`MAINSTAY_LONG=1`) a hundred. Both fail if the
 //! memory is above its bound.
 
-use std::net::Ipv4Addr;
+mod tenant;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -14,23 +14,16 @@ use kube::api::{Patch, PatchParams, PostParams};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::documents_of_base;
-use mainstay_tests::process::{get, memory, sample};
+use mainstay_tests::process::{memory, sample};
 use mainstay_tests::report::{figure, long_form, percentile};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
 use serde_json::{Value, from_value, json};
+use tenant::{LARGEST, Tenant, pods, text};
 use tokio::time::{Duration, Instant, sleep};
 
 const TENANT: &str = "tenant";
 /// A Service of the tenant that has a ready endpoint.
 const READY: &str = "ready";
-/// Bytes of the largest objects: just below the limit of etcd, which is 1.5 MiB.
-const LARGEST: usize = 1_400_000;
-/// Just below `cache.maxObjectBytes`, in bytes.
-const KEPT: usize = 255_000;
-/// Just below the longest object that the gate decodes, in bytes.
-const DECODED: usize = 62_000;
-/// Number of addresses in a large Service; each takes about 13 bytes in etcd.
-const ADDRESSES: u32 = 100_000;
 /// Milliseconds that the API server may add to the opening of a gate. On two processors these objects keep
 /// the API server busy for nine tenths of the time, so that even the control, which involves no manager, is
 /// slow.
@@ -73,7 +66,7 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
         ManagerProcess::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &cluster, &identity, name, &changes)
     };
     let mut first = start("first");
-    leads(&first).await;
+    first.leads().await;
     let mut second = start("second");
     service(&cluster, TENANT, READY).await;
     endpoint(&cluster, TENANT, READY).await;
@@ -103,11 +96,11 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     let mut most = most_memory(&first).max(most_memory(&second));
     assert!(stopped(&mut first).await, "{:#?}", first.log());
     let mut third = start("third");
-    leads(&second).await;
+    second.leads().await;
     decided(&second, &tenant, 3 * form.gates).await;
     most = most.max(most_memory(&second));
     assert!(stopped(&mut second).await, "{:#?}", second.log());
-    leads(&third).await;
+    third.leads().await;
     decided(&third, &tenant, 3 * form.gates).await;
 
     // After the object has become small, its gate works like any other.
@@ -143,140 +136,6 @@ async fn the_largest_objects_fit_into_the_memory_limit_and_delay_no_other_namesp
     cluster.stop().await;
 }
 
-/// The objects of the tenant, and how many of each sort there are.
-#[derive(Default)]
-struct Tenant {
-    /// The API path of the kind, and the object as JSON.
-    objects: Vec<(&'static str, String)>,
-    /// WaitDeployments, Deployments and Services of which the cache keeps only metadata.
-    large_waiting: u32,
-    large_deployments: u32,
-    large_services: u32,
-    /// WaitDeployments that are decoded and whose gates stay closed, or open.
-    closed: u32,
-    open: u32,
-}
-
-// === impl Tenant ===
-
-impl Tenant {
-    fn of(form: &Form, text: &str) -> Self {
-        let mut tenant = Self::default();
-        for number in 0..form.large {
-            tenant.add_large(&format!("large-{number}"), number, text);
-        }
-        // A map of one member takes as much memory as one of eleven, and six bytes.
-        let nested = format!("{}0{}", r#"{"":"#.repeat(80), "}".repeat(80));
-        let nested = list(&nested, DECODED);
-        let variables: Vec<_> =
-            (0..DECODED / 17).map(|number| format!(r#"{{"name":"E{number:04}"}}"#)).collect();
-        let variables = variables.join(",");
-        for number in 0..form.small {
-            let name = format!("decoded-{number}");
-            if number % 2 == 0 {
-                tenant.closed += 1;
-                tenant.waiting(&name, "nobody", "", Some(&nested));
-            } else {
-                tenant.open += 1;
-                tenant.waiting(&name, READY, &variables, None);
-            }
-            tenant.deployment(&format!("kept-{number}"), &text[..KEPT]);
-        }
-        tenant
-    }
-
-    /// Adds an object that is too large for the cache. Only few contain lists: the API server keeps every
-    /// object decoded, where a list takes many times the memory of its text.
-    fn add_large(&mut self, name: &str, number: u32, text: &str) {
-        match number {
-            0..2 => self.large(name, &list("0", LARGEST)),
-            2..4 => self.large(name, &list(r#"{"":0}"#, LARGEST)),
-            4..8 => self.service(name),
-            _ if number.is_multiple_of(8) => {
-                self.large_deployments += 1;
-                // This character takes one byte in etcd and six in the JSON of the API server.
-                self.deployment(name, &"<".repeat(LARGEST));
-            }
-            _ if number.is_multiple_of(2) => {
-                self.large_deployments += 1;
-                self.deployment(name, text);
-            }
-            _ => self.large(name, &format!("{text:?}")),
-        }
-    }
-
-    fn large(&mut self, name: &str, x: &str) {
-        self.large_waiting += 1;
-        self.waiting(name, "nobody", "", Some(x));
-    }
-
-    fn service(&mut self, name: &str) {
-        self.large_services += 1;
-        let addresses: Vec<_> =
-            (0..ADDRESSES).map(|number| format!(r#""{}""#, Ipv4Addr::from((101 << 24) + number))).collect();
-        let (metadata, addresses) = (metadata(name), addresses.join(","));
-        let spec = format!(r#"{{"ports":[{{"port":80}}],"externalIPs":[{addresses}]}}"#);
-        self.objects.push((
-            "api/v1/namespaces/tenant/services",
-            format!(r#"{{"apiVersion":"v1","kind":"Service",{metadata},"spec":{spec}}}"#),
-        ));
-    }
-
-    fn waiting(&mut self, name: &str, service: &str, variables: &str, x: Option<&str>) {
-        let pods = pods(variables);
-        let metadata = metadata(name);
-        let x = x.map(|x| format!(r#","x":{x}"#)).unwrap_or_default();
-        let wait_for = format!(r#"{{"dependencies":[{{"name":"n","service":{{"name":"{service}"}}}}]}}"#);
-        let spec = format!(r#"{{"replicas":0,{pods},"waitFor":{wait_for}{x}}}"#);
-        let kind = r#""apiVersion":"apps.mainstay.dev/v1alpha1","kind":"WaitDeployment""#;
-        self.objects.push((
-            "apis/apps.mainstay.dev/v1alpha1/namespaces/tenant/waitdeployments",
-            format!(r#"{{{kind},{metadata},"spec":{spec}}}"#),
-        ));
-    }
-
-    fn deployment(&mut self, name: &str, text: &str) {
-        let pods = pods(&format!(r#"{{"name":"E","value":"{text}"}}"#));
-        let metadata = metadata(name);
-        self.objects.push((
-            "apis/apps/v1/namespaces/tenant/deployments",
-            format!(
-                r#"{{"apiVersion":"apps/v1","kind":"Deployment",{metadata},"spec":{{"replicas":0,{pods}}}}}"#
-            ),
-        ));
-    }
-}
-
-fn metadata(name: &str) -> String {
-    format!(r#""metadata":{{"name":"{name}","namespace":"{TENANT}"}}"#)
-}
-
-/// Returns the fields `selector` and `template` of Pods with these environment variables.
-fn pods(variables: &str) -> String {
-    let container = format!(r#"{{"name":"c","image":"example.invalid/main:1","env":[{variables}]}}"#);
-    let template =
-        format!(r#"{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{container}]}}}}"#);
-    format!(r#""selector":{{"matchLabels":{{"a":"b"}}}},"template":{template}"#)
-}
-
-/// Returns a JSON list of the same item, slightly shorter than `bytes`.
-fn list(item: &str, bytes: usize) -> String {
-    format!("[{}{item}]", format!("{item},").repeat(bytes / (item.len() + 1) - 1))
-}
-
-/// Returns text that does not compress, the same in every run.
-fn text(bytes: usize) -> String {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let draw = || {
-        // xorshift64.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[(state % 64) as usize])
-    };
-    std::iter::repeat_with(draw).take(bytes).collect()
-}
-
 async fn create(cluster: &TestCluster, kind: &str, object: &str) {
     let request = http::Request::post(format!("/{kind}")).header("content-type", "application/json");
     let request = request.body(object.as_bytes().to_vec()).expect("a request");
@@ -294,20 +153,9 @@ async fn touch(api: &Api<WaitDeployment>, count: u32) {
     }
 }
 
-/// Waits until the manager leads.
-async fn leads(manager: &ManagerProcess) {
-    let metrics = manager.address("metrics").await;
-    let leading = async || {
-        sample(&get(metrics, "/metrics").await.1, r#"leader_election_master_status{name="mainstay"}"#)
-            == Some(1.0)
-    };
-    wait::until_so("this replica to lead", leading).await;
-}
-
 /// Waits until the manager has listed all objects of the tenant, and has reconciled each of them and `others`
 /// more.
 async fn decided(manager: &ManagerProcess, tenant: &Tenant, others: usize) {
-    let metrics = manager.address("metrics").await;
     let others = u32::try_from(others).expect("hundreds");
     for (series, count) in [
         (r#"cache_too_large_objects{kind="WaitDeployment",group="apps.mainstay.dev"}"#, tenant.large_waiting),
@@ -318,7 +166,7 @@ async fn decided(manager: &ManagerProcess, tenant: &Tenant, others: usize) {
         (r#"waitdeployment_gates{state="open"}"#, tenant.open + others),
     ] {
         let series = format!("mainstay_{series}");
-        let reached = async || sample(&get(metrics, "/metrics").await.1, &series) == Some(count.into());
+        let reached = async || sample(&manager.metrics_text().await, &series) == Some(count.into());
         wait::until_so(&format!("{series} to be {count}"), reached).await;
     }
 }

@@ -141,7 +141,7 @@ async fn a_missing_crd_blocks_only_its_own_controllers_and_is_picked_up_once_ins
     );
     assert_eq!(get(manager.probes(), &format!("/readyz/{DEPLOYMENTS}")).await, (200, "ok".to_owned()));
     let unsynced = r#"mainstay_cache_unsynced{kind="WaitDeployment",group="apps.mainstay.dev"}"#;
-    assert_eq!(sample(&get(manager.metrics(), "/metrics").await.1, unsynced), Some(1.0));
+    assert_eq!(sample(&manager.metrics_text().await, unsynced), Some(1.0));
 
     cluster.kubectl(&["create", "deployment", "other", "--image=example.invalid/main:1"]).await;
     let other = deployments_seen.wait_for(|names: &Vec<String>| names.iter().any(|name| name == "other"));

@@ -133,7 +133,7 @@ async fn the_shipped_rights_are_exactly_those_the_manager_uses() {
     cluster.grant(&identity, &more).await;
     let again = Patch::Merge(json!({"metadata": {"annotations": {"mainstay.dev/reconcile-at": "now"}}}));
     for name in ["old", "late"] {
-        objects.patch(name, &PatchParams::default(), &again).await.expect("asked");
+        objects.patch(name, &PatchParams::default(), &again).await.expect("annotated");
         wait::until(&objects, name, "Ready", has_reason("Ready", "Available")).await;
     }
     let owned = |old: &Deployment| old.metadata.owner_references.iter().flatten().count() == 1;

@@ -10,7 +10,7 @@ use mainstay::key::{Key as _, NamespacedName};
 use mainstay::manager::ControllerHandle;
 use mainstay::reconcile::{Action, Context, Outcome, ReconcileError};
 use mainstay::watch::{Notifier, channel, map_view};
-use mainstay_tests::process::{get, sample};
+use mainstay_tests::process::sample;
 use mainstay_tests::witness::{Run, Runs, witness};
 use mainstay_tests::{LocalManager, TestCluster, wait};
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ impl Scene {
         assert_eq!(self.runs.before(MARKER).await, [""; 0], "a run before the marker");
         let counts = self.controller.status().expect("it lives").counts;
         assert_eq!((counts.delayed, counts.ready()), (1, 0), "web waits: {counts:?}");
-        let (_, metrics) = get(self.manager.metrics(), "/metrics").await;
+        let metrics = self.manager.metrics_text().await;
         let errors = sample(&metrics, r#"controller_runtime_reconcile_errors_total{controller="backoff"}"#);
         assert_eq!(errors, Some(f64::from(failures)));
     }

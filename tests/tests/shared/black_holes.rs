@@ -21,7 +21,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::{Api, Resource, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use mainstay_tests::fixtures::wait_deployment;
-use mainstay_tests::process::{get, memory, sample};
+use mainstay_tests::process::{memory, sample};
 use mainstay_tests::report::{figure, long_form, percentile};
 use mainstay_tests::sockets::{BlackHole, black_hole};
 use mainstay_tests::{ManagerProcess, TestCluster, wait};
@@ -158,10 +158,11 @@ impl Side {
             .try_fold((), async |(), _| Ok(()));
         created.await.expect("created");
         let (left, mut fewer) = watch::channel(missing.len());
-        let told = follow(&self.objects, |object| {
+        let all_named = follow(&self.objects, |object| {
             let name = object.name_any();
-            let says = object.status.as_ref().and_then(|status| status.waiting_for.as_deref());
-            if missing.get(&name).is_some_and(|address| says == Some(&format!("{address} (NotReady)"))) {
+            let waiting_for = object.status.as_ref().and_then(|status| status.waiting_for.as_deref());
+            if missing.get(&name).is_some_and(|address| waiting_for == Some(&format!("{address} (NotReady)")))
+            {
                 missing.remove(&name);
                 left.send_replace(missing.len());
             }
@@ -174,17 +175,13 @@ impl Side {
         // Biased: an update at the last moment is in time.
         tokio::select! {
             biased;
-            () = told => {}
+            () = all_named => {}
             () = stuck => panic!("{} of {WAITING} do not name their black hole", *left.borrow()),
         }
     }
 
-    async fn metrics(&self) -> String {
-        get(self.manager.address("metrics").await, "/metrics").await.1
-    }
-
     async fn metric(&self, series: &str) -> f64 {
-        sample(&self.metrics().await, series).unwrap_or_default()
+        sample(&self.manager.metrics_text().await, series).unwrap_or_default()
     }
 
     /// Returns the number of probes that ended without an answer.
@@ -207,7 +204,7 @@ impl Side {
     /// Returns the number of reconciles of the gate, with any result.
     async fn reconciles(&self) -> f64 {
         let series = r#"controller_runtime_reconcile_total{controller="wait-deployment""#;
-        let metrics = self.metrics().await;
+        let metrics = self.manager.metrics_text().await;
         let counts = metrics.lines().filter(|line| line.starts_with(series));
         counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }

@@ -251,7 +251,7 @@ async fn a_cluster_that_is_down_delays_only_controllers_that_watch_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_managers_share_nothing_and_each_adds_a_cluster_while_it_runs() {
+async fn two_managers_share_no_state_and_each_adds_a_cluster_while_it_runs() {
     let Some(own) = TestCluster::shared().await else { return };
     let Some(edge) = TestCluster::another().await else { return };
     let mut rules = rules();

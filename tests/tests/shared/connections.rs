@@ -1,17 +1,12 @@
 //! Connections through proxies, and with credentials from plug-ins, files and OIDC, each to the real server.
 
-use std::convert::Infallible;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod authority;
+mod provider;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use jiff::Timestamp;
-use k8s_openapi::ByteString;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use authority::Authority;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{DeleteParams, PostParams};
@@ -22,20 +17,15 @@ use mainstay_api::WaitDeployment;
 use mainstay_tests::dial::NAME;
 use mainstay_tests::fixtures::wait_deployment;
 use mainstay_tests::manifests::Identity;
-use mainstay_tests::process::{get, sample};
 use mainstay_tests::proxy::{Protocol, Proxy};
 use mainstay_tests::wait::{has_reason, until_so};
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster, wait};
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use rustls::pki_types::PrivateKeyDer;
+use provider::Provider;
 use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mainstay-under-test");
 
@@ -66,7 +56,7 @@ async fn client(identity: &Identity) -> Client {
 }
 
 /// Returns the user name by which the server knows this client.
-async fn who(client: &Client) -> Result<String, kube::Error> {
+async fn user_of(client: &Client) -> Result<String, kube::Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
     Ok(answer.status.and_then(|status| status.user_info?.username).expect("a user"))
@@ -74,69 +64,6 @@ async fn who(client: &Client) -> Result<String, kube::Error> {
 
 fn is_unauthorized(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 401)
-}
-
-/// Waits until a manager in its own process leads.
-async fn leads(process: &ManagerProcess) {
-    let metrics = process.address("metrics").await;
-    until_so("the process to lead", async || {
-        let text = get(metrics, "/metrics").await.1;
-        sample(&text, r#"leader_election_master_status{name="mainstay"}"#) == Some(1.0)
-    })
-    .await;
-}
-
-/// A certificate authority that signs further identities for a cluster.
-struct Authority(Issuer<'static, KeyPair>);
-
-impl Authority {
-    fn of(cluster: &TestCluster) -> Self {
-        let key = std::fs::read_to_string(cluster.authority_key_path()).expect("the key");
-        Self::with(KeyPair::from_pem(&key).expect("a key"))
-    }
-
-    /// Returns an authority of the same name that the cluster does not trust.
-    fn stranger() -> Self {
-        Self::with(KeyPair::generate().expect("a key"))
-    }
-
-    fn with(key: KeyPair) -> Self {
-        Self(Issuer::new(Self::parameters(), key))
-    }
-
-    fn parameters() -> CertificateParams {
-        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
-        params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-    }
-
-    /// Returns its own, self-signed certificate.
-    fn certificate(&self) -> rcgen::Certificate {
-        Self::parameters().self_signed(self.0.key()).expect("signed")
-    }
-
-    fn sign(&self, name: &str, addresses: &[&str]) -> (rcgen::Certificate, KeyPair) {
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let mut params = CertificateParams::new(addresses).expect("parameters");
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().expect("a key");
-        (params.signed_by(&key, &self.0).expect("signed"), key)
-    }
-
-    /// Returns a TLS server with a certificate for 127.0.0.1.
-    fn acceptor(&self) -> TlsAcceptor {
-        let (certificate, key) = self.sign("server", &["127.0.0.1"]);
-        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("a certificate");
-        TlsAcceptor::from(Arc::new(config))
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,9 +90,12 @@ async fn a_manager_works_through_the_proxy_of_its_kubeconfig() {
         objects.create(&PostParams::default(), &object).await.expect("created");
         wait::until(&objects, &name, "Ready", has_reason("Ready", "Available")).await;
         manager.stop().await.expect("stopped in order");
-        let asked = proxy.asked();
-        assert!(asked.len() >= 3, "watches, writes and the Lease have connections of their own: {asked:?}");
-        assert!(asked.iter().all(|wanted| *wanted == server), "{asked:?}");
+        let targets = proxy.targets();
+        assert!(
+            targets.len() >= 3,
+            "watches, writes and the Lease have connections of their own: {targets:?}"
+        );
+        assert!(targets.iter().all(|wanted| *wanted == server), "{targets:?}");
     }
 }
 
@@ -194,11 +124,11 @@ async fn a_proxy_may_require_tls_and_a_user() {
         "server": format!("https://{NAME}:1"), "tls-server-name": "localhost"})
     };
     let known = edited(&identity, "known", &through("me:a%40b"), None);
-    let user = who(&client(&known).await).await.expect("an answer");
+    let user = user_of(&client(&known).await).await.expect("an answer");
     assert_eq!(user, format!("system:serviceaccount:{}:{}", cluster.namespace(), identity.service_account));
-    assert_eq!(proxy.asked(), [format!("{NAME}:1")]);
+    assert_eq!(proxy.targets(), [format!("{NAME}:1")]);
     let unknown = edited(&identity, "unknown", &through("you"), None);
-    let error = who(&client(&unknown).await).await.expect_err("refused");
+    let error = user_of(&client(&unknown).await).await.expect_err("refused");
     assert!(format!("{error:?}").contains("ProxyAuthRequired"), "{error:?}");
 }
 
@@ -213,12 +143,12 @@ async fn the_environment_sets_a_proxy_and_its_exceptions() {
         "tls-server-name": "localhost"});
     let by_address = edited(&identity, "address", &server, None);
     let run = async |name: &str, identity: &Identity, variables: &[(&str, &str)]| {
-        let before = proxy.asked().len();
+        let before = proxy.targets().len();
         let mut process = ManagerProcess::start_with(BINARY, &cluster, identity, name, &json!({}), variables);
-        leads(&process).await;
+        process.leads().await;
         process.terminate();
         assert!(process.ended().await.success(), "{:#?}", process.log());
-        proxy.asked().len() - before
+        proxy.targets().len() - before
     };
     assert!(run("through", &by_address, &[("HTTPS_PROXY", &url)]).await >= 3);
     assert_eq!(run("beside", &by_address, &[("https_proxy", &url), ("NO_PROXY", "0.0.0.0/8")]).await, 0);
@@ -268,7 +198,7 @@ async fn certificates_of_a_plugin_are_renewed_before_they_end_and_no_request_fai
     let client = client(&identity).await;
     let seen = Mutex::new(Vec::new());
     until_so("the last user", async || {
-        let user = who(&client).await.expect("every request is answered");
+        let user = user_of(&client).await.expect("every request is answered");
         let last = user == users[2];
         let mut seen = seen.lock();
         seen.push(user);
@@ -313,7 +243,7 @@ async fn a_token_replaced_in_its_file_is_used_once_the_old_one_is_refused() {
     let identity = edited(&identity, "file", &json!({}), Some(&json!({"tokenFile": file})));
     let client = client(&identity).await;
     let name = |account| format!("system:serviceaccount:{}:{account}", cluster.namespace());
-    assert_eq!(who(&client).await.expect("an answer"), name("before"));
+    assert_eq!(user_of(&client).await.expect("an answer"), name("before"));
     // Renamed over the old file, as the kubelet does.
     let next = file.with_extension("next");
     std::fs::write(&next, &tokens[1]).expect("written");
@@ -321,7 +251,7 @@ async fn a_token_replaced_in_its_file_is_used_once_the_old_one_is_refused() {
     accounts.delete("before", &DeleteParams::default()).await.expect("deleted");
     // Not at once: the server caches valid tokens for a while.
     let refused = Mutex::new(0);
-    until_so("the new token", async || match who(&client).await {
+    until_so("the new token", async || match user_of(&client).await {
         Ok(user) => user == name("after"),
         Err(error) => {
             assert!(is_unauthorized(&error), "{error}");
@@ -332,109 +262,6 @@ async fn a_token_replaced_in_its_file_is_used_once_the_old_one_is_refused() {
     .await;
     let refused = refused.into_inner();
     assert!(refused <= 1, "{refused} requests were refused");
-}
-
-/// An `OpenID` provider on loopback whose refresh tokens are valid for one use.
-struct Provider {
-    url: String,
-    authority: PathBuf,
-    state: Arc<Tokens>,
-    _serving: JoinSet<()>,
-}
-
-struct Tokens {
-    key: EcdsaKeyPair,
-    url: String,
-    /// Number of refresh tokens issued; only the last one is valid.
-    given: Mutex<u32>,
-}
-
-impl Provider {
-    async fn start(folder: &Path) -> Self {
-        let authority = Authority::stranger();
-        let file = folder.join("provider.crt");
-        std::fs::write(&file, authority.certificate().pem()).expect("written");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        let url = format!("https://{}", listener.local_addr().expect("an address"));
-        let (random, algorithm) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
-        let key = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("a key");
-        let key = EcdsaKeyPair::from_pkcs8(algorithm, key.as_ref(), &random).expect("a key");
-        let state = Arc::new(Tokens { key, url: url.clone(), given: Mutex::new(0) });
-        let (acceptor, tokens) = (authority.acceptor(), Arc::clone(&state));
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, tokens) = (acceptor.clone(), Arc::clone(&tokens));
-                connections.spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(|request| answer(Arc::clone(&tokens), request));
-                    let io = TokioIo::new(stream);
-                    drop(hyper::server::conn::http1::Builder::new().serve_connection(io, service).await);
-                });
-            }
-        });
-        Self { url, authority: file, state, _serving: serving }
-    }
-}
-
-async fn answer(
-    tokens: Arc<Tokens>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (head, body) = request.into_parts();
-    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let url = &tokens.url;
-    let (code, answer) = match head.uri.path() {
-        "/.well-known/openid-configuration" => (
-            200,
-            json!({
-                "issuer": url, "jwks_uri": format!("{url}/keys"), "token_endpoint": format!("{url}/token"),
-                "authorization_endpoint": format!("{url}/authorize"),
-                "response_types_supported": ["id_token"],
-                "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"],
-            }),
-        ),
-        "/keys" => {
-            let point = tokens.key.public_key().as_ref();
-            let key = json!({
-                "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": "1",
-                "x": base64url(&point[1..33]), "y": base64url(&point[33..]),
-            });
-            (200, json!({"keys": [key]}))
-        }
-        "/token" => {
-            let mut given = tokens.given.lock();
-            let good = format!("refresh_token=refresh-{given}");
-            if String::from_utf8_lossy(&body).split('&').any(|pair| pair == good) {
-                *given += 1;
-                (200, json!({"refresh_token": format!("refresh-{given}"), "id_token": tokens.id_token(15)}))
-            } else {
-                (400, json!({"error": "invalid_grant"}))
-            }
-        }
-        _ => (404, json!({})),
-    };
-    let response = Response::builder().status(code).header("content-type", "application/json");
-    Ok(response.body(Full::from(answer.to_string())).expect("a response"))
-}
-
-impl Tokens {
-    /// Returns an ID token that is valid for so many seconds.
-    fn id_token(&self, seconds: i64) -> String {
-        let now = Timestamp::now().as_second();
-        let claims =
-            json!({"iss": self.url, "aud": "mainstay", "sub": "me", "iat": now - 60, "exp": now + seconds});
-        let head = json!({"alg": "ES256", "kid": "1", "typ": "JWT"});
-        let text = [head, claims].map(|part| base64url(part.to_string().as_bytes())).join(".");
-        let signature = self.key.sign(&SystemRandom::new(), text.as_bytes()).expect("signed");
-        format!("{text}.{}", base64url(signature.as_ref()))
-    }
-}
-
-fn base64url(bytes: &[u8]) -> String {
-    let text = json!(ByteString(bytes.to_vec()));
-    text.as_str().expect("text").trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -468,13 +295,10 @@ async fn tokens_of_an_openid_provider_are_renewed_with_single_use_refresh_tokens
     let trusted = provider.authority.display().to_string();
     let variables = [("SSL_CERT_FILE", trusted.as_str())];
     let mut process = ManagerProcess::start_with(BINARY, &cluster, &identity, "oidc", &json!({}), &variables);
-    leads(&process).await;
+    process.leads().await;
     // Each token lasts 15 seconds, of which the last ten are reserved for its renewal.
     until_so("three renewals", async || *provider.state.given.lock() >= 3).await;
-    let metrics = process.address("metrics").await;
-    let leading =
-        sample(&get(metrics, "/metrics").await.1, r#"leader_election_master_status{name="mainstay"}"#);
-    assert_eq!(leading, Some(1.0), "{:#?}", process.log());
+    assert!(process.is_leader().await, "{:#?}", process.log());
     process.terminate();
     assert!(process.ended().await.success(), "{:#?}", process.log());
     cluster.stop().await;

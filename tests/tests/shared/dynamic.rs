@@ -63,7 +63,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
         let meta = manager.metadata(Scope::all().of(reads.clone()));
         stores = Some((widgets.clone(), meta));
         let (applier, read) = (Applier::<DynamicObject>::new(reads, "painter"), widgets.clone());
-        let (painter, told) = witness(move |request: NamespacedName, cx| {
+        let (painter, witnessed) = witness(move |request: NamespacedName, cx| {
             let (applier, read) = (applier.clone(), read.clone());
             async move {
                 let Some(object) = read.get(&request)? else { return Ok(Action::Done) };
@@ -78,7 +78,7 @@ async fn a_kind_known_only_at_run_time_is_reconciled_and_written_like_any_other(
                 Ok(Action::Done)
             }
         });
-        runs = Some(told);
+        runs = Some(witnessed);
         let controller = Controller::new("painter").reconciles(&widgets).reconciler(painter);
         drop(manager.register(controller).expect("registered"));
     })

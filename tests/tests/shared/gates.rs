@@ -30,7 +30,7 @@ fn waiting_for(prerequisites: &[&Prerequisite], others: &Value) -> WaitDeploymen
     wait_deployment("web", &json!({"spec": {"replicas": 1, "waitFor": wait_for}}))
 }
 
-fn says(object: &WaitDeployment, type_: &str) -> String {
+fn condition_of(object: &WaitDeployment, type_: &str) -> String {
     let condition = object.condition(type_);
     condition.map_or_else(
         || "-".to_owned(),
@@ -65,9 +65,9 @@ fn of_gate(cluster: &TestCluster) -> Vec<Write> {
 /// Requests a reconcile of an unchanged object, and waits until it is done: a gate with one worker then
 /// writes the Deployment of an object created later, without dependencies.
 async fn reconcile_again(cluster: &TestCluster, name: &str, time: usize) {
-    let asked = json!({"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: time.to_string()}}});
+    let annotated = json!({"metadata": {"annotations": {RECONCILE_AT_ANNOTATION: time.to_string()}}});
     let objects = cluster.api::<WaitDeployment>();
-    objects.patch(name, &PatchParams::default(), &Patch::Merge(asked)).await.expect("read");
+    objects.patch(name, &PatchParams::default(), &Patch::Merge(annotated)).await.expect("read");
     let later = format!("{MARKER}{time}");
     let object = wait_deployment(&later, &json!({"spec": {"replicas": 0}}));
     objects.create(&PostParams::default(), &object).await.expect("created");
@@ -115,12 +115,13 @@ async fn the_gate_opens_once_all_dependencies_are_ready_and_lists_the_missing_on
         }
     };
     let web = wait::until(&objects, "web", "both to be missing", waits("a (NotReady) +1")).await;
-    assert_eq!(says(&web, "TemplateAccepted"), "True/Accepted", "a dry run while it waits");
+    assert_eq!(condition_of(&web, "TemplateAccepted"), "True/Accepted", "a dry run while it waits");
     second.come_up();
     wait::until(&objects, "web", "one to be missing", waits("a (NotReady)")).await;
     assert!(deployments.get_opt("web").await.expect("read").is_none());
     first.come_up();
-    let web = wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    let web =
+        wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     let status = web.status.expect("a status");
     assert!(status.gate_opened_time.is_some() && status.gate_closed_time.is_none());
     let writes = cluster.writes();
@@ -144,17 +145,17 @@ async fn a_refused_template_is_reported_while_the_gate_is_closed() {
     let mut object = waiting_for(&[&prerequisite], &json!({}));
     object.spec.template.insert("spec".to_owned(), json!({"containers": []}));
     objects.create(&PostParams::default(), &object).await.expect("created");
-    let refused = |web: &WaitDeployment| says(web, "TemplateAccepted") == "False/Invalid";
+    let refused = |web: &WaitDeployment| condition_of(web, "TemplateAccepted") == "False/Invalid";
     let web = wait::until(&objects, "web", "its template to be refused", refused).await;
-    assert_eq!(says(&web, "Stalled"), "True/TemplateRejected");
+    assert_eq!(condition_of(&web, "Stalled"), "True/TemplateRejected");
     let message = web.condition("Ready").and_then(|ready| ready.message.clone()).unwrap_or_default();
     assert!(message.contains("spec.template.spec.containers"), "{message}");
 
     objects.patch("web", &PatchParams::default(), &Patch::Merge(with_image(1))).await.expect("edited");
-    let accepted = |web: &WaitDeployment| says(web, "TemplateAccepted") == "True/Accepted";
+    let accepted = |web: &WaitDeployment| condition_of(web, "TemplateAccepted") == "True/Accepted";
     wait::until(&objects, "web", "its template to be accepted", accepted).await;
     prerequisite.come_up();
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     let tried = cluster.writes().iter().filter(|write| write.uri.contains("dryRun=All")).count();
     assert_eq!(tried, 2, "one dry run per template");
     manager.stop().await.expect("stopped in order");
@@ -170,19 +171,19 @@ async fn a_new_template_is_held_back_while_other_changes_are_applied() {
     let mut prerequisite = Prerequisite::open();
     let object = waiting_for(&[&prerequisite], &json!({"gates": ["Create", "Update"]}));
     objects.create(&PostParams::default(), &object).await.expect("created");
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     cluster.kubectl(&["rollout", "restart", "deployment/web"]).await;
 
     prerequisite.go_down().await;
-    let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
+    let lost = |web: &WaitDeployment| condition_of(web, "DependenciesReady") == "False/Lost";
     wait::until(&objects, "web", "the loss to be reported", lost).await;
     let tried = of_deployment(&cluster.writes(), true).len();
     let mut edit = with_image(2);
     edit["spec"]["replicas"] = 2.into();
     objects.patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await.expect("edited");
-    let held = |web: &WaitDeployment| says(web, "UpdateHeld") == "True/TemplateHeld";
+    let held = |web: &WaitDeployment| condition_of(web, "UpdateHeld") == "True/TemplateHeld";
     let web = wait::until(&objects, "web", "the update to be held", held).await;
-    assert_eq!(says(&web, "Ready"), "False/WaitingForDependencies");
+    assert_eq!(condition_of(&web, "Ready"), "False/WaitingForDependencies");
     let web = wait::until(&deployments, "web", "its replicas", |web| replicas(web) == Some(2)).await;
     assert_eq!(image_of(&web), Some(image(1).as_str()), "the old template keeps running");
     let restarted = |web: &Deployment| {
@@ -205,9 +206,9 @@ async fn a_new_template_is_held_back_while_other_changes_are_applied() {
     let new = |web: &Deployment| image_of(web) == Some(image(2).as_str());
     let web = wait::until(&deployments, "web", "the new template", new).await;
     assert!(restarted(&web), "the restart is still kept");
-    let ready = |web: &WaitDeployment| says(web, "Ready") == "True/Available";
+    let ready = |web: &WaitDeployment| condition_of(web, "Ready") == "True/Available";
     let web = wait::until(&objects, "web", "Ready", ready).await;
-    assert_eq!(says(&web, "UpdateHeld"), "-", "removed once no change is held");
+    assert_eq!(condition_of(&web, "UpdateHeld"), "-", "removed once no change is held");
     manager.stop().await.expect("stopped in order");
 }
 
@@ -222,21 +223,21 @@ async fn the_first_replicas_wait_and_a_lost_dependency_scales_them_to_zero() {
     let others = json!({"gates": ["ScaleFromZero"], "onLoss": "ScaleToZero", "lossGraceSeconds": 1});
     let object = waiting_for(&[&prerequisite, &steady, &steady], &others);
     objects.create(&PostParams::default(), &object).await.expect("created");
-    let held = |web: &WaitDeployment| says(web, "UpdateHeld") == "True/ReplicasHeld";
+    let held = |web: &WaitDeployment| condition_of(web, "UpdateHeld") == "True/ReplicasHeld";
     wait::until(&objects, "web", "its replicas to be held", held).await;
     let empty = |web: &Deployment| replicas(web) == Some(0);
     wait::until(&deployments, "web", "a Deployment without replicas", empty).await;
     prerequisite.come_up();
     wait::until(&deployments, "web", "its replicas", |web| replicas(web) == Some(1)).await;
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
 
     prerequisite.go_down().await;
-    let scaled = |web: &WaitDeployment| says(web, "Ready") == "False/ScaledToZero";
+    let scaled = |web: &WaitDeployment| condition_of(web, "Ready") == "False/ScaledToZero";
     wait::until(&objects, "web", "the replicas to be scaled to zero", scaled).await;
     wait::until(&deployments, "web", "no replicas", empty).await;
     prerequisite.come_up();
     wait::until(&deployments, "web", "its replicas back", |web| replicas(web) == Some(1)).await;
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     manager.stop().await.expect("stopped in order");
 }
 
@@ -280,7 +281,7 @@ async fn a_deadline_outlasts_a_restart_of_the_manager() {
         closed.iter().all(|at| Some(at) == initial.0.as_ref()),
         "{closed:?}, the first manager wrote {initial:?}"
     );
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     let writes = cluster.writes();
     let created: Vec<_> =
         of_deployment(&writes, false).into_iter().filter(|write| write.code == 201).collect();
@@ -322,10 +323,10 @@ async fn a_missed_deadline_is_reported_and_a_late_success_still_opens() {
     let mut prerequisite = Prerequisite::closed();
     let object = waiting_for(&[&prerequisite], &json!({"deadlineSeconds": 1}));
     objects.create(&PostParams::default(), &object).await.expect("created");
-    let late = |web: &WaitDeployment| says(web, "Stalled") == "True/DeadlineExceeded";
+    let late = |web: &WaitDeployment| condition_of(web, "Stalled") == "True/DeadlineExceeded";
     wait::until(&objects, "web", "the deadline to be over", late).await;
     prerequisite.come_up();
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     manager.stop().await.expect("stopped in order");
 }
 
@@ -338,19 +339,19 @@ async fn a_deployment_deleted_by_hand_is_created_again_once_the_dependencies_are
     let mut prerequisite = Prerequisite::open();
     let object = waiting_for(&[&prerequisite], &json!({}));
     objects.create(&PostParams::default(), &object).await.expect("created");
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     prerequisite.go_down().await;
-    let lost = |web: &WaitDeployment| says(web, "DependenciesReady") == "False/Lost";
+    let lost = |web: &WaitDeployment| condition_of(web, "DependenciesReady") == "False/Lost";
     wait::until(&objects, "web", "the loss to be reported", lost).await;
     deployments.delete("web", &DeleteParams::background()).await.expect("deleted");
     let closed = |web: &WaitDeployment| {
-        says(web, "Ready") == "False/WaitingForDependencies"
+        condition_of(web, "Ready") == "False/WaitingForDependencies"
             && web.status.as_ref().is_some_and(|status| status.gate_closed_time.is_some())
     };
     wait::until(&objects, "web", "the gate to be closed again", closed).await;
     assert!(deployments.get_opt("web").await.expect("read").is_none());
     prerequisite.come_up();
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     manager.stop().await.expect("stopped in order");
 }
 
@@ -380,7 +381,7 @@ async fn a_leader_killed_between_dry_run_and_creation_leaves_exactly_one_deploym
     cluster.until_written("the trial of the first leader", tried).await;
     leader.signal(Signal::KILL);
     prerequisite.come_up();
-    wait::until(&objects, "web", "Ready", |web| says(web, "Ready") == "True/Available").await;
+    wait::until(&objects, "web", "Ready", |web| condition_of(web, "Ready") == "True/Available").await;
     let writes = cluster.writes();
     let created: Vec<_> =
         of_deployment(&writes, false).into_iter().filter(|write| write.code == 201).collect();

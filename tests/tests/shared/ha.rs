@@ -68,13 +68,13 @@ impl Replica {
 
     /// Waits until this replica has made `AT_WORK` writes since then, and returns the first of them.
     async fn at_work(&self, cluster: &TestCluster, since: Timestamp) -> Write {
-        let what = format!("{} to work since {since}", self.user);
+        let state = format!("{} to work since {since}", self.user);
         let done = |writes: &[Write]| {
             let mut done = self.works(writes);
             done.retain(|write| write.received >= since);
             (done.len() >= AT_WORK).then(|| done[0].clone())
         };
-        cluster.until_written(&what, done).await
+        cluster.until_written(&state, done).await
     }
 }
 
@@ -133,10 +133,10 @@ async fn a_stopped_leader_hands_over_in_a_fraction_of_its_lease() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let mut pair = Pair::start(&cluster, &json!({})).await;
 
-    let asked = Timestamp::now();
+    let signalled = Timestamp::now();
     pair.leader.process.terminate();
-    let first = pair.standby.at_work(&cluster, asked).await;
-    let took = first.received.duration_since(asked).unsigned_abs();
+    let first = pair.standby.at_work(&cluster, signalled).await;
+    let took = first.received.duration_since(signalled).unsigned_abs();
     figure("ha.hand_over_at_sigterm", took.as_secs_f64(), "s");
     assert!(took < PLANNED, "handed over after {took:?}, by {first:?}");
     assert!(pair.leader.process.ended().await.success(), "the old leader ends in good order");

@@ -117,7 +117,7 @@ fn cells(line: &str) -> Vec<String> {
 
 impl Follower {
     /// Waits for a line that `accepts` takes, and returns its cells.
-    async fn until(&mut self, what: &str, accepts: impl Fn(&[String]) -> bool) -> Vec<String> {
+    async fn until(&mut self, expected: &str, accepts: impl Fn(&[String]) -> bool) -> Vec<String> {
         let found = async {
             while let Some(line) = self.lines.next_line().await.expect("readable") {
                 let cells = cells(&line);
@@ -125,9 +125,9 @@ impl Follower {
                     return cells;
                 }
             }
-            panic!("the command ended before it printed {what}")
+            panic!("the command ended before it printed {expected}")
         };
-        timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited for {what}"))
+        timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited for {expected}"))
     }
 }
 
@@ -191,7 +191,7 @@ async fn a_followed_queue_shows_manual_reconciles() {
 
     let output = subject.run(&["reconcile", CONTROLLER, "fails"]).await;
     let error = String::from_utf8_lossy(&output.stderr);
-    let expected = "error: ConfigMap is namespaced; give the namespace too\n";
+    let expected = "error: ConfigMap is namespaced; give its namespace\n";
     assert_eq!((output.status.code(), &*error), (Some(2), expected));
     drop(follower);
     subject.manager.stop().await.expect("stopped in order");

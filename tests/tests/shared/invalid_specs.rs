@@ -91,8 +91,8 @@ impl Stage {
     }
 }
 
-/// Whether the conditions say `words` and that a person has to act, and the mirror has written its conditions
-/// too: each later write counts as a superfluous retry.
+/// Returns whether the conditions contain `words` and show that a user has to act, and the mirror has written
+/// its conditions too: each later write counts as a superfluous retry.
 fn is_reported(object: &DynamicObject, words: &str) -> bool {
     let conditions = object.data["status"]["conditions"].as_array();
     let find = |type_: &str| {
@@ -173,8 +173,8 @@ async fn invalid_specs_are_refused_by_field_and_cost_few_requests() {
     let Some(mut stage) = Stage::set_up().await else { return };
     assert_eq!(stage.create(&waiting("good"), true).await.err(), None, "the object without a slip is valid");
     let (mut wrong, mut by_server) = (0, 0);
-    for (at, (pointer, value, expected)) in slips().into_iter().enumerate() {
-        let object = edited(waiting(&format!("slip-{at}")), pointer, &value);
+    for (at, (pointer, value, expected)) in slips().enumerate() {
+        let object = edited(waiting(&format!("slip-{at}")), &pointer, &value);
         match expected {
             Refused(words) => {
                 let refusal = stage.create(&object, true).await.err();

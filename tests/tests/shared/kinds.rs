@@ -238,11 +238,11 @@ impl<'a> Scene<'a> {
         } else {
             format!("{} has not been listed", self.kind)
         };
-        let said = async || {
+        let fails = async || {
             let (status, body) = check().await;
             status == 500 && body.contains(&prefix) && body.contains(&format!("the server answered {code}"))
         };
-        until_so(&format!("{} to fail its check ({code})", self.kind), said).await;
+        until_so(&format!("{} to fail its check ({code})", self.kind), fails).await;
         // At the start the kind counts as absent only after another two or three such answers.
         let believed = async || self.page().await["absent"] == true;
         until_so(&format!("{} to be absent", self.kind), believed).await;

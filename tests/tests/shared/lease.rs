@@ -57,7 +57,7 @@ async fn leads(process: &ManagerProcess) -> String {
 }
 
 /// Returns the number of log lines whose message contains these words.
-fn said(process: &ManagerProcess, words: &str) -> usize {
+fn logged_lines(process: &ManagerProcess, words: &str) -> usize {
     process.log().iter().filter(|line| line["msg"].as_str().is_some_and(|text| text.contains(words))).count()
 }
 
@@ -172,7 +172,7 @@ async fn a_lease_edited_or_deleted_by_hand_stays_with_its_leader_and_each_incide
         // A line about the other replica, and one about itself.
         (&standby, "new leader", 2),
     ] {
-        assert_eq!(said(process, words), times, "{words}: {:#?}", process.log());
+        assert_eq!(logged_lines(process, words), times, "{words}: {:#?}", process.log());
     }
     check_events(&cluster, &[&name, &next]).await;
 }
@@ -214,7 +214,12 @@ async fn a_leader_replaced_in_its_lease_ends_and_candidates_wait_for_the_new_hol
     edit(&leases, &json!({"spec": {"holderIdentity": "somebody"}})).await.expect("edited");
     assert_eq!(leader.ended().await.code(), Some(1), "a replica that lost the Lease fails");
     figure_of_time("lease.written_out_to_exit", Timestamp::now().duration_since(edited).unsigned_abs());
-    assert_eq!(said(&leader, "stopped leading: another replica holds the lease"), 1, "{:#?}", leader.log());
+    assert_eq!(
+        logged_lines(&leader, "stopped leading: another replica holds the lease"),
+        1,
+        "{:#?}",
+        leader.log()
+    );
 
     let next = leads(&standby).await;
     let taken = leases.get(NAME).await.expect("read");
@@ -266,7 +271,7 @@ async fn the_content_of_an_existing_lease_decides_when_it_is_taken() {
         assert!(waited >= *holds, "{name}: taken after {waited:?}");
         let absurd = usize::from(*name == "no-duration");
         assert_eq!(
-            said(&process, "implausible leaseDurationSeconds"),
+            logged_lines(&process, "implausible leaseDurationSeconds"),
             absurd,
             "{name}: {:#?}",
             process.log()
@@ -315,7 +320,7 @@ async fn a_leader_survives_late_and_wrong_answers_and_ends_in_time_without_answe
         let after = mended(&leases, &answered, &name).await;
         assert!(renewed(&after) > renewed(&before), "{lie:?}");
     }
-    assert_eq!(said(&leader, "stopped leading"), 0, "{:#?}", leader.log());
+    assert_eq!(logged_lines(&leader, "stopped leading"), 0, "{:#?}", leader.log());
     let warned = |words: &str| {
         let of = |line: &Value| {
             line["level"] == "warn" && line["error"].as_str().is_some_and(|text| text.contains(words))
@@ -328,7 +333,12 @@ async fn a_leader_survives_late_and_wrong_answers_and_ends_in_time_without_answe
 
     impostor.lie(&Lie::Silence, 1000);
     assert_eq!(leader.ended().await.code(), Some(1), "a replica that lost the Lease fails");
-    assert_eq!(said(&leader, "stopped leading: no renewal succeeded in time"), 1, "{:#?}", leader.log());
+    assert_eq!(
+        logged_lines(&leader, "stopped leading: no renewal succeeded in time"),
+        1,
+        "{:#?}",
+        leader.log()
+    );
     let next = leads(&standby).await;
     let terms = terms(&cluster.writes());
     let held: Vec<_> = terms.iter().map(|term| term.holder.as_str()).collect();

@@ -17,7 +17,7 @@ use mainstay::manager::ManagerOptions;
 use mainstay::reconcile::{Action, Context, Outcome, Reconciler};
 use mainstay_controllers::config_schema;
 use mainstay_tests::manager::configuration_of;
-use mainstay_tests::process::{get, sample};
+use mainstay_tests::process::sample;
 use mainstay_tests::wait::{self, PATIENCE, until_so};
 use mainstay_tests::{LocalManager, ManagerProcess, TestCluster};
 use serde_json::{Value, json};
@@ -66,9 +66,13 @@ impl Drop for Run<'_> {
     }
 }
 
-async fn until(counts: &mut watch::Receiver<Count>, what: &str, agrees: impl FnMut(&Count) -> bool) -> Count {
+async fn until(
+    counts: &mut watch::Receiver<Count>,
+    expected: &str,
+    agrees: impl FnMut(&Count) -> bool,
+) -> Count {
     let counted = timeout(PATIENCE, counts.wait_for(agrees)).await.map(|count| *count.expect("a sender"));
-    counted.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}: {:?}", counts.borrow()))
+    counted.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {expected}: {:?}", counts.borrow()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,21 +167,12 @@ async fn replicas_apply_a_mounted_config_map_and_report_an_invalid_one() {
         ManagerProcess::start_from(binary, &identity, &folder, &environment)
     };
     let leader = start("first");
-    let leads = async |process: &ManagerProcess| {
-        let address = process.address("metrics").await;
-        let series = r#"leader_election_master_status{name="mainstay"}"#;
-        until_so("the process to lead", async || {
-            sample(&get(address, "/metrics").await.1, series) == Some(1.0)
-        })
-        .await;
-    };
-    leads(&leader).await;
+    leader.leads().await;
     let standby = start("second");
     let gauge = r#"controller_runtime_max_concurrent_reconciles{controller="wait-deployment"}"#;
     let shows = async |process: &ManagerProcess, series: &str, value: f64| {
-        let address = process.address("metrics").await;
-        let what = format!("{series} {value}");
-        until_so(&what, async || sample(&get(address, "/metrics").await.1, series) == Some(value)).await;
+        let line = format!("{series} {value}");
+        until_so(&line, async || sample(&process.metrics_text().await, series) == Some(value)).await;
     };
 
     let changed = json!({"controllers": {"wait-deployment": {"workers": 9}}, "cache": {"resync": "1h"}});
@@ -211,6 +206,6 @@ async fn replicas_apply_a_mounted_config_map_and_report_an_invalid_one() {
     shows(&standby, gauge, 3.0).await;
     shows(&leader, "mainstay_config_last_reload_successful", 1.0).await;
     leader.terminate();
-    leads(&standby).await;
+    standby.leads().await;
     shows(&standby, gauge, 3.0).await;
 }

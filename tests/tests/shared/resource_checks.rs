@@ -22,7 +22,7 @@ struct Waiting {
     request: NamespacedName,
     objects: Store<WaitDeployment>,
     resources: Resources,
-    told: mpsc::UnboundedReceiver<NamespacedName>,
+    enqueued: mpsc::UnboundedReceiver<NamespacedName>,
 }
 
 impl Waiting {
@@ -45,7 +45,7 @@ impl Waiting {
                     return observation;
                 }
                 seen = observation;
-                self.told.recv().await.expect("a running manager");
+                self.enqueued.recv().await.expect("a running manager");
             }
         };
         let agreed = timeout(PATIENCE, agreed).await.ok().flatten();
@@ -74,12 +74,12 @@ fn waits_for(resource: &Value) -> WaitDeployment {
 /// Starts a manager with a second set of checks, for the test alone.
 async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waiting) {
     let identity = cluster.install_base().await;
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, enqueued) = mpsc::unbounded_channel();
     let mut waiting = None;
     let allowed: Vec<String> = allowed.iter().map(|kind| (*kind).to_owned()).collect();
     let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
         let objects = manager.store::<WaitDeployment>(Scope::all());
-        let resources = Resources::new(&objects, allowed, move |request| drop(tell.send(request)));
+        let resources = Resources::new(&objects, allowed, move |request| drop(sender.send(request)));
         let declare = manager.clone();
         let watch = ResourceWatch::new(
             &resources,
@@ -88,7 +88,7 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
         );
         manager.add(watch).expect("added");
         let request = NamespacedName::namespaced(cluster.namespace(), "web");
-        waiting = Some(Waiting { request, objects, resources, told });
+        waiting = Some(Waiting { request, objects, resources, enqueued });
     })
     .await;
     manager.leads().await;

@@ -95,7 +95,7 @@ impl ClusterView {
     }
 }
 
-/// Notes the state of Lease and cache when it starts, before it is ready, and when it is told to stop, before
+/// Notes the state of Lease and cache when it starts, before it is ready, and when it has to stop, before
 /// it ends.
 struct Observer {
     name: &'static str,
@@ -211,7 +211,7 @@ async fn groups_start_and_stop_in_order_around_the_lease_and_on_a_standby_withou
     assert_eq!(diary.lines(), expected);
 }
 
-/// In the group with leader election: ignores the stop. In the other group: fails as soon as it is told to
+/// In the group with leader election: ignores the stop. In the other group: fails as soon as it has to
 /// stop.
 struct Failing(&'static str, RunnableGroup, Diary);
 

@@ -54,7 +54,7 @@ struct Talker {
     reason: &'static str,
     port: u16,
     /// Number of complete answers sent.
-    said: Arc<AtomicUsize>,
+    answers: Arc<AtomicUsize>,
     _serving: JoinSet<()>,
 }
 
@@ -80,8 +80,8 @@ impl Talker {
     async fn start(name: &'static str, talk: Talk, reason: &'static str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
         let port = listener.local_addr().expect("an address").port();
-        let said = Arc::new(AtomicUsize::new(0));
-        let (to_all, count) = (talk.clone(), Arc::clone(&said));
+        let answers = Arc::new(AtomicUsize::new(0));
+        let (to_all, count) = (talk.clone(), Arc::clone(&answers));
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
@@ -91,7 +91,7 @@ impl Talker {
                 connections.spawn(async move { drop(talk.over(stream, &count).await) });
             }
         });
-        Self { name, talk, reason, port, said, _serving: serving }
+        Self { name, talk, reason, port, answers, _serving: serving }
     }
 
     /// Returns an object that waits for this talker at this host.
@@ -251,13 +251,13 @@ async fn all_reported(cluster: &TestCluster, talkers: &[Talker], reason: impl Fn
     for talker in talkers {
         let reason = reason(talker);
         wait::until(&objects, talker.name, reason, wait::dependency_has_reason("talker", reason)).await;
-        wait::until_so(talker.name, async || talker.said.load(Ordering::Relaxed) > 0).await;
+        wait::until_so(talker.name, async || talker.answers.load(Ordering::Relaxed) > 0).await;
     }
 }
 
-fn assert_silent(what: &str, text: &str) {
+fn assert_silent(place: &str, text: &str) {
     let found = text.lines().find(|line| line.to_lowercase().contains(MARKER));
-    assert_eq!(found, None, "{what}");
+    assert_eq!(found, None, "{place}");
 }
 
 /// Asserts that the pages a manager serves lack the marker. Its log and objects are checked after its end,

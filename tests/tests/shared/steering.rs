@@ -49,11 +49,11 @@ impl Scene {
         let manager = LocalManager::start_with(cluster, &identity, &changes, |manager| {
             let store = manager.store::<PodTemplate>(Scope::all());
             let (reader, seen) = (store.clone(), Arc::clone(&images));
-            let (reconciler, told) =
-                witness(move |request, cx| look(reader.clone(), Arc::clone(&seen), request, cx));
+            let (reconciler, runs) =
+                witness(move |request, cx| record(reader.clone(), Arc::clone(&seen), request, cx));
             let controller = wire(Controller::new("steering"), &store);
             let handle = manager.register(controller.reconciler(reconciler)).expect("registered");
-            parts = Some((handle, told));
+            parts = Some((handle, runs));
         })
         .await;
         let (handle, runs) = parts.expect("registered");
@@ -94,7 +94,7 @@ impl Scene {
 }
 
 /// Notes the image of `web`, and removes the finalizers of objects that are being deleted.
-async fn look(
+async fn record(
     store: Store<PodTemplate>,
     images: Arc<Mutex<Vec<String>>>,
     request: NamespacedName,

@@ -103,11 +103,11 @@ async fn a_process_with_all_threads_blocked_ends_after_its_grace_period() {
     let leases = cluster.api::<Lease>();
     let held = leases.get("mainstay").await.expect("the Lease");
 
-    let asked = Instant::now();
+    let signalled = Instant::now();
     process.terminate();
     let status = process.ended().await;
-    figure("ha.grace_2s_blocked_exit", asked.elapsed().as_secs_f64(), "s");
-    assert!(asked.elapsed() < grace + SLACK, "ended only after {:?}", asked.elapsed());
+    figure("ha.grace_2s_blocked_exit", signalled.elapsed().as_secs_f64(), "s");
+    assert!(signalled.elapsed() < grace + SLACK, "ended only after {:?}", signalled.elapsed());
     assert_eq!(status.code(), Some(1), "late work is a failure");
     let log = process.log();
     let named = "still running after shutdown.gracePeriod 2s: slow";
@@ -126,12 +126,12 @@ async fn a_second_signal_ends_a_stopping_process_at_once() {
     process.terminate();
     process.logged("the signal", |line| line["signal"] == "SIGTERM").await;
 
-    let asked = Instant::now();
+    let signalled = Instant::now();
     process.terminate();
     let status = process.ended().await;
-    figure("ha.second_sigterm_to_exit", asked.elapsed().as_secs_f64(), "s");
+    figure("ha.second_sigterm_to_exit", signalled.elapsed().as_secs_f64(), "s");
     assert_eq!(status.code(), Some(1));
-    assert!(asked.elapsed() < AT_ONCE, "ended only after {:?}", asked.elapsed());
+    assert!(signalled.elapsed() < AT_ONCE, "ended only after {:?}", signalled.elapsed());
 }
 
 #[tokio::test]

@@ -118,8 +118,9 @@ async fn a_prerequisite_that_stays_down_is_probed_with_the_same_period_for_ever(
     let (early, late) = (counts[1] - counts[0], counts[2] - counts[1]);
     figure("gate.probes_in_six_periods", late, "probes");
     assert!(early >= 3.0 && (3.0..=9.0).contains(&late), "six periods each: {early}, then {late} probes");
-    let (_, text) = get(manager.metrics(), "/metrics").await;
-    let errors = sample(&text, r#"controller_runtime_reconcile_errors_total{controller="wait-deployment"}"#);
+    let metrics = manager.metrics_text().await;
+    let errors =
+        sample(&metrics, r#"controller_runtime_reconcile_errors_total{controller="wait-deployment"}"#);
     assert_eq!(errors, Some(0.0), "not ready is not an error");
     manager.stop().await.expect("stopped in order");
 }

@@ -3,174 +3,24 @@
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a test are far below 2^52")]
 
-use std::net::{Ipv6Addr, SocketAddr};
+mod stage;
+
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use mainstay_api::WaitDeployment;
-use mainstay_tests::fixtures::wait_deployment;
-use mainstay_tests::process::{get, sample};
+use kube::api::PostParams;
+use mainstay_tests::process::sample;
 use mainstay_tests::sockets::{BlackHole, Prerequisite, black_hole};
-use mainstay_tests::{LocalManager, TestCluster, wait};
+use mainstay_tests::wait;
 use serde_json::{Value, json};
+use stage::{BothFamilies, Expected, Stage, denied, invalid, ready};
 use tokio::time::Instant;
 
 /// Most delay of a timer: far above the usual delay and below every mistake that the tests look for.
 const LATE: Duration = Duration::from_millis(1500);
 /// Rounds of probes in which no forbidden target is dialled.
 const ROUNDS: usize = 3;
-
-/// The expected result of an object.
-enum Expected {
-    /// Its prerequisite listens, so its Deployment is created.
-    Opens,
-    /// Its status has this reason, and a message with all these texts.
-    Refused(&'static str, Vec<String>),
-    /// The API server refuses it, and names this field.
-    Inadmissible(&'static str),
-}
-
-/// One manager, and the raw objects of its namespace, which need not decode.
-struct Stage {
-    cluster: TestCluster,
-    manager: LocalManager,
-    objects: Api<DynamicObject>,
-}
-
-/// A listener on both loopback addresses, at one port.
-struct BothFamilies {
-    v4: Prerequisite,
-    v6: Prerequisite,
-}
-
-// === impl Stage ===
-
-impl Stage {
-    async fn set_up(changes: &Value) -> Option<Self> {
-        let cluster = TestCluster::shared().await?;
-        let identity = cluster.install_base().await;
-        let manager = LocalManager::start(&cluster, &identity, changes).await;
-        let resource = ApiResource::erase::<WaitDeployment>(&());
-        let objects = Api::namespaced_with(cluster.client(), cluster.namespace(), &resource);
-        Some(Self { cluster, manager, objects })
-    }
-
-    async fn create(&self, name: &str, wait_probe: &Value) -> Result<DynamicObject, kube::Error> {
-        let object = wait_deployment(name, &json!({"waitProbe": wait_probe, "spec": {"replicas": 0}}));
-        self.objects.create(&PostParams::default(), &object).await
-    }
-
-    async fn edit(&self, name: &str, wait_probe: &Value) {
-        let patch = Patch::Merge(json!({"waitProbe": wait_probe}));
-        self.objects.patch(name, &PatchParams::default(), &patch).await.expect("edited");
-    }
-
-    async fn opens(&self, name: &str) {
-        wait::until(&self.cluster.api::<Deployment>(), name, &format!("Deployment {name}"), |_| true).await;
-    }
-
-    /// Waits until the gate's condition of the current generation has this reason, and returns its message.
-    async fn message_for(&self, name: &str, reason: &str) -> String {
-        let what = format!("{name} to say {reason}");
-        let object = wait::until(&self.objects, name, &what, |object| {
-            let seen = object.data["status"]["observedGeneration"].as_i64();
-            seen == object.metadata.generation && ready(object)["reason"] == reason
-        });
-        let object = object.await;
-        ready(&object)["message"].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Waits for the first result of its prerequisite.
-    async fn is_probed(&self, name: &str) {
-        wait::until(&self.objects, name, &format!("{name} to be probed"), |object| {
-            ready(object)["status"] == "False" && ready(object)["reason"] == "WaitingForDependencies"
-        })
-        .await;
-    }
-
-    /// Creates the objects, then checks the result of each.
-    async fn check(&self, cases: Vec<(Value, Expected)>) {
-        let deployments = self.cluster.api::<Deployment>();
-        let mut to_follow = Vec::new();
-        for (at, (wait_probe, expected)) in cases.into_iter().enumerate() {
-            let name = format!("case-{at}");
-            match (self.create(&name, &wait_probe).await, expected) {
-                (Err(kube::Error::Api(refusal)), Expected::Inadmissible(field)) => {
-                    assert_eq!(refusal.code, 422, "{wait_probe}: {refusal:?}");
-                    assert!(refusal.message.contains(field), "{wait_probe}: {}", refusal.message);
-                }
-                (Ok(_), Expected::Inadmissible(_)) => panic!("the API server admits {wait_probe}"),
-                (Ok(_), expected) => to_follow.push((name, wait_probe, expected)),
-                (Err(error), _) => panic!("the API server refuses {wait_probe}: {error}"),
-            }
-        }
-        for (name, wait_probe, expected) in to_follow {
-            if let Expected::Refused(reason, parts) = expected {
-                let message = self.message_for(&name, reason).await;
-                for part in parts {
-                    assert!(message.contains(&part), "{wait_probe}: expected {part:?} in {message:?}");
-                }
-                let deployment = deployments.get_opt(&name).await.expect("read");
-                assert!(deployment.is_none(), "{wait_probe}: refused, yet there is a Deployment");
-            } else {
-                self.opens(&name).await;
-            }
-        }
-    }
-
-    async fn metrics(&self) -> String {
-        get(self.manager.metrics(), "/metrics").await.1
-    }
-
-    /// Asserts that the manager still reconciles, and stops in order.
-    async fn still_works(self) {
-        self.create("after-all", &Value::Null).await.expect("created");
-        self.opens("after-all").await;
-        assert_eq!(get(self.manager.probes(), "/livez").await.0, 200);
-        self.manager.stop().await.expect("stopped in order");
-    }
-}
-
-// === impl BothFamilies ===
-
-impl BothFamilies {
-    fn open() -> Self {
-        // The port is free for IPv4 and may be taken for IPv6 by a concurrent test.
-        let mut v4 = Prerequisite::closed();
-        let mut v6 =
-            Prerequisite::closed_at(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v4.address().port()));
-        v4.come_up();
-        v6.come_up();
-        Self { v4, v6 }
-    }
-
-    fn port(&self) -> u16 {
-        self.v4.address().port()
-    }
-
-    fn connections(&self) -> usize {
-        self.v4.connections() + self.v6.connections()
-    }
-}
-
-// === private functions ===
-
-fn ready(object: &DynamicObject) -> &Value {
-    let conditions = object.data["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
-}
-
-/// Expects a refusal by the gate, which names the field, quotes the value and lists the accepted values.
-fn invalid(field: &str, value: &str, expected: &str) -> Expected {
-    Expected::Refused("InvalidProbe", vec![format!("waitProbe.{field} {value}: "), expected.to_owned()])
-}
-
-fn denied(by: &str) -> Expected {
-    Expected::Refused("PolicyDenied", vec![by.to_owned()])
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_way_to_write_a_timeout_is_understood_or_refused() {
@@ -249,7 +99,7 @@ async fn a_timeout_lasts_as_long_as_written() {
 
 /// Returns the number of finished probes and the seconds they took together.
 async fn probed(stage: &Stage) -> (f64, f64) {
-    let metrics = stage.metrics().await;
+    let metrics = stage.manager.metrics_text().await;
     let of = |series| sample(&metrics, series).unwrap_or_default();
     let family = "mainstay_waitdeployment_probe_duration_seconds";
     (of(&format!(r#"{family}_count{{type="tcp"}}"#)), of(&format!(r#"{family}_sum{{type="tcp"}}"#)))
@@ -378,7 +228,7 @@ async fn until_denied(stage: &Stage, times: usize) {
     let began = Instant::now();
     loop {
         let denied = r#"mainstay_waitdeployment_probe_total{type="tcp",result="denied"}"#;
-        let count = sample(&stage.metrics().await, denied).unwrap_or_default();
+        let count = sample(&stage.manager.metrics_text().await, denied).unwrap_or_default();
         if count >= times as f64 {
             return;
         }
@@ -445,7 +295,8 @@ async fn a_refused_object_recovers_by_an_edit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edit_of_a_waiting_object_switches_its_target_at_once() {
     let Some(stage) = Stage::set_up(&json!({})).await else { return };
-    let targets = async || sample(&stage.metrics().await, "mainstay_waitdeployment_probe_targets");
+    let targets =
+        async || sample(&stage.manager.metrics_text().await, "mainstay_waitdeployment_probe_targets");
     let (hole, mut closed, open) = (black_hole().await, Prerequisite::closed(), Prerequisite::open());
     let at =
         |address: SocketAddr| json!({"address": address.to_string(), "timeout": "5m", "periodSeconds": 1});

@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use mainstay_api::WaitDeployment;
 use mainstay_tests::audit::{outside_of_terms, terms};
 use mainstay_tests::fixtures::wait_deployment;
-use mainstay_tests::process::{get, memory, sample};
+use mainstay_tests::process::{is_leading, memory, sample};
 use mainstay_tests::report::{figure, figure_of_time};
 use mainstay_tests::{ManagerProcess, TestCluster};
 use serde_json::{Value, json};
@@ -120,11 +120,10 @@ pub(super) async fn until_at_rest(cluster: &TestCluster) {
 
 /// Returns the resources of a process, and whether it leads.
 pub(super) async fn resources(process: &ManagerProcess) -> (Resources, bool) {
-    let metrics = process.address("metrics").await;
     let mut least = Resources { megabytes: f64::MAX, descriptors: f64::MAX, tasks: BTreeMap::new() };
     let mut leads = false;
     for _ in 0..SAMPLES {
-        let (_, text) = get(metrics, "/metrics").await;
+        let text = process.metrics_text().await;
         let megabytes = memory(process.id(), "VmRSS").expect("a running process");
         let tasks = text.lines().filter(|line| line.starts_with("mainstay_tokio_alive_tasks{"));
         let descriptors = sample(&text, "process_open_fds").expect("a count of descriptors");
@@ -135,7 +134,7 @@ pub(super) async fn resources(process: &ManagerProcess) -> (Resources, bool) {
             let known = least.tasks.entry(runtime.to_owned()).or_insert(count);
             *known = known.min(count);
         }
-        leads = sample(&text, r#"leader_election_master_status{name="mainstay"}"#) == Some(1.0);
+        leads = is_leading(&text);
         sleep(PERIOD).await;
     }
     (least, leads)

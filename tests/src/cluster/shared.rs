@@ -1,0 +1,51 @@
+//! The cluster that all tests of a binary share, on a thread of its own.
+
+use std::sync::{Arc, OnceLock};
+
+use mainstay_devcluster::DevCluster;
+use tokio::sync::{mpsc, watch};
+
+use super::missing::Failure;
+use super::{client_of, options};
+use crate::manifests::Cleanup;
+
+/// The cluster, and the sender of cleanups to its thread; None while it starts.
+pub(super) type Shared = Option<Result<(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>), Failure>>;
+
+/// Starts the shared cluster at the first call.
+pub(super) fn shared() -> watch::Receiver<Shared> {
+    static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
+    SHARED.get_or_init(start).clone()
+}
+
+fn start() -> watch::Receiver<Shared> {
+    let (state, started) = watch::channel(None);
+    let thread = std::thread::Builder::new().name("shared-cluster".to_owned());
+    // Detached on purpose: invariant 2 of `cluster`.
+    if let Err(error) = thread.spawn(move || run(&state)) {
+        panic!("no thread for the shared cluster: {error}");
+    }
+    started
+}
+
+fn run(state: &watch::Sender<Shared>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime for the shared cluster: {error}"));
+    runtime.block_on(async {
+        match DevCluster::start(options()).await {
+            Err(error) => {
+                state.send_replace(Some(Err(error.into())));
+            }
+            Ok(cluster) => {
+                let cluster = Arc::new(cluster);
+                let admin = client_of(cluster.kubeconfig_path()).await;
+                let (cleanups, mut left) = mpsc::unbounded_channel();
+                state.send_replace(Some(Ok((cluster, cleanups))));
+                // Ends only with the process: the static keeps a sender.
+                while let Some(cleanup) = left.recv().await {
+                    cleanup.run(&admin).await;
+                }
+            }
+        }
+    });
+}
