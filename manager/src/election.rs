@@ -184,29 +184,26 @@ impl Elector {
     ///
     /// # Cancel safety
     /// Dropping the future closes the fence; the Lease then expires.
-    pub async fn run<W>(self, stop: CancellationToken, end_work: impl FnMut() -> W) -> Ended
+    pub async fn run<W>(
+        self,
+        stop: CancellationToken,
+        mut end_work: impl FnMut() -> W + Send + 'static,
+    ) -> Ended
     where
-        W: Future<Output = bool>,
+        W: Future<Output = bool> + Send + 'static,
     {
-        let _close_fence = CloseOnDrop(self.fence.clone());
-        let (settings, clock) = (self.settings.clone(), Arc::clone(&self.clock));
-        let pause = move || settings.candidate_wait(clock().random);
-        // A leader renews every retry period, so a watch that is silent for two lease durations is broken.
-        let watch = self.lock.clone().watch(self.settings.lease_duration * 2, pause);
-        task::run(self, watch, end_work, stop).await
+        task::run(self, Box::new(move || Box::pin(end_work())), stop).await
+    }
+}
+
+impl Drop for Elector {
+    fn drop(&mut self) {
+        self.fence.close();
     }
 }
 
 fn system_clock() -> Now {
     Now { boot: BootInstant::now(), wall: Timestamp::now(), random: fastrand::f64() }
-}
-
-struct CloseOnDrop(Fence);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close();
-    }
 }
 
 #[cfg(test)]

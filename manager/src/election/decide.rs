@@ -142,7 +142,7 @@ pub enum Ending {
 }
 
 /// State of one replica between two decisions.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct State {
     /// The Lease as last read, written or watched.
     known: Known,
@@ -168,8 +168,9 @@ pub struct State {
     reported: Option<Arc<str>>,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 enum Known {
+    #[default]
     Nothing,
     /// The Lease does not exist; its last record, if one was seen.
     Absent(Option<Record>),
@@ -199,8 +200,9 @@ struct Claim {
     until: BootInstant,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 enum Phase {
+    #[default]
     Candidate,
     Leading {
         /// Time at which the last successful write was sent.
@@ -267,20 +269,7 @@ impl ElectionSettings {
 impl State {
     /// Returns the state of a candidate that has not read the Lease yet.
     pub fn new(now: BootInstant) -> Self {
-        Self {
-            known: Known::Nothing,
-            newest: None,
-            fresh: false,
-            watching: false,
-            claim: None,
-            last_sent: None,
-            in_flight: None,
-            next: now,
-            conflicts: 0,
-            phase: Phase::Candidate,
-            stopping: false,
-            reported: None,
-        }
+        Self { next: now, ..Self::default() }
     }
 
     /// Returns the time for the next [`Event::Tick`] if no other event comes first; `None` if no tick is

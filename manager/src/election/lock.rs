@@ -3,24 +3,26 @@
 //! The client is one of `client::Role::Lease`, with a connection of its own and without retries: the election
 //! decides when to send a request again, so a failure must be returned at once. Every request has a deadline.
 
+use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, GetParams, PostParams, Request as Requests, WatchEvent, WatchParams};
 use kube::core::request::Error as RequestError;
 use kube::{Client, Error};
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::decide::{Answer, Call, Event};
 use super::notice::Notice;
 use super::record::{Record, Version};
-use super::trouble::{Trouble, log_trouble, trouble_log};
+use super::trouble::{Trouble, TroubleLog};
 use crate::client::connect::DeadlineExceeded;
 use crate::client::error::links;
-use crate::util::LogOnce;
+use crate::key::{Key as _, NamespacedName};
 
 /// `timeoutSeconds` of a watch: below the five minutes after which many middleboxes drop an idle connection.
 const WATCH_SECONDS: u32 = 290;
@@ -32,8 +34,8 @@ const SUSPECT: &str = "a proxy between here and the API server may have sent it"
 #[derive(Clone, Debug)]
 pub(super) struct LeaseLock {
     api: Api<Lease>,
-    namespace: Arc<str>,
-    name: Arc<str>,
+    /// The Lease.
+    pub(super) name: NamespacedName,
     /// Deadline of each request; for a watch, until its response starts.
     deadline: Duration,
     pub(super) notice: Notice,
@@ -50,35 +52,13 @@ pub(super) struct LockError {
     source: Option<Box<Error>>,
 }
 
-/// A watch that restarts forever.
-struct Watching<P> {
-    lock: LeaseLock,
-    /// A watch without an event for this long is restarted: a leader renews far more often.
-    silence: Duration,
-    /// Returns the wait before the next watch after one that delivered no event.
-    pause: P,
-    now: Phase,
-    logged: LogOnce<Trouble>,
-}
-
-enum Phase {
-    Pausing,
-    Beginning,
-    Open {
-        events: BoxStream<'static, Result<WatchEvent<Lease>, Error>>,
-        /// Whether this watch has delivered an event.
-        delivered: bool,
-    },
-}
-
 // === impl LeaseLock ===
 
 impl LeaseLock {
     pub(super) fn new(client: Client, namespace: &str, name: &str, deadline: Duration) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
-            namespace: namespace.into(),
-            name: name.into(),
+            name: NamespacedName::namespaced(namespace, name),
             deadline,
             notice: Notice::default(),
         }
@@ -91,24 +71,22 @@ impl LeaseLock {
     pub(super) async fn call(&self, call: Call) -> Result<Answer, LockError> {
         let (client, requests) = (self.api.clone().into_client(), Requests::new(self.api.resource_url()));
         let post = PostParams::default();
-        let sent = match &call {
-            Call::Get => None,
-            Call::Create(record) | Call::Update { record, .. } => Some(record.clone()),
-        };
-        let (verb, request) = match call {
-            Call::Get => ("get", requests.get(&self.name, &GetParams::default())),
+        let (verb, request, sent) = match call {
+            Call::Get => ("get", requests.get(self.name.name(), &GetParams::default()), None),
             Call::Create(record) => {
                 let mut lease = Lease::default();
-                lease.metadata.name = Some(self.name.as_ref().to_owned());
-                lease.metadata.namespace = Some(self.namespace.as_ref().to_owned());
-                record.write_into(&mut lease);
-                self.notice.write_into(&mut lease, record.holder.is_some());
-                ("create", json(&lease).and_then(|lease| requests.create(&post, lease)))
+                lease.metadata.name = Some(self.name.name().to_owned());
+                lease.metadata.namespace = self.name.namespace().map(str::to_owned);
+                let body = self.body(lease, &record);
+                ("create", body.and_then(|body| requests.create(&post, body)), Some(record))
             }
             Call::Update { record, over } => {
-                let mut lease = over.with(&record);
-                self.notice.write_into(&mut lease, record.holder.is_some());
-                ("update", json(&lease).and_then(|lease| requests.replace(&self.name, &post, lease)))
+                let body = self.body(over.lease(), &record);
+                (
+                    "update",
+                    body.and_then(|body| requests.replace(self.name.name(), &post, body)),
+                    Some(record),
+                )
             }
         };
         let request = request.map_err(|error| self.error(verb, Error::BuildRequest(error)))?;
@@ -136,18 +114,23 @@ impl LeaseLock {
         }
     }
 
+    /// Returns the body that stores a record in a Lease and keeps its other fields.
+    fn body(&self, mut lease: Lease, record: &Record) -> Result<Vec<u8>, RequestError> {
+        record.write_into(&mut lease);
+        self.notice.write_into(&mut lease, record.holder.is_some());
+        serde_json::to_vec(&lease).map_err(RequestError::SerializeBody)
+    }
+
     async fn within<T>(&self, verb: &'static str, request: impl Future<Output = T>) -> Result<T, LockError> {
         timeout(self.deadline, request).await.map_err(|_| self.late(verb))
     }
 
     /// Returns the record of a received Lease; fails if it has another name or no resourceVersion.
     fn read(&self, verb: &'static str, lease: &Lease) -> Result<Record, LockError> {
-        let of = |found: &Option<String>, own: &str| found.as_deref() == Some(own);
-        let metadata = &lease.metadata;
-        if !of(&metadata.name, &self.name) || !of(&metadata.namespace, &self.namespace) {
+        if NamespacedName::of(lease) != self.name {
             return Err(self.strange(verb, "is not the requested Lease"));
         }
-        if metadata.resource_version.as_deref().is_none_or(str::is_empty) {
+        if lease.metadata.resource_version.as_deref().is_none_or(str::is_empty) {
             return Err(self.strange(verb, "has no metadata.resourceVersion"));
         }
         self.notice.read(lease);
@@ -158,8 +141,9 @@ impl LeaseLock {
         match error {
             Error::Api(status) if status.code == 403 => LockError {
                 text: format!(
-                    "not allowed to {verb} lease {self}: the role needs create on leases, and get, watch and \
-                     update on this one"
+                    "not allowed to {verb} lease {}: the role needs create on leases, and get, watch and \
+                     update on this one",
+                    self.name,
                 ),
                 trouble: Trouble::Refused(403),
                 source: Some(Box::new(Error::Api(status))),
@@ -189,119 +173,81 @@ impl LeaseLock {
     }
 
     fn failed(&self, text: fmt::Arguments<'_>, trouble: Trouble) -> LockError {
-        LockError { text: format!("lease {self}: {text}"), trouble, source: None }
+        LockError { text: format!("lease {}: {text}", self.name), trouble, source: None }
     }
 
     /// Watches the Lease forever. A watch that fails, ends, or delivers no event for `silence` is restarted:
     /// at once if it delivered an event, after `pause()` otherwise.
-    pub(super) fn watch(
+    pub(super) async fn watch(
         self,
         silence: Duration,
-        pause: impl Fn() -> Duration + Send + 'static,
-    ) -> BoxStream<'static, Event> {
-        let watching = Watching { lock: self, silence, pause, now: Phase::Beginning, logged: trouble_log() };
-        stream::unfold(watching, |watching| async { Some(watching.next().await) }).boxed()
+        pause: impl Fn() -> Duration,
+        events: mpsc::Sender<Event>,
+    ) -> Infallible {
+        let mut logged = TroubleLog::new(self.name.clone());
+        loop {
+            let mut delivered = false;
+            let ended = self.watch_once(silence, &events, &mut delivered).await;
+            // The end of a working watch is normal and not logged.
+            if let Some(error) = ended.err().filter(|_| !delivered) {
+                logged.log(error.trouble, Some(&error), "cannot watch the lease; polling it instead");
+            }
+            send(&events, Event::WatchDown).await;
+            if !delivered {
+                sleep(pause()).await;
+            }
+        }
+    }
+
+    /// Watches the Lease until the watch ends or delivers no event for `silence`: a leader renews far more
+    /// often.
+    async fn watch_once(
+        &self,
+        silence: Duration,
+        events: &mpsc::Sender<Event>,
+        delivered: &mut bool,
+    ) -> Result<(), LockError> {
+        // A role restricted to one resource name may watch only with this field selector.
+        let only_this = WatchParams::default()
+            .fields(&format!("metadata.name={}", self.name.name()))
+            .timeout(WATCH_SECONDS)
+            .disable_bookmarks();
+        // Without a resourceVersion the watch starts with the present Lease, read from etcd and not from a
+        // cache.
+        let begun = self.within("watch", self.api.watch(&only_this, "")).await?;
+        let mut watch = pin!(begun.map_err(|error| self.error("watch", error))?);
+        send(events, Event::WatchUp).await;
+        while let Ok(Some(event)) = timeout(silence, watch.next()).await {
+            if let Some(event) = self.seen(event.map_err(|error| self.error("watch", error))?)? {
+                *delivered = true;
+                send(events, event).await;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the decision's event for an event of the watch; `None` for a bookmark. An error event, such as
     /// `410 Gone`, ends the watch as a broken connection does.
-    fn seen(&self, event: WatchEvent<Lease>) -> Result<Option<Event>, Option<LockError>> {
-        let read = |lease: &Lease| self.read("watch", lease).map_err(Some);
+    fn seen(&self, event: WatchEvent<Lease>) -> Result<Option<Event>, LockError> {
+        let read = |lease: &Lease| self.read("watch", lease);
         Ok(match event {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 Some(Event::Seen(read(&lease)?, Version::of(lease)))
             }
             WatchEvent::Deleted(lease) => Some(Event::Gone(read(&lease)?, Version::of(lease))),
             WatchEvent::Bookmark(_) => None,
-            WatchEvent::Error(status) => return Err(Some(self.error("watch", Error::Api(status)))),
+            WatchEvent::Error(status) => return Err(self.error("watch", Error::Api(status))),
         })
     }
-
-    async fn begin_watch(&self) -> Result<BoxStream<'static, Result<WatchEvent<Lease>, Error>>, LockError> {
-        // A role restricted to one resource name may watch only with this field selector.
-        let only_this = WatchParams::default()
-            .fields(&format!("metadata.name={}", self.name))
-            .timeout(WATCH_SECONDS)
-            .disable_bookmarks();
-        // Without a resourceVersion the watch starts with the present Lease, read from etcd and not from a
-        // cache.
-        let begun = self.within("watch", self.api.watch(&only_this, "")).await?;
-        Ok(begun.map_err(|error| self.error("watch", error))?.boxed())
-    }
 }
 
-/// Displays as `namespace/name`.
-impl fmt::Display for LeaseLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-// === impl Watching ===
-
-impl<P: Fn() -> Duration> Watching<P> {
-    /// Waits for the next event of the decision.
-    async fn next(mut self) -> (Event, Self) {
-        loop {
-            match &mut self.now {
-                Phase::Pausing => {
-                    sleep((self.pause)()).await;
-                    self.now = Phase::Beginning;
-                }
-                Phase::Beginning => match self.lock.begin_watch().await {
-                    Ok(events) => {
-                        self.now = Phase::Open { events, delivered: false };
-                        return (Event::WatchUp, self);
-                    }
-                    Err(error) => {
-                        self.log_failure(&error);
-                        self.now = Phase::Pausing;
-                        return (Event::WatchDown, self);
-                    }
-                },
-                Phase::Open { events, delivered } => {
-                    let seen = match timeout(self.silence, events.next()).await {
-                        Ok(Some(Ok(event))) => self.lock.seen(event),
-                        Ok(Some(Err(error))) => Err(Some(self.lock.error("watch", error))),
-                        // The watch ended, or delivered no event for `silence`.
-                        Ok(None) | Err(_) => Err(None),
-                    };
-                    match seen {
-                        Ok(None) => {}
-                        Ok(Some(event)) => {
-                            *delivered = true;
-                            return (event, self);
-                        }
-                        Err(error) => {
-                            // The end of a working watch is normal and not logged.
-                            if *delivered {
-                                self.now = Phase::Beginning;
-                            } else {
-                                self.now = Phase::Pausing;
-                                if let Some(error) = &error {
-                                    self.log_failure(error);
-                                }
-                            }
-                            return (Event::WatchDown, self);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn log_failure(&mut self, error: &LockError) {
-        let text = "cannot watch the lease; polling it instead";
-        log_trouble(&mut self.logged, &self.lock, error.trouble, Some(error), text);
-    }
+/// Sends an event to the task of the elector, which outlives the watch.
+async fn send(events: &mpsc::Sender<Event>, event: Event) {
+    drop(events.send(event).await);
 }
 
 fn is_late(error: &Error) -> bool {
     links(error).any(<dyn std::error::Error>::is::<DeadlineExceeded>)
-}
-
-fn json(lease: &Lease) -> Result<Vec<u8>, RequestError> {
-    serde_json::to_vec(lease).map_err(RequestError::SerializeBody)
 }
 
 /// Returns the start of a refusal's message on one line; a proxy may send a whole page as its message.

@@ -16,11 +16,12 @@ pub const NOTICE: &str = "mainstay.dev/inspect";
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
 /// The text that this replica publishes while it holds the Lease, and the text last read from the Lease.
-/// Clones share both.
-#[derive(Clone, derive_more::Debug)]
+/// Clones share both. The default publishes no text.
+#[derive(Clone, Default, derive_more::Debug)]
 #[debug("Notice {{ seen: {:?}, .. }}", self.seen())]
 pub struct Notice {
-    own: Arc<Own>,
+    /// `None` to publish no text.
+    own: Option<Arc<Own>>,
     seen: Arc<Mutex<Option<String>>>,
 }
 
@@ -29,7 +30,7 @@ pub struct Notice {
 impl Notice {
     /// Publishes the text that `own` returns; it is called for each write of the Lease and must not block.
     pub fn new(own: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { own: Arc::new(own), seen: Arc::default() }
+        Self { own: Some(Arc::new(own)), seen: Arc::default() }
     }
 
     /// Returns the text in the Lease when it was last read, by any holder.
@@ -50,7 +51,7 @@ impl Notice {
 
     /// Writes this replica's text into a Lease to be `held`; removes any text from a Lease to be released.
     pub(super) fn write_into(&self, lease: &mut Lease, held: bool) {
-        match (self.own)().filter(|_| held) {
+        match self.own.as_ref().filter(|_| held).and_then(|own| own()) {
             Some(own) => {
                 lease.metadata.annotations.get_or_insert_default().insert(NOTICE.to_owned(), own);
             }
@@ -60,12 +61,5 @@ impl Notice {
                 }
             }
         }
-    }
-}
-
-/// Publishes no text.
-impl Default for Notice {
-    fn default() -> Self {
-        Self::new(|| None)
     }
 }

@@ -4,7 +4,6 @@
 //! are compared in microseconds, as the API stores them, and only for equality: no decision depends on a wall
 //! clock.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,14 +32,11 @@ pub struct Record {
 }
 
 /// A stored version of a Lease, which an update replaces.
-#[derive(Clone)]
-pub struct Version {
-    /// `metadata.resourceVersion` as a number, which orders versions. `None` if it is not numeric; all API
-    /// servers of today use numbers.
-    number: Option<u64>,
-    /// The whole Lease; an update keeps its labels, strategy, preferred holder and other fields.
-    lease: Arc<Lease>,
-}
+///
+/// It holds the whole Lease, so that an update keeps labels, strategy, preferred holder and other fields.
+#[derive(Clone, derive_more::Debug)]
+#[debug("{}", self.text().unwrap_or("none"))]
+pub struct Version(Arc<Lease>);
 
 // === impl Record ===
 
@@ -136,26 +132,28 @@ impl Version {
     pub fn of(mut lease: Lease) -> Self {
         // An update without managedFields keeps them; with them it would be several times as large.
         lease.metadata.managed_fields = None;
-        let number = lease.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
-        Self { number, lease: Arc::new(lease) }
+        Self(Arc::new(lease))
     }
 
-    /// Returns the number that orders this version among those of the Lease; `None` if it is not numeric.
+    /// Returns `metadata.resourceVersion` as a number, which orders the versions of the Lease. `None` if it
+    /// is not numeric; all API servers of today use numbers.
     pub fn number(&self) -> Option<u64> {
-        self.number
+        self.text()?.parse().ok()
     }
 
-    /// Returns the Lease with another record, for an update that replaces this version.
-    pub(super) fn with(&self, record: &Record) -> Lease {
-        let mut lease = Lease::clone(&self.lease);
-        record.write_into(&mut lease);
-        lease
+    fn text(&self) -> Option<&str> {
+        self.0.metadata.resource_version.as_deref()
+    }
+
+    /// Returns the Lease, for an update that replaces this version.
+    pub(super) fn lease(&self) -> Lease {
+        Lease::clone(&self.0)
     }
 }
 
 impl PartialEq for Version {
     fn eq(&self, other: &Self) -> bool {
-        self.lease.metadata.resource_version == other.lease.metadata.resource_version
+        self.text() == other.text()
     }
 }
 
@@ -163,13 +161,7 @@ impl Eq for Version {}
 
 impl Hash for Version {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.lease.metadata.resource_version.hash(hasher);
-    }
-}
-
-impl fmt::Debug for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.lease.metadata.resource_version.as_deref().unwrap_or("none"))
+        self.text().hash(hasher);
     }
 }
 

@@ -1,30 +1,30 @@
 //! The task of an elector: collects events, calls `decide` and performs its actions. No decision is made
 //! here.
 
-use std::error::Error;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, OptionFuture};
-use futures_util::stream::BoxStream;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{Action, Answer, Call, Ending, Event, State, decide};
 use super::lock::LockError;
 use super::record::Record;
-use super::trouble::{Trouble, log_trouble, trouble_log};
+use super::trouble::{Trouble, TroubleLog};
 use super::{Elector, Ended, Leadership, LeaseEvent};
-use crate::util::LogOnce;
+
+/// Ends leader-only work; its future is that of [`Elector::run`].
+pub(super) type EndWork = Box<dyn FnMut() -> BoxFuture<'static, bool> + Send>;
 
 /// A running elector.
-struct Task<W, F> {
+struct Task {
     elector: Elector,
     state: State,
-    end_work: F,
+    end_work: EndWork,
     /// Future of `end_work`, from the end of a term until it resolves.
-    work: Option<Pin<Box<W>>>,
+    work: Option<BoxFuture<'static, bool>>,
     request: Option<Request>,
     /// The holder of the last [`Action::NewHolder`].
     holder: Option<Arc<str>>,
@@ -32,7 +32,7 @@ struct Task<W, F> {
     logged_holder: Option<Arc<str>>,
     /// The last loss, unless this replica has led since.
     lost: Option<Ending>,
-    logged: LogOnce<Trouble>,
+    troubles: TroubleLog,
     /// Time since which the Lease has named no holder.
     free_since: Option<Instant>,
     /// Time at which the last `end_work` was called.
@@ -49,27 +49,23 @@ struct Request {
     renews: bool,
 }
 
-pub(super) async fn run<W, F>(
-    elector: Elector,
-    mut watch: BoxStream<'static, Event>,
-    end_work: F,
-    stop: CancellationToken,
-) -> Ended
-where
-    W: Future<Output = bool>,
-    F: FnMut() -> W,
-{
-    let state = State::new((elector.clock)().boot);
+pub(super) async fn run(elector: Elector, end_work: EndWork, stop: CancellationToken) -> Ended {
+    let (settings, clock) = (elector.settings.clone(), Arc::clone(&elector.clock));
+    // A leader renews every retry period, so a watch that is silent for two lease durations is broken.
+    let silence = settings.lease_duration * 2;
+    let (sender, mut events) = mpsc::channel(1);
+    let pause = || settings.candidate_wait(clock().random);
+    let mut watching = pin!(elector.lock.clone().watch(silence, pause, sender));
     let mut task = Task {
+        state: State::new(clock().boot),
+        troubles: TroubleLog::new(elector.lock.name.clone()),
         elector,
-        state,
         end_work,
         work: None,
         request: None,
         holder: None,
         logged_holder: None,
         lost: None,
-        logged: trouble_log(),
         free_since: None,
         ending_since: None,
         failing: false,
@@ -93,7 +89,8 @@ where
             Some(answer) = OptionFuture::from(task.request.as_mut().map(|request| &mut request.answer)) => {
                 task.answered(answer)
             }
-            Some(event) = watch.next() => event,
+            Some(event) = events.recv() => event,
+            never = &mut watching => match never {},
             () = sleep(rest) => Event::Tick,
         };
         task.turn(event);
@@ -105,11 +102,7 @@ where
 
 // === impl Task ===
 
-impl<W, F> Task<W, F>
-where
-    W: Future<Output = bool>,
-    F: FnMut() -> W,
-{
+impl Task {
     /// Returns the time until the next tick, at most one retry period: the timer stands still while the
     /// machine is suspended, but the clock of the decision does not.
     fn rest(&self) -> std::time::Duration {
@@ -144,13 +137,13 @@ where
         let answer = match answer {
             Ok(answer) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(lease = %self.elector.lock, "requests for the lease are answered again");
+                    tracing::info!(lease = %self.elector.lock.name, "requests for the lease are answered again");
                 }
                 answer
             }
             Err(error) => {
                 let text = "request for the lease failed; trying again";
-                self.failing |= self.log_trouble(error.trouble, Some(&error), text);
+                self.failing |= self.troubles.log(error.trouble, Some(&error), text);
                 Answer::Failed
             }
         };
@@ -160,20 +153,13 @@ where
         Event::Answered(answer)
     }
 
-    fn log_trouble(&mut self, trouble: Trouble, error: Option<&(dyn Error + 'static)>, text: &str) -> bool {
-        log_trouble(&mut self.logged, &self.elector.lock, trouble, error, text)
-    }
-
     fn warn_if_invalid_duration(&mut self, record: &Record) {
         // An edit of this replica's own record is logged by `Action::Rewrite`.
         let of_another = record.holder.as_ref() != Some(&self.elector.settings.identity);
-        if of_another
-            && record.has_invalid_duration()
-            && self.logged.is_first(Trouble::InvalidDuration, Instant::now())
-        {
+        if of_another && record.has_invalid_duration() && self.troubles.is_new(Trouble::InvalidDuration) {
             let believed = record.duration(self.elector.settings.lease_duration);
             tracing::warn!(
-                lease = %self.elector.lock,
+                lease = %self.elector.lock.name,
                 holder = record.holder.as_deref(),
                 stated = record.duration_seconds,
                 ?believed,
@@ -194,7 +180,7 @@ where
                     self.elector.metrics.take_over_seconds.observe(free.elapsed().as_secs_f64());
                 }
                 self.lost = None;
-                let (lease, identity) = (&self.elector.lock, self.identity());
+                let (lease, identity) = (&self.elector.lock.name, self.identity());
                 tracing::info!(%lease, %identity, transitions, "became leader");
                 self.publish(Leadership::Leading { transitions });
                 self.emit(LeaseEvent::BecameLeader { identity });
@@ -203,16 +189,16 @@ where
             Action::Suspend => {
                 self.elector.fence.close();
                 let text = "the lease was deleted or its holder cleared; acquiring it again";
-                self.log_trouble(Trouble::Missing, None, text);
+                self.troubles.log(Trouble::Missing, None, text);
             }
             Action::Rewrite => {
                 let text = "the lease was edited; the next renewal overwrites the edit";
-                self.log_trouble(Trouble::Edited, None, text);
+                self.troubles.log(Trouble::Edited, None, text);
             }
             Action::StopLeading(ending) => self.stop_leading(ending),
             Action::EndWork => {
                 self.ending_since = Some(Instant::now());
-                self.work = Some(Box::pin((self.end_work)()));
+                self.work = Some((self.end_work)());
             }
             Action::Standby => self.publish(Leadership::Standby { holder: self.holder.clone() }),
             Action::NewHolder(holder) => self.new_holder(holder),
@@ -234,7 +220,7 @@ where
     fn stop_leading(&mut self, ending: Ending) {
         self.elector.fence.close();
         self.elector.metrics.master.set(0);
-        let lease = &self.elector.lock;
+        let lease = &self.elector.lock.name;
         match &ending {
             Ending::Stopped => tracing::info!(%lease, "stopped leading"),
             Ending::Expired => tracing::error!(%lease, "stopped leading: no renewal succeeded in time"),
@@ -261,7 +247,7 @@ where
             Some(_) => {}
         }
         if let Some(holder) = holder.as_ref().filter(|_| holder != self.logged_holder) {
-            tracing::info!(lease = %self.elector.lock, %holder, "new leader");
+            tracing::info!(lease = %self.elector.lock.name, %holder, "new leader");
             self.logged_holder = Some(Arc::clone(holder));
         }
         if matches!(*self.elector.leadership.borrow(), Leadership::Standby { .. }) {
@@ -273,7 +259,7 @@ where
     fn finish(&mut self, released: bool) {
         self.elector.fence.close();
         if released {
-            tracing::info!(lease = %self.elector.lock, "released the lease");
+            tracing::info!(lease = %self.elector.lock.name, "released the lease");
             if let Some(ending) = self.ending_since.take() {
                 self.elector.metrics.release_seconds.observe(ending.elapsed().as_secs_f64());
             }

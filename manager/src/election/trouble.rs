@@ -1,14 +1,13 @@
 //! Kinds of problems with a Lease, each of which is logged once until it has been absent for a while.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::field::display;
 
-use crate::key::Chain;
-use crate::util::LogOnce;
+use crate::key::{Chain, NamespacedName};
+use crate::util::BoundedMap;
 
 /// A problem that has been absent for this long is logged again. Two outages in a night make two lines; a
 /// Lease that is deleted every second, or a server that refuses every other request, makes one.
@@ -36,26 +35,38 @@ pub(super) enum Trouble {
     InvalidDuration,
 }
 
-/// Returns an empty log, in which a repeated problem makes one line.
-pub(super) fn trouble_log() -> LogOnce<Trouble> {
-    LogOnce::new(MAX_REMEMBERED).again_after(QUIET_PERIOD)
+/// A log of the problems with one Lease, in which a repeated problem makes one line.
+pub(super) struct TroubleLog {
+    lease: NamespacedName,
+    logged: BoundedMap<Trouble, ()>,
 }
 
-/// Logs a problem with a Lease: as a warning if it is new, otherwise as a debug line. Returns whether it is
-/// new.
-pub(super) fn log_trouble(
-    logged: &mut LogOnce<Trouble>,
-    lease: &dyn Display,
-    trouble: Trouble,
-    error: Option<&(dyn Error + 'static)>,
-    text: &str,
-) -> bool {
-    let is_new = logged.is_first(trouble, Instant::now());
-    let error = error.map(|error| display(Chain(error)));
-    if is_new {
-        tracing::warn!(%lease, error, "{text}");
-    } else {
-        tracing::debug!(%lease, error, "{text}");
+// === impl TroubleLog ===
+
+impl TroubleLog {
+    pub(super) fn new(lease: NamespacedName) -> Self {
+        Self { lease, logged: BoundedMap::new(MAX_REMEMBERED).expire_after(QUIET_PERIOD) }
     }
-    is_new
+
+    /// Records a problem and returns whether it is new.
+    pub(super) fn is_new(&mut self, trouble: Trouble) -> bool {
+        self.logged.insert(trouble, (), Instant::now()).is_none()
+    }
+
+    /// Logs a problem: as a warning if it is new, otherwise as a debug line. Returns whether it is new.
+    pub(super) fn log(
+        &mut self,
+        trouble: Trouble,
+        error: Option<&(dyn Error + 'static)>,
+        text: &str,
+    ) -> bool {
+        let is_new = self.is_new(trouble);
+        let (lease, error) = (&self.lease, error.map(|error| display(Chain(error))));
+        if is_new {
+            tracing::warn!(%lease, error, "{text}");
+        } else {
+            tracing::debug!(%lease, error, "{text}");
+        }
+        is_new
+    }
 }

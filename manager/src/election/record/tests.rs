@@ -16,7 +16,9 @@ fn a_client_go_record_is_read_and_written_back_unchanged() {
     }));
     let record = Record::of(&written);
     assert_eq!((record.holder.as_deref(), record.transitions), (Some("a_1"), 3));
-    assert_eq!(Version::of(written.clone()).with(&record), written, "labels and strategy are kept");
+    let mut renewed = Version::of(written.clone()).lease();
+    record.write_into(&mut renewed);
+    assert_eq!(renewed, written, "labels and strategy are kept");
 }
 
 #[test]
