@@ -1,4 +1,4 @@
-//! Helpers that several rooms and crates share: a token bucket, a bounded map, filters for repeated log
+//! Helpers that several rooms and crates share: a token bucket, a bounded map, a filter for repeated log
 //! lines, a TLS verifier, a file follower, and calls of the operating system.
 //!
 //! Except for the last two, they spawn no task, do not wait and read no clock: the present time is an
@@ -21,7 +21,7 @@ use tokio::task::JoinError;
 pub use bounded::BoundedMap;
 pub use bucket::{Limit, TokenBucket};
 pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
-pub use repeats::{LogEvery, LogOnce};
+pub use repeats::LogEvery;
 pub use verifier::UnchainedVerifier;
 
 /// Resumes the panic of a task, if the task ended with one.
@@ -34,10 +34,5 @@ pub(crate) fn resume_panic(ended: Result<(), JoinError>) {
 /// Returns the SHA-256 of some bytes in hexadecimal, as `sha256sum` prints it.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        for digit in [byte >> 4, byte & 15] {
-            text.extend(char::from_digit(digit.into(), 16));
-        }
-        text
-    })
+    digest.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 /// answers.insert("b", 2, now + second);
 /// assert_eq!(answers.get("a", now + 2 * second), Some(&mut 1));
 /// answers.insert("c", 3, now + 3 * second);
-/// assert_eq!(answers.peek("b", now + 3 * second), None); // the least recently used
-/// assert_eq!(answers.peek("a", now + 10 * second), None); // expired
+/// assert_eq!(answers.get("b", now + 3 * second), None); // the least recently used
+/// assert_eq!(answers.get("a", now + 10 * second), None); // expired
 /// ```
 #[derive(Clone, Debug)]
 pub struct BoundedMap<K, V> {
@@ -72,15 +72,6 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         entry.used = self.uses;
         self.by_use.insert(self.uses, key);
         Some(&mut entry.value)
-    }
-
-    /// Returns the value of a key, unless it is absent or expired. Does not count as a use.
-    pub fn peek<Q>(&self, key: &Q, now: Instant) -> Option<&V>
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
-        self.entries.get(key).filter(|entry| entry.is_alive(now)).map(|entry| &entry.value)
     }
 
     /// Returns the value of a key, and makes it first if it is absent or expired. Counts as a use.

@@ -49,22 +49,9 @@ pub(crate) struct Follower<const N: usize> {
     read: fn(&Path) -> io::Result<Vec<u8>>,
 }
 
-/// Contents with the attributes that the files had just before.
-#[derive(Debug)]
-struct Poll<const N: usize> {
-    attributes: [Attributes; N],
-    contents: [io::Result<Vec<u8>>; N],
-}
-
-/// The attributes of a file, at least one of which changes when it is written or replaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Attributes {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+/// Device, inode, length, and the times of the last write and of the last change: at least one of them
+/// changes when the file is written or replaced. `None` if they cannot be read.
+type Attributes = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
 
 // === impl Follower ===
 
@@ -95,9 +82,12 @@ impl<const N: usize> Follower<N> {
             self.ticks.tick().await;
             let (files, read) = (Arc::clone(&self.files), self.read);
             let known = self.attributes.filter(|_| self.unconfirmed.is_none());
-            let polled = spawn_blocking(move || Poll::unless(known, &files, read)).await;
+            let polled = spawn_blocking(move || {
+                let attributes = files.each_ref().map(|file| attributes(file));
+                (known != Some(attributes)).then(|| (attributes, files.each_ref().map(|file| read(file))))
+            });
             // Unchanged, or the read panicked: wait for the next tick.
-            let Ok(Some(Poll { attributes, contents })) = polled else { continue };
+            let Ok(Some((attributes, contents))) = polled.await else { continue };
             // An error may end without a change of the attributes.
             self.attributes = contents.iter().all(Result::is_ok).then_some(attributes);
             let read = contents.each_ref().map(|read| read.as_ref().map_err(ToString::to_string));
@@ -115,37 +105,10 @@ impl<const N: usize> Follower<N> {
     }
 }
 
-// === impl Poll ===
-
-impl<const N: usize> Poll<N> {
-    /// Reads the files unless their attributes are the known ones.
-    fn unless(
-        known: Option<[Attributes; N]>,
-        files: &[PathBuf; N],
-        read: fn(&Path) -> io::Result<Vec<u8>>,
-    ) -> Option<Self> {
-        let attributes = files.each_ref().map(|file| Attributes::of(file));
-        if known == Some(attributes) {
-            return None;
-        }
-        Some(Self { attributes, contents: files.each_ref().map(|file| read(file)) })
-    }
-}
-
-// === impl Attributes ===
-
-impl Attributes {
-    /// Returns the attributes of a file; all zero if they cannot be read.
-    fn of(file: &Path) -> Self {
-        let Ok(found) = metadata(file) else { return Self::default() };
-        Self {
-            device: found.dev(),
-            inode: found.ino(),
-            length: found.size(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-        }
-    }
+fn attributes(file: &Path) -> Attributes {
+    let found = metadata(file).ok()?;
+    let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+    Some((found.dev(), found.ino(), found.size(), modified, changed))
 }
 
 /// Reads a regular file of at most [`MAX_FILE_BYTES`]. Anything else is an error; a pipe does not block.

@@ -24,6 +24,8 @@ use linux as system;
 #[cfg(any(mainstay_portable, not(target_os = "linux")))]
 use portable as system;
 
+pub(crate) use system::process_usage;
+
 /// Resources of this process; `None` for those that the system does not report.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessUsage {
@@ -45,15 +47,6 @@ pub(crate) struct KeepAlive {
     pub(crate) interval: Duration,
     /// Number of unanswered probes after which the connection ends.
     pub(crate) probes: u32,
-}
-
-// === impl ProcessUsage ===
-
-impl ProcessUsage {
-    /// Reads the present usage.
-    pub(crate) fn read() -> Self {
-        system::process_usage()
-    }
 }
 
 // === impl KeepAlive ===

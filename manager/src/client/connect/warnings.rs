@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{Service as _, service_fn};
 
-use crate::util::LogOnce;
+use crate::util::BoundedMap;
 
 use super::Stack;
 
@@ -37,14 +37,14 @@ const PERSISTENT: &str = "299";
 #[derive(Clone)]
 pub(super) struct Warnings {
     /// Locked for single look-ups only.
-    logged: Arc<Mutex<LogOnce<Arc<str>>>>,
+    logged: Arc<Mutex<BoundedMap<Arc<str>, ()>>>,
 }
 
 // === impl Warnings ===
 
 impl Warnings {
     pub(super) fn new() -> Self {
-        Self { logged: Arc::new(Mutex::new(LogOnce::new(REMEMBERED))) }
+        Self { logged: Arc::new(Mutex::new(BoundedMap::new(REMEMBERED))) }
     }
 
     /// Logs the warnings in the answers of a stack.
@@ -63,7 +63,7 @@ impl Warnings {
     fn log(&self, method: &http::Method, path: &str, headers: &HeaderMap) {
         for header in headers.get_all(WARNING) {
             for text in texts(&String::from_utf8_lossy(header.as_bytes())) {
-                if self.logged.lock().is_first(Arc::from(&*text), Instant::now()) {
+                if self.logged.lock().insert(Arc::from(&*text), (), Instant::now()).is_none() {
                     tracing::warn!(%method, path, warning = text, "warning from the API server");
                 }
             }
@@ -120,19 +120,9 @@ fn quoted(header: &str) -> Option<(String, &str)> {
 
 /// Escapes the characters that could break the line or control a terminal, and cuts the text.
 fn printable(text: &str) -> String {
-    let mut line = String::new();
-    for (count, character) in text.chars().enumerate() {
-        if count == MAX_TEXT {
-            line.push('…');
-            break;
-        }
-        if is_control(character) {
-            line.extend(character.escape_unicode());
-        } else {
-            line.push(character);
-        }
-    }
-    line
+    let escaped = |c: char| if is_control(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    let end = if text.chars().nth(MAX_TEXT).is_some() { "…" } else { "" };
+    text.chars().take(MAX_TEXT).map(escaped).collect::<String>() + end
 }
 
 /// Returns whether a character is a control character, a line or paragraph separator, or a mark of text

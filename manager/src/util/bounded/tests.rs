@@ -12,7 +12,7 @@ fn a_new_key_evicts_the_least_recently_used_one() {
         assert_eq!(map.get_or_insert_with(&0, now, || if key == 1 { "first" } else { "again" }), &"first");
         assert!(map.len() <= 2);
     }
-    assert_eq!((map.peek(&98, now), map.peek(&99, now)), (None, Some(&"first")));
+    assert_eq!(map.get(&98, now), None);
     assert_eq!(map.get(&99, now), Some(&mut "first"));
     assert_eq!(map.pop_least_used(), Some((0, "first")));
 }
@@ -42,10 +42,38 @@ fn reads_do_not_prolong_the_time_to_live_of_an_entry() {
     }
     let end = start + 10 * SECOND;
     assert_eq!(map.get(&"default", end), None);
-    assert_eq!(map.peek(&"endless", end), Some(&3));
+    assert_eq!(map.get(&"endless", end), Some(&mut 3));
     assert_eq!(map.insert("short", 4, end), None, "the old value had expired");
     assert_eq!(map.get_or_insert_with(&"default", end, || 5), &5);
     assert_eq!(map.get(&"default", end + 9 * SECOND), Some(&mut 5), "a new value has a new time to live");
+}
+
+/// Returns whether a line is not remembered, and remembers it.
+fn is_first(lines: &mut BoundedMap<&'static str, ()>, line: &'static str, now: Instant) -> bool {
+    lines.insert(line, (), now).is_none()
+}
+
+#[test]
+fn a_line_is_logged_once_while_it_is_remembered() {
+    let now = Instant::now();
+    let mut lines = BoundedMap::new(2);
+    let mut first = |line| is_first(&mut lines, line, now);
+    assert!(first("a") && first("b"));
+    assert!(!first("a") && !first("b"));
+    assert!(first("c") && first("a"), "evicted by another line");
+    assert!(!first("c"));
+}
+
+#[test]
+fn a_line_is_logged_again_once_it_has_not_occurred_for_a_while() {
+    let (minute, start) = (60 * SECOND, Instant::now());
+    let mut lines = BoundedMap::new(9).expire_after(minute);
+    let mut first = |line, at| is_first(&mut lines, line, at);
+    assert!(first("late", start) && first("refused", start), "each line once");
+    for turn in 1..100 {
+        assert!(!first("late", start + turn * minute / 2));
+    }
+    assert!(first("late", start + 101 * minute / 2 + minute / 2));
 }
 
 #[derive(Clone, Debug)]
@@ -118,9 +146,10 @@ proptest! {
                 }
             }
             prop_assert_eq!((map.len(), map.by_use.len()), (model.len(), model.len()));
+            let mut read = map.clone();
             for key in 0..12 {
                 let alive = model.iter().find(|entry| entry.0 == key && now < entry.2);
-                prop_assert_eq!(map.peek(&key, now), alive.map(|entry| &entry.1));
+                prop_assert_eq!(read.get(&key, now).copied(), alive.map(|entry| entry.1));
             }
         }
     }

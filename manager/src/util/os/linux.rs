@@ -16,21 +16,6 @@ use super::ProcessUsage;
 /// A clock that advances while the machine is suspended.
 pub(super) const BOOT_CLOCK: ClockId = ClockId::Boottime;
 
-/// Fields of `/proc/self/stat`, in the kernel's units.
-#[derive(Debug, PartialEq)]
-struct Stat {
-    start_ticks: f64,
-    virtual_bytes: f64,
-    resident_pages: f64,
-}
-
-/// Bytes of `/proc/self/net/netstat`.
-#[derive(Debug, PartialEq)]
-struct Network {
-    received: f64,
-    sent: f64,
-}
-
 /// Ends the connection when sent bytes stay unacknowledged for this long.
 pub(super) fn set_user_timeout(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
@@ -39,56 +24,53 @@ pub(super) fn set_user_timeout(stream: &TcpStream, timeout: Duration) -> io::Res
 
 /// Reads `/proc`.
 /// Source: <https://github.com/prometheus/client_golang/blob/main/prometheus/process_collector_linux.go>.
-pub(super) fn process_usage() -> ProcessUsage {
-    let read = |path: &str| fs::read_to_string(path).ok();
-    let stat = read("/proc/self/stat").as_deref().and_then(Stat::parse);
-    let stat = stat.as_ref();
-    let boot = read("/proc/stat").as_deref().and_then(boot_seconds);
-    let network = read("/proc/self/net/netstat").as_deref().and_then(Network::parse);
-    let network = network.as_ref();
+pub(crate) fn process_usage() -> ProcessUsage {
+    let [start_ticks, virtual_bytes, resident_pages] = parsed("/proc/self/stat", parse_stat);
+    let [received_bytes, sent_bytes] = parsed("/proc/self/net/netstat", parse_netstat);
+    let [boot_seconds] = parsed("/proc/stat", parse_boot_seconds);
     ProcessUsage {
-        started: boot.zip(stat).map(|(boot, stat)| boot + stat.start_ticks / clock_ticks_per_second() as f64),
-        resident_bytes: stat.map(|stat| stat.resident_pages * page_size() as f64),
-        virtual_bytes: stat.map(|stat| stat.virtual_bytes),
+        started: boot_seconds
+            .zip(start_ticks)
+            .map(|(boot, ticks)| boot + ticks / clock_ticks_per_second() as f64),
+        resident_bytes: resident_pages.map(|pages| pages * page_size() as f64),
+        virtual_bytes,
         // Minus the descriptor of the directory itself.
         open_files: fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1) as f64),
-        received_bytes: network.map(|network| network.received),
-        sent_bytes: network.map(|network| network.sent),
+        received_bytes,
+        sent_bytes,
     }
 }
 
-// === impl Stat ===
-
-impl Stat {
-    /// Parses the format of `proc_pid_stat(5)`.
-    fn parse(stat: &str) -> Option<Self> {
-        // The name of the program is in parentheses, and may contain spaces and parentheses.
-        let (_, fields) = stat.rsplit_once(") ")?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // The manual counts from 1, and the first two fields are cut off.
-        let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        Some(Self { start_ticks: field(22)?, virtual_bytes: field(23)?, resident_pages: field(24)? })
-    }
+/// Returns the numbers that `parse` finds in a file; `None` for each if the file has another format.
+fn parsed<const N: usize>(path: &str, parse: fn(&str) -> Option<[f64; N]>) -> [Option<f64>; N] {
+    let found = fs::read_to_string(path).ok().and_then(|text| parse(&text));
+    found.map_or([None; N], |numbers| numbers.map(Some))
 }
 
-// === impl Network ===
-
-impl Network {
-    /// Parses pairs of lines: names, then numbers.
-    fn parse(netstat: &str) -> Option<Self> {
-        let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
-        let (names, numbers) = (lines.next()?, lines.next()?);
-        let number = |wanted: &str| {
-            let at = names.split_ascii_whitespace().position(|name| name == wanted)?;
-            numbers.split_ascii_whitespace().nth(at)?.parse().ok()
-        };
-        Some(Self { received: number("InOctets")?, sent: number("OutOctets")? })
-    }
+/// Parses start in ticks, virtual bytes and resident pages in the format of `proc_pid_stat(5)`.
+fn parse_stat(stat: &str) -> Option<[f64; 3]> {
+    // The name of the program is in parentheses, and may contain spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    // The manual counts from 1, and the first two fields are cut off.
+    let field = |number: usize| fields.get(number - 3)?.parse().ok();
+    Some([field(22)?, field(23)?, field(24)?])
 }
 
-/// Returns the boot time of the machine in seconds since 1970.
-fn boot_seconds(stat: &str) -> Option<f64> {
-    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+/// Parses the bytes received and sent from pairs of lines: names, then numbers.
+fn parse_netstat(netstat: &str) -> Option<[f64; 2]> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let number = |wanted: &str| {
+        let at = names.split_ascii_whitespace().position(|name| name == wanted)?;
+        numbers.split_ascii_whitespace().nth(at)?.parse().ok()
+    };
+    Some([number("InOctets")?, number("OutOctets")?])
+}
+
+/// Parses the boot time of the machine, in seconds since 1970.
+fn parse_boot_seconds(stat: &str) -> Option<[f64; 1]> {
+    Some([stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?])
 }
 
 #[cfg(test)]

@@ -19,6 +19,6 @@ pub(super) fn set_user_timeout(_stream: &TcpStream, _timeout: Duration) -> io::R
 }
 
 /// Returns no values, so the metrics are left out.
-pub(super) fn process_usage() -> ProcessUsage {
+pub(crate) fn process_usage() -> ProcessUsage {
     ProcessUsage::default()
 }

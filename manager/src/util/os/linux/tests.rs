@@ -4,12 +4,11 @@ use super::*;
 fn files_of_proc_are_parsed_by_their_fields() {
     let stat = "42 (a) strange) name) S 1 42 42 0 -1 4194560 1029 0 0 0 150 50 0 0 20 0 9 0 8675 104857600 \
                 512 18446744073709551615 1 1";
-    let expected = Stat { start_ticks: 8675.0, virtual_bytes: 104_857_600.0, resident_pages: 512.0 };
-    assert_eq!(Stat::parse(stat), Some(expected));
-    assert_eq!(Stat::parse("42 (short) S 1"), None);
+    assert_eq!(parse_stat(stat), Some([8675.0, 104_857_600.0, 512.0]));
+    assert_eq!(parse_stat("42 (short) S 1"), None);
     let netstat = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 1 30 40\n";
-    assert_eq!(Network::parse(netstat), Some(Network { received: 30.0, sent: 40.0 }));
-    assert_eq!(boot_seconds("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Some(1_700_000_000.0));
+    assert_eq!(parse_netstat(netstat), Some([30.0, 40.0]));
+    assert_eq!(parse_boot_seconds("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Some([1_700_000_000.0]));
 }
 
 #[test]
