@@ -23,17 +23,17 @@ mod proxy;
 mod tcp;
 mod warnings;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
 use kube::client::{Body, ConfigExt as _};
 use rustls::pki_types::ServerName;
-use tower::util::BoxCloneService;
+use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
 use crate::client::observe::{ObserverSlot, WriteObserver, observed};
@@ -64,6 +64,9 @@ pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// readiness of the next.
 pub(super) type Stack = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
+/// Opens connections to the host and port of a URI. Every connector is always ready.
+type Connector<S> = BoxCloneSyncService<Uri, S, BoxError>;
+
 /// The purpose of a client. Each client has its own connections.
 #[derive(Clone, Debug)]
 pub enum Role {
@@ -81,7 +84,9 @@ pub enum Role {
 }
 
 /// Makes the clients of one API server.
-#[derive(Clone)]
+// Only the server is shown: the rest of the configuration may hold the password of a proxy.
+#[derive(Clone, derive_more::Debug)]
+#[debug("Connections {{ server: {}, .. }}", self.config.cluster_url)]
 pub struct Connections {
     config: kube::Config,
     proxy: Option<Proxy>,
@@ -212,7 +217,7 @@ impl Connections {
         let open = move |identity: &kube::Config| {
             let tcp = tcp::connector(fence.clone(), timeout, metrics.clone());
             let tls = Arc::new(identity.rustls_client_config()?);
-            let hop = HttpsConnector::from((tcp, Arc::clone(&tls)));
+            let hop = Connector::new(HttpsConnector::from((tcp, Arc::clone(&tls))));
             let server = proxied(hop, proxy.clone());
             let https = match identity.tls_server_name.clone() {
                 Some(name) => {
@@ -221,7 +226,7 @@ impl Connections {
                 }
                 None => HttpsConnector::from((server, tls)),
             };
-            Ok(Stack::new(transport(connect_deadline(https, timeout), fence.clone())))
+            Ok(transport(connect_deadline(Connector::new(https), timeout), fence.clone()))
         };
 
         let service = identified(&self.credentials, open)?;
@@ -239,11 +244,9 @@ impl Connections {
     }
 }
 
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Only the server is shown: the rest of the configuration may hold the password of a proxy.
-        f.debug_struct("Connections").field("server", &self.config.cluster_url).finish_non_exhaustive()
-    }
+/// Makes the body of a response that has arrived whole.
+pub(super) fn whole(body: Bytes) -> ResponseBody {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Sets the default cryptography of rustls, which it needs when two are compiled in. An earlier choice of the

@@ -8,8 +8,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 
 use crate::key::{KindId, NamespacedName};
 
@@ -58,22 +59,15 @@ pub enum Extent {
 /// An object as [`live`] read it from the API server.
 #[derive(Clone, Debug)]
 pub struct Live {
-    uid: String,
-    resource_version: String,
+    /// With uid and resourceVersion.
+    pub(super) metadata: ObjectMeta,
     json: Bytes,
 }
 
+/// An object, of which only the metadata is decoded.
 #[derive(Deserialize)]
-struct Object {
-    metadata: Stamp,
-}
-
-/// The two fields every stored object has.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stamp {
-    uid: String,
-    resource_version: String,
+pub(super) struct WithMetadata {
+    pub(super) metadata: ObjectMeta,
 }
 
 /// Reads an object from the API server; `None` if it does not exist. Use it for kinds that no cache holds: a
@@ -90,7 +84,7 @@ pub async fn live(
     kind: &KindId,
     name: &NamespacedName,
 ) -> Result<Option<Live>, WriteError> {
-    let what = read_of(kind, name);
+    let what = format!("read of {kind} {name}");
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
     let json = match send(cx.client(), Method::GET, &kind.object_path(name), None, &what).await {
         Err(error) if error.is_not_found() => return Ok(None),
@@ -99,17 +93,15 @@ pub async fn live(
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
 }
 
-/// Names the read of an object in errors.
-pub(super) fn read_of(kind: &KindId, name: &NamespacedName) -> String {
-    format!("read of {kind} {name}")
-}
-
 // === impl Live ===
 
 impl Live {
     pub(super) fn read(json: Bytes) -> Result<Self, serde_json::Error> {
-        let Object { metadata: Stamp { uid, resource_version } } = serde_json::from_slice(&json)?;
-        Ok(Self { uid, resource_version, json })
+        let WithMetadata { metadata } = serde_json::from_slice(&json)?;
+        let missing = serde_json::Error::missing_field;
+        metadata.uid.as_ref().ok_or_else(|| missing("uid"))?;
+        metadata.resource_version.as_ref().ok_or_else(|| missing("resourceVersion"))?;
+        Ok(Self { metadata, json })
     }
 
     /// Decodes the object.
@@ -123,11 +115,11 @@ impl Live {
 
 impl Current for Live {
     fn uid(&self) -> Cow<'_, str> {
-        Cow::Borrowed(&self.uid)
+        Cow::Borrowed(self.metadata.uid.as_deref().unwrap_or_default())
     }
 
     fn resource_version(&self) -> Cow<'_, str> {
-        Cow::Borrowed(&self.resource_version)
+        Cow::Borrowed(self.metadata.resource_version.as_deref().unwrap_or_default())
     }
 
     fn json(&self) -> Bytes {

@@ -22,16 +22,17 @@ use super::connect::{ConnectError, port_of};
 const NO_PROXY_URL: &str = "http://none";
 
 /// The environment of the process, as far as it determines the API server.
-struct Environment<F> {
+struct Environment {
     /// `KUBECONFIG`: a list of files, merged.
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
-    in_cluster: F,
+    /// Reads the service account of this Pod.
+    in_cluster: fn() -> Result<kube::Config, InClusterError>,
     proxies: ProxyVariables,
 }
 
 /// The environment variables for proxies, in upper or lower case; empty if not set.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct ProxyVariables {
     https: String,
     http: String,
@@ -55,30 +56,23 @@ pub async fn infer(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<k
     infer_in(environment, kubeconfig, context).await
 }
 
-async fn infer_in<F>(
-    environment: Environment<F>,
+async fn infer_in(
+    environment: Environment,
     flag: Option<&Path>,
     context: Option<&str>,
-) -> Result<kube::Config, ConnectError>
-where
-    F: FnOnce() -> Result<kube::Config, InClusterError>,
-{
-    let proxies = environment.proxies.clone();
-    let mut config = find(environment, flag, context).await?;
+) -> Result<kube::Config, ConnectError> {
+    let mut config = find(&environment, flag, context).await?;
     if config.proxy_url.is_none() {
-        config.proxy_url = proxies.proxy_to(&config.cluster_url)?;
+        config.proxy_url = environment.proxies.proxy_to(&config.cluster_url)?;
     }
     Ok(config)
 }
 
-async fn find<F>(
-    environment: Environment<F>,
+async fn find(
+    environment: &Environment,
     flag: Option<&Path>,
     context: Option<&str>,
-) -> Result<kube::Config, ConnectError>
-where
-    F: FnOnce() -> Result<kube::Config, InClusterError>,
-{
+) -> Result<kube::Config, ConnectError> {
     if let Some(path) = flag {
         return load(&[path.to_owned()], context, format!("{} (--kubeconfig)", path.display())).await;
     }
@@ -100,17 +94,18 @@ where
         }
     }
 
-    let Some(home) = environment.home else {
-        tried.push("~/.kube/config (no home directory)".to_owned());
-        return Err(ConnectError::NotConfigured { tried });
-    };
-    let path = home.join(".kube").join("config");
-    if !path.exists() {
-        tried.push(format!("{} (no such file)", path.display()));
-        return Err(ConnectError::NotConfigured { tried });
-    }
-    let files = path.display().to_string();
-    load(&[path], context, files).await
+    tried.push(match &environment.home {
+        None => "~/.kube/config (no home directory)".to_owned(),
+        Some(home) => {
+            let path = home.join(".kube").join("config");
+            let files = path.display().to_string();
+            if path.exists() {
+                return load(&[path], context, files).await;
+            }
+            format!("{files} (no such file)")
+        }
+    });
+    Err(ConnectError::NotConfigured { tried })
 }
 
 /// Reads kubeconfig files, merges them as kubectl does (the first to set a value wins) and uses one context

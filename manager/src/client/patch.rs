@@ -18,7 +18,7 @@ mod merge;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response};
+use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -205,41 +205,29 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         let verb = if current.is_some() { "patch" } else { "create" };
         let what = attempt(verb, &self.kind, part, name, dry_run);
         let target = EditTarget { kind: &self.kind, name, part, what: &what };
-        match target.draft(current, self.initial.as_deref(), edit)? {
+        let draft = target.draft(current, self.initial.as_deref(), edit)?;
+        let (method, path, content_type, body) = match &draft {
+            Draft::Unchanged => return Ok(Effect::Unchanged),
             Draft::Create(body) => {
-                let path = self.kind.collection_path(name.namespace());
-                let answer = self.send(cx, Method::POST, &path, body.bytes(), &what, dry_run).await?;
-                decode(&what, answer.body()).map(Effect::Created)
+                (Method::POST, self.kind.collection_path(name.namespace()), "application/json", body.bytes())
             }
-            Draft::Patch { before, patch } => {
-                let path = address(&self.kind, part, name);
-                let body = Bytes::from(patch.to_string());
-                let answer = self.send(cx, Method::PATCH, &path, body, &what, dry_run).await?;
-                let now: Value = read(&what, answer.body())?;
-                // A dry run makes no new version, so the content is compared.
-                let unchanged = if dry_run {
-                    has_content(&before, now)
-                } else {
-                    current.is_some_and(|current| is_version(&now, current))
-                };
-                effect(&what, &answer, unchanged)
+            Draft::Patch { patch, .. } => {
+                (Method::PATCH, address(&self.kind, part, name), MERGE_PATCH, Bytes::from(patch.to_string()))
             }
-            Draft::Unchanged => Ok(Effect::Unchanged),
-        }
-    }
-
-    async fn send(
-        &self,
-        cx: &impl Authority,
-        method: Method,
-        path: &str,
-        body: Bytes,
-        what: &str,
-        dry_run: bool,
-    ) -> Result<Response<Bytes>, WriteError> {
-        let content_type = if method == Method::POST { "application/json" } else { MERGE_PATCH };
-        let address = format!("{path}?{}", query(&self.field_manager, dry_run, what)?);
-        send(cx.client(), method, &address, Some((content_type, body)), what).await
+        };
+        let address = format!("{path}?{}", query(&self.field_manager, dry_run, &what)?);
+        let answer = send(cx.client(), method, &address, Some((content_type, body)), &what).await?;
+        let Draft::Patch { before, .. } = draft else {
+            return decode(&what, answer.body()).map(Effect::Created);
+        };
+        let now: Value = read(&what, answer.body())?;
+        // A dry run makes no new version, so the content is compared.
+        let unchanged = if dry_run {
+            has_content(&before, now)
+        } else {
+            current.is_some_and(|current| is_version(&now, current))
+        };
+        effect(&what, &answer, unchanged)
     }
 }
 

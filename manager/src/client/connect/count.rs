@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode, Uri};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tokio::time::Instant;
@@ -97,19 +97,12 @@ impl http_body::Body for MeasuredBody {
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
-        // A reader that knows the length stops after the last byte and never sees `None`.
-        let ended = matches!(polled, Poll::Ready(None)) || self.inner.is_end_stream();
-        if let Some(in_flight) = self.in_flight.take_if(|_| ended) {
+        // `is_end_stream` is left at its default, so every reader reads up to this `None`.
+        if matches!(polled, Poll::Ready(None))
+            && let Some(in_flight) = self.in_flight.take()
+        {
             in_flight.record_size(&in_flight.metrics.received, self.bytes);
         }
         polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
     }
 }

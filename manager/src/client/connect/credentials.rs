@@ -19,7 +19,7 @@ use http::{Request, StatusCode};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::timeout;
-use tower::{BoxError, Service as _, service_fn};
+use tower::{BoxError, Layer as _, Service as _, service_fn};
 
 use crate::key::BootInstant;
 
@@ -246,7 +246,11 @@ impl RoleStack {
             Some(last) if certificate(&last.identity) == certificate(&identity) => last.transport,
             _ => open(&identity.config).map_err(unusable)?,
         };
-        Ok(Self { stack: (identity.authorise)(transport.clone()), identity, transport })
+        let stack = match &identity.authorisation {
+            Some(layer) => Stack::new(layer.layer(transport.clone())),
+            None => transport.clone(),
+        };
+        Ok(Self { identity, transport, stack })
     }
 }
 

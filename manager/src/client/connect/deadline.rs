@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::{Request, Response, Uri};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
-use tokio::time::{Instant, timeout, timeout_at};
-use tower::{BoxError, Service, service_fn};
+use tokio::time::timeout;
+use tower::{BoxError, Service as _, service_fn};
 
-use super::{ResponseBody, Stack};
+use super::{Connector, ResponseBody, Stack, whole};
 
 /// A connection or a request took too long. Whether the request took effect is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,52 +18,43 @@ pub struct DeadlineExceeded {
     limit: Duration,
 }
 
-/// Limits the time that an always-ready connector takes to open a connection: TCP and TLS together.
-pub(super) fn connect_deadline<C>(
-    mut inner: C,
-    limit: Duration,
-) -> impl Service<Uri, Response = C::Response, Error = BoxError, Future: Send + Unpin> + Clone + Send + Sync
-where
-    C: Service<Uri> + Clone + Send + Sync,
-    C::Error: Into<BoxError>,
-    C::Future: Send + 'static,
-{
-    service_fn(move |target: Uri| {
+/// Limits the time that a connector takes to open a connection: TCP and TLS together.
+pub(super) fn connect_deadline<S: 'static>(mut inner: Connector<S>, limit: Duration) -> Connector<S> {
+    Connector::new(service_fn(move |target: Uri| {
         let what = format!("connecting to {target}");
-        let connecting = inner.call(target);
-        Box::pin(async move {
-            match timeout(limit, connecting).await {
-                Ok(connected) => connected.map_err(Into::into),
-                Err(_) => Err(DeadlineExceeded { what, limit }.into()),
-            }
-        })
-    })
+        in_time(limit, what, inner.call(target))
+    }))
 }
 
 /// Limits the time of each request of a stack, and collects its whole response. The body of a watch is not
 /// collected and has no limit.
 pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
     Stack::new(service_fn(move |request: Request<Body>| {
-        let end = Instant::now() + limit;
         let what = format!("{} {}", request.method(), request.uri().path());
         let watch = is_watch(request.uri());
         let sending = inner.call(request);
-        async move {
-            let whole = async {
-                let response = sending.await?;
-                if watch { Ok(response) } else { collected(response).await }
-            };
-            // Dropping a sent request closes its connection, so a late response cannot be read as that of the
-            // next request.
-            timeout_at(end, whole).await.unwrap_or_else(|_| Err(DeadlineExceeded { what, limit }.into()))
-        }
+        // Dropping a sent request closes its connection, so a late response cannot be read as that of the
+        // next request.
+        in_time(limit, what, async move {
+            let response = sending.await?;
+            if watch { Ok(response) } else { collected(response).await }
+        })
     }))
+}
+
+/// Drops a future that takes longer than `limit` from this call on; `what` begins the text of the error.
+fn in_time<T>(
+    limit: Duration,
+    what: String,
+    future: impl Future<Output = Result<T, BoxError>>,
+) -> impl Future<Output = Result<T, BoxError>> {
+    let ended = timeout(limit, future);
+    async move { ended.await.unwrap_or_else(|_| Err(DeadlineExceeded { what, limit }.into())) }
 }
 
 async fn collected(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
     let (head, body) = response.into_parts();
-    let body = Full::new(body.collect().await?.to_bytes());
-    Ok(Response::from_parts(head, body.map_err(|never| match never {}).boxed_unsync()))
+    Ok(Response::from_parts(head, whole(body.collect().await?.to_bytes())))
 }
 
 pub(super) fn is_watch(uri: &Uri) -> bool {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::BodyExt as _;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Client as Pool;
@@ -25,12 +25,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
-use tower::{BoxError, Service, service_fn};
+use tower::{BoxError, Service as _, service_fn};
 
 use crate::client::error::is_fenced;
 use crate::key::{Fence, FencePass};
 
-use super::{ResponseBody, Stack};
+use super::Stack;
 
 /// The request was stopped because this replica's term of leadership has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,12 +43,6 @@ pub(super) struct FencedIo {
     pass: FencePass,
     /// Wakes the connection's task when the fence is closed; `None` afterwards.
     revoked: Option<BoxFuture<'static, ()>>,
-}
-
-/// The pool of the latest term that sent a request.
-struct TermPool<C> {
-    pass: FencePass,
-    pool: Pool<C, Body>,
 }
 
 // === impl Fenced ===
@@ -145,43 +139,26 @@ impl Drop for FencedIo {
     }
 }
 
-// === impl TermPool ===
-
-impl<C: Connect + Clone> TermPool<C> {
-    fn new(pass: FencePass, connector: &C) -> Self {
-        Self { pass, pool: pool(connector.clone()) }
-    }
-
-    /// Returns the pool of the term of this pass, which was taken just now.
-    fn pool_for(&mut self, pass: FencePass, connector: &C) -> Result<Pool<C, Body>, Fenced> {
-        if !pass.admits() {
-            return Err(Fenced);
-        }
-        // Two passes of one fence that both admit writes are of the same term.
-        if !self.pass.admits() {
-            *self = Self::new(pass, connector);
-        }
-        Ok(self.pool.clone())
-    }
-}
-
-/// Makes an always-ready service that sends requests over connections of `connector`. The connector must take
-/// its passes from the same fence.
-pub(super) fn transport<C>(
-    connector: C,
-    fence: Fence,
-) -> impl Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send> + Clone
-where
-    C: Connect + Clone + Send + Sync + 'static,
-{
-    let latest = Arc::new(Mutex::new(TermPool::new(fence.pass(), &connector)));
-    service_fn(move |request: Request<Body>| {
-        let pool = latest.lock().pool_for(fence.pass(), &connector);
+/// Makes a stack that sends requests over connections of `connector`. The connector must take its passes from
+/// the same fence.
+pub(super) fn transport(connector: impl Connect + Clone + Send + Sync + 'static, fence: Fence) -> Stack {
+    // The pool of the latest term that sent a request.
+    let latest = Arc::new(Mutex::new((fence.pass(), pool(connector.clone()))));
+    Stack::new(service_fn(move |request: Request<Body>| {
+        let mut latest = latest.lock();
+        let pass = fence.pass();
+        let sending = pass.admits().then(|| {
+            // Two passes of one fence that both admit writes are of the same term.
+            if !latest.0.admits() {
+                *latest = (pass, pool(connector.clone()));
+            }
+            latest.1.request(request)
+        });
         async move {
-            let response = pool?.request(request).await?;
+            let response = sending.ok_or(Fenced)?.await?;
             Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()))
         }
-    })
+    }))
 }
 
 fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {

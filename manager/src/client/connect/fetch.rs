@@ -10,17 +10,18 @@ use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 use jiff::Timestamp;
 use kube::client::ConfigExt as _;
+use kube::client::middleware::AuthLayer;
 use kube::config::{AuthInfo, ExecConfig};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tower::{BoxError, Layer as _};
+use tower::BoxError;
 use tracing::warn;
 
 use crate::key::{BootInstant, Chain};
 use crate::util::{LogEvery, read_regular};
 
-use super::{Stack, plugin};
+use super::plugin;
 
 /// How long before their expiry credentials are renewed; a quarter of their lifetime if that is shorter.
 const RENEW_AHEAD: Duration = Duration::from_mins(1);
@@ -49,8 +50,8 @@ pub(super) enum SourceKind {
 pub(super) struct Identity {
     /// The configuration with the credentials themselves in place of their files or plug-in.
     pub(super) config: kube::Config,
-    /// Wraps a stack in a layer that adds the credentials to each request.
-    pub(super) authorise: Box<dyn Fn(Stack) -> Stack + Send + Sync>,
+    /// Adds the credentials to each request; `None` if they are only a certificate.
+    pub(super) authorisation: Option<AuthLayer>,
     pub(super) fetched_at: BootInstant,
     /// From this time on new credentials are fetched.
     pub(super) renew_at: BootInstant,
@@ -101,12 +102,8 @@ impl Source {
             }
             _ => (never, never),
         };
-        let authorise: Box<dyn Fn(Stack) -> Stack + Send + Sync> =
-            match config.auth_layer().map_err(unusable)? {
-                Some(layer) => Box::new(move |inner| Stack::new(layer.layer(inner))),
-                None => Box::new(|inner| inner),
-            };
-        Ok(Identity { config, authorise, fetched_at, renew_at, expires_at })
+        let authorisation = config.auth_layer().map_err(unusable)?;
+        Ok(Identity { config, authorisation, fetched_at, renew_at, expires_at })
     }
 
     /// Starts a fetch on its own thread. A runtime's blocking thread would delay the shutdown of that

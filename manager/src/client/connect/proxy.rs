@@ -10,10 +10,10 @@ use http::{HeaderValue, Uri};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::Matcher;
-use tower::{BoxError, Service, service_fn};
+use tower::{BoxError, Service as _, service_fn};
 
-use super::ConnectError;
 use super::tcp::host_and_port;
+use super::{ConnectError, Connector};
 
 /// A proxy for the connections to one server.
 #[derive(Clone)]
@@ -64,19 +64,14 @@ impl Proxy {
     }
 }
 
-/// Makes an always-ready service that connects to a server, through the proxy if there is one.
+/// Makes a connector to a server, through the proxy if there is one.
 ///
 /// `hop` connects to a URI: with TLS for `https`, without TLS for `http`.
-pub(super) fn proxied<C>(
-    mut hop: C,
-    proxy: Option<Proxy>,
-) -> impl Service<Uri, Response = C::Response, Error = BoxError, Future: Send + 'static> + Clone + Send + Sync
+pub(super) fn proxied<S>(mut hop: Connector<S>, proxy: Option<Proxy>) -> Connector<S>
 where
-    C: Service<Uri, Error = BoxError> + Clone + Send + Sync + 'static,
-    C::Response: Read + Write + Send + Unpin + 'static,
-    C::Future: Send + 'static,
+    S: Read + Write + Send + Unpin + 'static,
 {
-    service_fn(move |target: Uri| {
+    Connector::new(service_fn(move |target: Uri| {
         let proxy = proxy.clone();
         let opening = without_tls(&target).map(|server| {
             let first = proxy.as_ref().map_or(&server, |proxy| &proxy.address).clone();
@@ -88,7 +83,7 @@ where
             let tunnel = async { tunnel(opening.await?, server, protocol).await };
             tunnel.await.map_err(|source| ProxyError { address, source }.into())
         }
-    })
+    }))
 }
 
 /// Opens a tunnel to the server through the proxy at the other end of a stream.

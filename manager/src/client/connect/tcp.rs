@@ -12,11 +12,12 @@ use std::time::Duration;
 use http::Uri;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::Instant;
-use tower::{Service, service_fn};
+use tower::service_fn;
 
 use crate::key::Fence;
 use crate::util::os::KeepAlive;
 
+use super::Connector;
 use super::fenced::FencedIo;
 use super::metrics::RequestMetrics;
 
@@ -24,25 +25,17 @@ use super::metrics::RequestMetrics;
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(15), interval: Duration::from_secs(10), probes: 3 };
 
-/// Makes an always-ready service that connects to host and port of a URI.
+/// Makes a connector to host and port of a URI.
 ///
 /// Each connection takes a pass of `fence` before it is opened. `timeout` is divided equally among the
 /// addresses of the host.
-pub(super) fn connector(
-    fence: Fence,
-    timeout: Duration,
-    metrics: RequestMetrics,
-) -> impl Service<Uri, Response = FencedIo, Error = io::Error, Future: Send + Unpin> + Clone + Send + Sync {
-    service_fn(move |target: Uri| {
-        // Taken before the first await: a connection that is being opened when a term ends never serves the
-        // next term.
-        let pass = fence.pass();
-        let metrics = metrics.clone();
-        Box::pin(async move {
-            let stream = connect(&target, timeout, &metrics).await?;
-            Ok(FencedIo::new(stream, pass))
-        })
-    })
+pub(super) fn connector(fence: Fence, timeout: Duration, metrics: RequestMetrics) -> Connector<FencedIo> {
+    Connector::new(service_fn(move |target: Uri| {
+        // The pass is taken before the first await: a connection that is being opened when a term ends never
+        // serves the next term.
+        let (pass, metrics) = (fence.pass(), metrics.clone());
+        async move { Ok(FencedIo::new(connect(&target, timeout, &metrics).await?, pass)) }
+    }))
 }
 
 async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> io::Result<TcpStream> {
@@ -58,18 +51,17 @@ async fn connect(target: &Uri, timeout: Duration, metrics: &RequestMetrics) -> i
     let share = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in addresses {
-        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+        last = match tokio::time::timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
                 KEEP_ALIVE.set(&stream)?;
                 return Ok(stream);
             }
-            Ok(Err(error)) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            Ok(Err(error)) => io::Error::new(error.kind(), format!("{address}: {error}")),
             Err(_) => {
-                let text = format!("{address}: no answer within {share:?}");
-                last = io::Error::new(io::ErrorKind::TimedOut, text);
+                io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no answer within {share:?}"))
             }
-        }
+        };
     }
     Err(last)
 }

@@ -28,10 +28,7 @@ impl Folder {
     }
 
     /// The environment of a process outside a Pod, with this folder as home and this `KUBECONFIG`.
-    fn environment(
-        &self,
-        kubeconfig: Option<OsString>,
-    ) -> Environment<impl FnOnce() -> Result<kube::Config, InClusterError> + use<>> {
+    fn environment(&self, kubeconfig: Option<OsString>) -> Environment {
         Environment {
             kubeconfig,
             home: Some(self.0.path().to_owned()),
@@ -45,7 +42,7 @@ fn outside() -> Result<kube::Config, InClusterError> {
     Err(InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent))
 }
 
-fn in_pod(home: Option<PathBuf>) -> Environment<impl FnOnce() -> Result<kube::Config, InClusterError>> {
+fn in_pod(home: Option<PathBuf>) -> Environment {
     let in_cluster = || Ok(kube::Config::new("https://in-cluster.example".parse().unwrap()));
     Environment { kubeconfig: Some(OsString::new()), home, in_cluster, proxies: ProxyVariables::default() }
 }

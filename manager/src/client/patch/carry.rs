@@ -86,6 +86,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             }
         }
     };
+    let identities = |elements: &[Value]| elements.iter().map(identity).collect::<Vec<_>>();
     let (old, new) = (identities(before), identities(after));
     match_by(&|from, to| before[from] == after[to]);
     match_by(&|from, to| old[from] == new[to] && is_unique(&old, from) && is_unique(&new, to));
@@ -93,10 +94,6 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
         match_by(&|from, to| from == to && old[from] == new[to]);
     }
     origins
-}
-
-fn identities(elements: &[Value]) -> Vec<Option<Value>> {
-    elements.iter().map(identity).collect()
 }
 
 /// Returns whether the element at this index has an identity, and no other element of the list has the same

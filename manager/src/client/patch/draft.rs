@@ -9,7 +9,7 @@ use std::error::Error;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::client::body::{Body, complete_type, metadata_text};
 use crate::client::call::Part;
@@ -84,7 +84,9 @@ impl EditTarget<'_> {
         let (Some(current), Some(stored)) = (current, stored) else {
             return Body::of(self.kind, &self.named(after), "create").map(Draft::Create);
         };
-        let mut patch = differences(&stored, &carry(&stored, &before, &after));
+        let carried = carry(&stored, &before, &after);
+        let both = stored.as_object().zip(carried.as_object());
+        let mut patch = both.map(|(stored, carried)| diff(stored, carried)).unwrap_or_default();
         if patch.is_empty() {
             return Ok(Draft::Unchanged);
         }
@@ -205,14 +207,6 @@ impl EditTarget<'_> {
 fn changed<'a>(before: &'a Value, after: &'a Value) -> impl Iterator<Item = &'a str> {
     let members = [before, after].into_iter().filter_map(Value::as_object).flatten();
     members.map(|(name, _)| name.as_str()).filter(|name| before.get(name) != after.get(name))
-}
-
-fn differences(from: &Value, to: &Value) -> Map<String, Value> {
-    match (from, to) {
-        (Value::Object(from), Value::Object(to)) => diff(from, to),
-        // Unreachable: both are objects.
-        _ => Map::new(),
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ fn identity(renew_at: u64, expires_at: u64) -> Arc<Identity> {
     let config = kube::Config::new("https://server".parse().unwrap());
     Arc::new(Identity {
         config,
-        authorise: Box::new(|inner| inner),
+        authorisation: None,
         fetched_at: at(0),
         renew_at: at(renew_at),
         expires_at: at(expires_at),

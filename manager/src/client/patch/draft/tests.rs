@@ -138,7 +138,7 @@ fn a_missing_object_is_created_as_the_edit_leaves_it() {
 #[derive(Debug, Serialize, Deserialize)]
 struct Strict {
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    rest: serde_json::Map<String, Value>,
     size: u8,
 }
 
@@ -149,7 +149,7 @@ fn a_type_with_required_fields_needs_an_initial_object() {
     assert!(error.contains("more than a name; give Patcher::starting_from: missing field `size`"), "{error}");
 
     let target = EditTarget { kind: &widget, name: &web(), part: Part::Object, what: "create" };
-    let start = || Strict { rest: Map::new(), size: 3 };
+    let start = || Strict { rest: serde_json::Map::new(), size: 3 };
     let draft = target.draft(None::<&Live>, Some(&start), |strict| {
         strict.size += 1;
         Ok(())
