@@ -13,7 +13,6 @@
 mod answer;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -37,7 +36,8 @@ pub enum Group {
 }
 
 /// The checks of one process, by group and name. Clones share one set.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Checks {{ .. }}")]
 pub struct Checks {
     /// A group stays in the map from its first check on, even after its last one is removed: an endpoint
     /// never disappears.
@@ -64,10 +64,11 @@ struct Members {
     surveys: BTreeMap<String, Survey>,
 }
 
-/// One check of an answer: still to run, or already run as part of a survey.
-enum Entry {
-    Check(Check),
-    Findings(Vec<Finding>),
+/// A part of a check of an answer, which passes if all its parts do: a check to run, or a finding of a
+/// survey, which has its outcome already.
+struct Part {
+    counts: bool,
+    check: Check,
 }
 
 /// Returns the reason if a check failed. Called for every probe, so it must read a value and never wait.
@@ -143,8 +144,7 @@ impl Checks {
         self.of(group)
             .unwrap_or_default()
             .iter()
-            .filter(|(_, entry)| entry.counts())
-            .filter_map(|(name, entry)| entry.run(false).err().map(|reason| (name.clone(), reason)))
+            .filter_map(|(name, entry)| run(entry, false).err().map(|reason| (name.clone(), reason)))
             .collect()
     }
 
@@ -157,15 +157,15 @@ impl Checks {
         match Group::at(path).and_then(|group| self.of(group)) {
             None => Answer::not_found(),
             Some(mut checks) if name.is_empty() => {
-                checks.retain(|_, entry| entry.counts());
+                checks.retain(|_, entry| entry.iter().any(|part| part.counts));
                 answer::aggregate(&answer::Options::from_query(query), &checks, |name, entry| {
-                    entry.run(false).inspect_err(
+                    run(entry, false).inspect_err(
                         |reason| tracing::debug!(endpoint = first, check = name, %reason, "check failed"),
                     )
                 })
             }
             Some(checks) => match checks.get(&name) {
-                Some(entry) => Answer::single(entry.run(true)),
+                Some(entry) => Answer::single(run(entry, true)),
                 None if checks.is_empty() && name == "ping" => Answer::single(Ok(())),
                 None => Answer::not_found(),
             },
@@ -183,64 +183,35 @@ impl Checks {
 
     /// Copies the checks of a group out of the lock and runs its surveys; `None` if the endpoint does not
     /// exist.
-    fn of(&self, group: Group) -> Option<BTreeMap<String, Entry>> {
+    fn of(&self, group: Group) -> Option<BTreeMap<String, Vec<Part>>> {
         let members = self.groups.lock().get(&group).cloned()?;
-        let mut findings: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
+        let mut entries: BTreeMap<String, Vec<Part>> = BTreeMap::new();
         for (name, survey) in &members.surveys {
-            for finding in run_survey(name, survey) {
-                findings.entry(finding.name.clone()).or_default().push(finding);
+            for Finding { name, counts, outcome } in run_survey(name, survey) {
+                let check: Check = Arc::new(move || outcome.clone());
+                entries.entry(name).or_default().push(Part { counts, check });
             }
         }
-        let mut entries: BTreeMap<_, _> =
-            findings.into_iter().map(|(name, findings)| (name, Entry::Findings(findings))).collect();
-        entries.extend(members.checks.into_iter().map(|(name, check)| (name, Entry::Check(check))));
+        entries.extend(
+            members.checks.into_iter().map(|(name, check)| (name, vec![Part { counts: true, check }])),
+        );
         Some(entries)
     }
 }
 
-// === impl Entry ===
-
-impl Entry {
-    fn counts(&self) -> bool {
-        match self {
-            Self::Check(_) => true,
-            Self::Findings(findings) => findings.iter().any(|finding| finding.counts),
-        }
-    }
-
-    /// Runs the check and returns its first failure. `alone` is true if the path names this check, and
-    /// includes findings that do not count for the group.
-    fn run(&self, alone: bool) -> Result<(), String> {
-        match self {
-            Self::Check(check) => run(check),
-            Self::Findings(findings) => {
-                let mut included = findings.iter().filter(|finding| alone || finding.counts);
-                included.try_for_each(|finding| finding.outcome.clone())
-            }
-        }
-    }
-}
-
-fn run(check: &Check) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(|| check())).unwrap_or_else(|_| Err(PANICKED.to_owned()))
+/// Runs the parts of a check up to the first failure. `alone` is true if the path names this check, and
+/// includes findings that do not count for the group.
+fn run(entry: &[Part], alone: bool) -> Result<(), String> {
+    let mut included = entry.iter().filter(|part| alone || part.counts);
+    included.try_for_each(|part| {
+        catch_unwind(AssertUnwindSafe(|| (part.check)())).unwrap_or_else(|_| Err(PANICKED.to_owned()))
+    })
 }
 
 fn run_survey(name: &str, survey: &Survey) -> Vec<Finding> {
     catch_unwind(AssertUnwindSafe(|| survey())).unwrap_or_else(|_| {
         vec![Finding { name: name.to_owned(), counts: true, outcome: Err(PANICKED.to_owned()) }]
     })
-}
-
-impl fmt::Debug for Checks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let groups = self.groups.lock();
-        f.debug_map()
-            .entries(groups.iter().map(|(group, members)| {
-                let names: Vec<_> = members.checks.keys().chain(members.surveys.keys()).collect();
-                (group, names)
-            }))
-            .finish()
-    }
 }
 
 #[cfg(test)]
