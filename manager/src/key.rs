@@ -353,20 +353,14 @@ impl Trigger {
     }
 }
 
-/// Displays as `Deployment.apps shop/web`, or as the kind alone for a namesake, whose name is the key's.
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Namesake(kind) => write!(f, "{kind}"),
-            Self::Other(object) => write!(f, "{object}"),
-        }
-    }
-}
-
 /// Displays as `updated Deployment.apps shop/web`, without the name for a namesake, or as the trigger alone.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.trigger.as_str())?;
-        self.object.as_ref().map_or(Ok(()), |object| write!(f, " {object}"))
+        match self.object.as_deref() {
+            None => Ok(()),
+            Some(Subject::Namesake(kind)) => write!(f, " {kind}"),
+            Some(Subject::Other(object)) => write!(f, " {object}"),
+        }
     }
 }

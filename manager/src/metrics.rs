@@ -144,8 +144,8 @@ impl Registry {
     }
 
     /// Registers a collector, which computes its values at each scrape. The families of a collector must
-    /// satisfy the rules of [`Registry::try_register`] and are not checked, except that a family whose name
-    /// was already written in the same scrape is left out.
+    /// satisfy the rules of [`Registry::try_register`] and are not checked, except that a family is left out
+    /// if its name was already written in the same scrape.
     pub fn register_collector(&self, collector: Box<dyn Collector>) {
         let registrations = &mut self.pending.lock().registrations;
         registrations.push(Box::new(move |families| families.register_collector(collector)));

@@ -20,7 +20,7 @@ use crate::util::os::boot_time;
 ///
 /// Leases are timed on it, so that a replica resumed after a suspend finds its fence expired at once. The
 /// monotonic clock stands still during a suspend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant(Duration);
 
 /// The right of one replica to write, which ends at a set time. Clones share one fence.
@@ -106,10 +106,7 @@ impl Fence {
 
     /// Returns whether writes may be sent now.
     pub fn is_open(&self) -> bool {
-        match self.inner.until.load(Ordering::SeqCst) {
-            u64::MAX => true,
-            until => BootInstant::now().as_nanos() < until,
-        }
+        self.left().is_none_or(|left| !left.is_zero())
     }
 
     /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no

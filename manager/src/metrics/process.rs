@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 
-use crate::util::os::{ProcessUsage, file_limit, processor_time, virtual_memory_limit};
+use crate::util::os::{ProcessUsage, file_limit, process_usage, processor_time, virtual_memory_limit};
 
 use super::{Registry, encode_value};
 
@@ -56,18 +56,14 @@ const FAMILIES: [(&str, &str, MetricType, Read); 9] = [
 impl Process {
     /// Registers the families; call it once per registry.
     pub(crate) fn register(registry: &Registry) {
-        registry.reserve(Self::names());
+        registry.reserve(FAMILIES.map(|(name, ..)| name));
         registry.register_collector(Box::new(Self));
-    }
-
-    pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        FAMILIES.into_iter().map(|(name, ..)| name)
     }
 }
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let usage = ProcessUsage::read();
+        let usage = process_usage();
         for (name, help, metric_type, read) in FAMILIES {
             let Some(value) = read(&usage) else { continue };
             encode_value(encoder.encode_descriptor(name, help, None, metric_type)?, metric_type, value)?;

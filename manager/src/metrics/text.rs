@@ -1,10 +1,10 @@
 //! Rewrites the output of prometheus-client as Prometheus text format 0.0.4, or as the OpenMetrics that
 //! others write.
 //!
-//! In 0.0.4 the name of a counter family ends with `_total` and that of an info family with `_info`, whose
-//! type is gauge; `# UNIT`, `# EOF` and exemplars do not exist. In both formats every help text ends with a
-//! full stop, bucket bounds have [Go's format](super::number), and a family whose name was already written is
-//! left out, as scrapers would refuse the whole text. Source:
+//! In 0.0.4 the name of a counter family ends with `_total` and that of an info family with `_info`, and
+//! info families have the type gauge; `# UNIT`, `# EOF` and exemplars do not exist. In both formats every
+//! help text ends with a full stop, bucket bounds have [Go's format](super::number), and a family is left out
+//! if its name was already written, as scrapers would refuse the whole text. Source:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use std::collections::HashSet;

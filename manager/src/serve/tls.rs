@@ -65,11 +65,8 @@ impl Certificates {
     pub fn load(directory: &Path) -> Result<Self, CertificateError> {
         let reads = Reads::default();
         let pair = reads.count(parse(directory, paths(directory).map(|path| read_regular(&path))))?;
-        Ok(Self(Arc::new(Shared {
-            directory: directory.to_owned(),
-            pair: RwLock::new(Arc::new(pair)),
-            reads,
-        })))
+        let (directory, pair) = (directory.to_owned(), RwLock::new(Arc::new(pair)));
+        Ok(Self(Arc::new(Shared { directory, pair, reads })))
     }
 
     /// Returns the counters of reads, for registration.

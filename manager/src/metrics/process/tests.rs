@@ -16,7 +16,7 @@ fn every_reported_resource_is_a_metric() {
     );
     assert!(value("process_max_fds") >= value("process_open_fds").or(Some(3.0)), "{text}");
     assert!(value("process_virtual_memory_max_bytes") >= Some(1e6), "{text}");
-    let usage = ProcessUsage::read();
+    let usage = process_usage();
     for (name, reported) in [
         ("process_open_fds", usage.open_files),
         ("process_resident_memory_bytes", usage.resident_bytes),
