@@ -235,19 +235,6 @@ impl Default for Gates {
     }
 }
 
-// === impl Check ===
-
-impl Check {
-    /// Returns the kind of check as one word, for metrics.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Service(_) => "service",
-            Self::Probe(probe) => probe.kind(),
-            Self::Resource(_) => "resource",
-        }
-    }
-}
-
 // === impl ProbeCheck ===
 
 impl ProbeCheck {

@@ -21,6 +21,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::Resource;
 use schemars::JsonSchema;
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -151,30 +152,19 @@ impl Resource for WaitDeployment {
 
 impl Serialize for WaitDeployment {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Wire {
-            api_version: WaitDeployment::api_version(&()),
-            kind: KIND,
-            metadata: &self.metadata,
-            spec: &self.spec,
-            wait_probe: self.wait_probe.as_ref(),
-            status: self.status.as_ref(),
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("apiVersion", &Self::api_version(&()))?;
+        object.serialize_entry("kind", KIND)?;
+        object.serialize_entry("metadata", &self.metadata)?;
+        object.serialize_entry("spec", &self.spec)?;
+        if let Some(probe) = &self.wait_probe {
+            object.serialize_entry("waitProbe", probe)?;
         }
-        .serialize(serializer)
+        if let Some(status) = &self.status {
+            object.serialize_entry("status", status)?;
+        }
+        object.end()
     }
-}
-
-/// The serialized form, with `apiVersion` and `kind`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire<'a> {
-    api_version: Cow<'a, str>,
-    kind: &'static str,
-    metadata: &'a ObjectMeta,
-    spec: &'a WaitDeploymentSpec,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait_probe: Option<&'a WaitProbe>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'a WaitDeploymentStatus>,
 }
 
 #[cfg(test)]

@@ -172,7 +172,6 @@ pub struct ServiceDependency {
 
 /// A TCP connection.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct TcpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
@@ -211,7 +210,6 @@ pub struct HttpDependency {
 
 /// One HTTP header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
     /// Name of the header.
     #[schemars(length(min = 1, max = 128))]
@@ -257,7 +255,6 @@ pub struct TlsDependency {
 
 /// One key of a ConfigMap in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct ConfigMapKey {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]

@@ -189,7 +189,12 @@ fn rule(reason: &str, field: &str, rule: &str, message: &str) -> Value {
 
 /// Returns a schema with a rule that the string matches this pattern.
 fn form(pattern: &str, message: &str) -> Value {
-    json!({"x-kubernetes-validations": [{"rule": matches(pattern), "message": message}]})
+    ruled(&matches(pattern), message)
+}
+
+/// Returns a schema with one rule.
+fn ruled(rule: &str, message: &str) -> Value {
+    json!({"x-kubernetes-validations": [{"rule": rule, "message": message}]})
 }
 
 /// Returns the CEL expression of a match. The pattern is a raw string, so its backslashes need no second

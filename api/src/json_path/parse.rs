@@ -73,8 +73,8 @@ impl<'a> Parser<'a> {
             }
         }
         self.skip_spaces();
-        if braces && !self.eat("}") {
-            return self.refuse("expected a dot, a bracket or the closing brace");
+        if braces {
+            self.expect("}", "expected a dot, a bracket or the closing brace")?;
         }
         match self.peek() {
             None => Ok(steps),
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
         }
         if self.eat("['") {
             let name = self.name()?;
-            return if self.eat("']") { Ok(Step::Field(name)) } else { self.refuse(NAME) };
+            return self.expect("']", NAME).map(|()| Step::Field(name));
         }
         self.eat("[");
         let index = self.take(|next| next == '-' || next.is_ascii_digit()).parse();
@@ -121,22 +121,16 @@ impl<'a> Parser<'a> {
     fn filter(&mut self) -> Result<Step, InvalidPath> {
         self.skip_spaces();
         let mut fields = Vec::new();
-        if !self.eat("@") {
-            return self.refuse(FILTER);
-        }
+        self.expect("@", FILTER)?;
         while self.eat(".") {
             fields.push(self.name()?);
         }
         self.skip_spaces();
-        if !self.eat("==") {
-            return self.refuse(FILTER);
-        }
+        self.expect("==", FILTER)?;
         self.skip_spaces();
         let literal = self.literal()?;
         self.skip_spaces();
-        if !self.eat(")]") {
-            return self.refuse(FILTER);
-        }
+        self.expect(")]", FILTER)?;
         Ok(Step::Filter(Filter { fields, literal }))
     }
 
@@ -170,6 +164,10 @@ impl<'a> Parser<'a> {
         let rest = self.rest.strip_prefix(token);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
+    }
+
+    fn expect(&mut self, token: &str, problem: &'static str) -> Result<(), InvalidPath> {
+        if self.eat(token) { Ok(()) } else { self.refuse(problem) }
     }
 
     fn take(&mut self, accepts: impl Fn(char) -> bool) -> &'a str {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{INVALID, form, matches, rule, with};
+use super::{INVALID, form, matches, rule, ruled, with};
 use crate::crd::patterns;
 use crate::wait_for::{FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS};
 
@@ -66,17 +66,14 @@ pub(super) fn dependency() -> Value {
                         "name must be that of a ConfigMap in the same namespace: lower-case letters, digits, \
                          - and . inside",
                     ),
-                    "key": {
-                        "default": "ca.crt",
-                        "x-kubernetes-validations": [{
-                            "rule": format!(
-                                "{} && self != '.' && !self.startsWith('..')",
-                                matches(patterns::CONFIG_MAP_KEY)
-                            ),
-                            "message": "key must consist of letters, digits, -, _ and ., such as ca.crt, and \
-                                        must not begin with ..",
-                        }],
-                    },
+                    "key": with(ruled(
+                        &format!(
+                            "{} && self != '.' && !self.startsWith('..')",
+                            matches(patterns::CONFIG_MAP_KEY)
+                        ),
+                        "key must consist of letters, digits, -, _ and ., such as ca.crt, and must not begin \
+                         with ..",
+                    ), &json!({"default": "ca.crt"})),
                 }},
             }},
             "dns": {"properties": {
@@ -152,10 +149,10 @@ fn resource() -> Value {
                  batch/v1",
             ),
             "kind": form(patterns::KIND, "kind must consist of letters and digits, such as Job"),
-            "name": {"x-kubernetes-validations": [{
-                "rule": format!("{} && self != '.' && self != '..'", matches(patterns::PATH_SEGMENT)),
-                "message": "name must be that of one object in the same namespace, without / and %",
-            }]},
+            "name": ruled(
+                &format!("{} && self != '.' && self != '..'", matches(patterns::PATH_SEGMENT)),
+                "name must be that of one object in the same namespace, without / and %",
+            ),
             "condition": form(
                 patterns::CONDITION,
                 "condition must be TYPE, or TYPE=STATUS with the status True, False or Unknown, such as \
@@ -200,18 +197,13 @@ fn resource() -> Value {
 
 /// Returns the schema of a port by number or name. Such a schema has no type, so the rule must check both.
 fn port_of_service() -> Value {
-    json!({
-        "maxLength": 63,
-        "x-kubernetes-validations": [{
-            "rule": format!(
-                "type(self) == int ? self >= 1 && self <= 65535 : self.matches('{}') && \
-                 !self.matches('^[0-9]+$')",
-                patterns::LABEL
-            ),
-            "message": "port must be a number from 1 to 65535, without quotes, or the name of a port of the \
-                        Service, such as postgres",
-        }],
-    })
+    let rule = format!(
+        "type(self) == int ? self >= 1 && self <= 65535 : self.matches('{}') && !self.matches('^[0-9]+$')",
+        patterns::LABEL
+    );
+    let message = "port must be a number from 1 to 65535, without quotes, or the name of a port of the \
+                   Service, such as postgres";
+    with(ruled(&rule, message), &json!({"maxLength": 63}))
 }
 
 fn host() -> Value {
@@ -223,21 +215,17 @@ fn host() -> Value {
 }
 
 fn host_called(field: &str, expected: &str) -> Value {
-    let rule = format!(
-        "{} || {} || ({})",
-        matches(patterns::IPV4),
-        matches(patterns::IPV6),
-        is_name_without_number()
-    );
-    json!({"x-kubernetes-validations": [{"rule": rule, "message": format!("{field} must be {expected}")}]})
+    let (ipv4, ipv6) = (matches(patterns::IPV4), matches(patterns::IPV6));
+    let rule = format!("{ipv4} || {ipv6} || ({})", is_name_without_number());
+    ruled(&rule, &format!("{field} must be {expected}"))
 }
 
 fn dns_name() -> Value {
-    json!({"x-kubernetes-validations": [{
-        "rule": is_name_without_number(),
-        "message": "name must be a complete DNS name and not an address, such as db.example.com or \
-                    _postgres._tcp.db.example.com",
-    }]})
+    ruled(
+        &is_name_without_number(),
+        "name must be a complete DNS name and not an address, such as db.example.com or \
+         _postgres._tcp.db.example.com",
+    )
 }
 
 fn is_name_without_number() -> String {
