@@ -42,7 +42,7 @@ use self::store::{ObjectStore, RequiredKinds, SharedCompressor};
 use crate::key::KindId;
 use crate::metrics::Registry;
 
-pub use object::{Aspect, Changes, Damage, Delta, HookFailure, Labels, Meta, Owner, Packing, Projection};
+pub use object::{Damage, Delta, HookFailure, Labels, Meta, Owner, Packing, Projection};
 pub use object::{PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION};
 pub use object::{ReadError, ResourceVersion, TransformError, Uid, View};
 pub use settings::CacheSettings;
@@ -113,12 +113,7 @@ impl Cache {
 
     /// Makes a cache without stores and adds it to `peers`. `cluster` is the name of another cluster than the
     /// manager's own.
-    fn among(
-        peers: Peers,
-        cluster: Option<Arc<str>>,
-        settings: CacheSettings,
-        client: kube::Client,
-    ) -> Self {
+    fn among(peers: Peers, cluster: Option<Arc<str>>, settings: CacheSettings, client: kube::Client) -> Self {
         let inner = Arc::new(Inner {
             cluster,
             peers,

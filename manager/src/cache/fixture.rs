@@ -30,7 +30,7 @@ impl UntypedStore {
             CacheSettings::default().limits(),
         );
         // A store that is not started ignores own writes.
-        store.start();
+        store.start(None);
         let epoch = store.begin_list();
         for object in objects {
             let raw = object.to_string();

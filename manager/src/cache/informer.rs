@@ -2,7 +2,10 @@
 
 pub(super) mod frame;
 pub(super) mod pages;
-pub(super) mod reflector;
+mod reflector;
+
+pub(super) use frame::read_status;
+pub(super) use reflector::Reflector;
 
 use bytes::Bytes;
 

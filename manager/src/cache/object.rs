@@ -1,34 +1,29 @@
 //! One version of one object: its bytes, its metadata and its compressed body.
 
 mod body;
-mod changes;
 mod delta;
 pub(super) mod dictionary;
 pub(super) mod json;
 pub(super) mod meta;
-mod packing;
-mod raw;
 mod recent;
 pub(super) mod scan;
-mod store_context;
 mod transform;
 mod view;
 
-pub use changes::{Aspect, Changes};
+pub use body::Packing;
 pub use delta::Delta;
 pub use dictionary::Damage;
 pub use meta::{Labels, Meta, Owner, ResourceVersion, Uid};
-pub use packing::Packing;
 pub use transform::{HookFailure, TransformError};
 pub use view::{ReadError, View};
 
 pub(super) use body::Form;
 pub(super) use delta::Origin;
 pub(super) use dictionary::{Compressor, Dictionary, Packed, Samples};
-pub(super) use raw::Raw;
+pub(super) use json::Raw;
 pub(super) use scan::{PartialIdentity, Scan, ScanError};
-pub(super) use store_context::StoreContext;
 pub(super) use transform::{Transform, call_hook};
+pub(super) use view::StoreContext;
 
 /// An object that carries this annotation with the value `true` is paused: its controller does not reconcile
 /// it until the annotation is removed. Only its deletion is still handled.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{Cache, Inner};
-use crate::cache::informer::reflector::Reflector;
+use crate::cache::informer::Reflector;
 use crate::cache::store::{DeliveryGuard, Dispatcher, ObjectStore, Packer, Rules, SubScope, UntypedStore};
 use crate::key::panic_text;
 use crate::util::resume_panic;
@@ -34,7 +34,9 @@ impl Cache {
         let mut tasks = JoinSet::new();
         loop {
             for store in self.0.begin() {
-                tasks.spawn(self.0.clone().run_logged(store, stop.clone()));
+                let span =
+                    tracing::info_span!("cache", kind = %store.kind, cluster = self.0.cluster.as_deref());
+                tasks.spawn(self.0.clone().run_logged(store, stop.clone()).instrument(span));
             }
             // The stop first: afterwards a declaration or the end of a store needs no attention.
             tokio::select! {
@@ -64,31 +66,16 @@ impl Inner {
             }
         }
         let own = stores.iter().filter(|store| !store.reads_through());
-        let started = own.map(|store| store.core()).filter(|core| {
-            if let Some(transform) = transforms.get(&core.kind) {
-                core.set_transform(transform.clone());
-            }
-            core.start()
-        });
-        started.cloned().collect()
+        own.map(|store| store.core()).filter(|core| core.start(transforms.get(&core.kind))).cloned().collect()
     }
 
     /// Runs a store; logs and resumes its panic.
-    fn run_logged(
-        self: Arc<Self>,
-        store: Arc<ObjectStore>,
-        stop: CancellationToken,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    async fn run_logged(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
         let kind = store.kind.clone();
-        let span = tracing::info_span!("cache", %kind, cluster = self.cluster.as_deref());
-        let task = AssertUnwindSafe(self.run_store(store, stop)).catch_unwind();
-        let logged = async move {
-            if let Err(panic) = task.await {
-                tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
-                resume_unwind(panic);
-            }
-        };
-        logged.instrument(span)
+        if let Err(panic) = AssertUnwindSafe(self.run_store(store, stop)).catch_unwind().await {
+            tracing::error!(%kind, panic = panic_text(&*panic), "cache task panicked");
+            resume_unwind(panic);
+        }
     }
 
     /// Runs all parts of a store in one task, so that an event goes from the socket to the handlers without

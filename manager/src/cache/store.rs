@@ -39,4 +39,4 @@ use left_out::LeftOut;
 use packer::{Dictionaries, PackQueue, STALL_TIMEOUT};
 use select::IndexValue;
 use slots::{Number, Slot, Slots};
-use table::{Arrival, Change, Table};
+use table::{Arrival, Table};

@@ -25,7 +25,7 @@ use crate::key::NamespacedName;
 pub struct Store<K = DynamicObject> {
     kind: Arc<UntypedStore>,
     /// The indexes that were declared on this handle; its clones and views share them.
-    declared: Arc<DeclaredIndexes>,
+    pub(super) declared: Arc<DeclaredIndexes>,
     /// The longest object that is decoded, in bytes. Reads of a longer one fail.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
@@ -275,6 +275,3 @@ impl<K> Current for Entry<K> {
         self.view.extent()
     }
 }
-
-#[cfg(test)]
-mod tests;

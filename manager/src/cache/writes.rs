@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::Cache;
-use crate::cache::informer::frame::read_status;
+use crate::cache::informer::read_status;
 use crate::cache::object::{Scan, Uid};
 use crate::cache::store::{ObjectStore, Removal};
 use crate::client::{ResourcePath, WriteObserver, Writer};

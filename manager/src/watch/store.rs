@@ -6,7 +6,7 @@
 //!    refusal.
 //! 2. The adds of a sweep are weak: they enqueue an absent key and leave a key in its backoff alone.
 //! 3. Weak, so that they never end a backoff, are also the adds of a resync, of a write by the run of the
-//!    same key, and of a change of nothing but the status of the primary object. All others are strong. See
+//!    same key, and of a change of only the status of the primary object. All others are strong. See
 //!    [`strength`].
 //! 4. A new generation of the primary object, or a new object of its name, clears the failures of the key. A
 //!    generation that the run of the key wrote itself does not.
@@ -22,7 +22,7 @@ use tracing::trace;
 
 use super::predicate::changes_readability;
 use super::{Enqueue, EventHandler, Predicate, Sink, Source, SourceFuture};
-use crate::cache::{Aspect, Changes, Delta, DeltaHandler, ReadError, Select, Store, UntypedStore, View};
+use crate::cache::{Delta, DeltaHandler, ReadError, Select, Store, UntypedStore, View};
 use crate::key::{Cause, Key, NamespacedName, ObjectKey, Subject, Trigger};
 use crate::queue::{Add, Added, Band, Strength};
 
@@ -129,8 +129,8 @@ impl<Q: Key> StoreSource<Q> {
         Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
-    /// Marks the objects of this store as those that the queue is keyed by: a change of nothing but their
-    /// status is then a weak add, and a new generation, or a new object of the name, clears earlier failures.
+    /// Marks the objects of this store as those that the queue is keyed by: a change of only their status is
+    /// then a weak add, and a new generation, or a new object of the name, clears earlier failures.
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;
@@ -220,7 +220,7 @@ impl<Q: Key> Sweeper<Q> {
     /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last
     /// ones.
     async fn sweep(&self, store: &UntypedStore) -> Result<(), ReadError> {
-        self.wait_for_room().await;
+        self.shared.sink.queue().wait_for_room().await;
         // Names and not views: a sweep may take long, and each object is read when its turn comes.
         let views = store.list(&Select::all())?;
         let names: Vec<NamespacedName> = views.iter().map(|view| view.request().clone()).collect();
@@ -245,15 +245,11 @@ impl<Q: Key> Sweeper<Q> {
             if refused.is_empty() {
                 return;
             }
-            self.wait_for_room().await;
+            self.shared.sink.queue().wait_for_room().await;
             for (key, add) in refused {
                 self.offer(key, add);
             }
         }
-    }
-
-    async fn wait_for_room(&self) {
-        self.shared.sink.queue().wait_for_room().await;
     }
 
     fn offer(&self, key: Q, add: Add) {
@@ -349,7 +345,7 @@ fn is_steered(delta: &Delta<'_>) -> bool {
 /// | a resync | weak |
 /// | a write of the primary by the run, if the answer may also show edits by others | strong |
 /// | any other write by the run, which must not end its own backoff if it fails afterwards | weak |
-/// | a change of nothing but status and managedFields, of a primary whose kind has generations | weak |
+/// | a change of only status and managedFields, of a primary whose kind has generations | weak |
 /// | everything else, also writes by runs of other keys and by other controllers of this process | strong |
 ///
 /// For kinds without generations every update by others is strong, because they have no status of their own.
@@ -381,9 +377,8 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     old.deleting != new.deleting || (edited && !alone())
 }
 
-/// Returns whether nothing but the status changed. For a kind with generations, content that changes without
-/// a new generation is status too.
+/// Returns whether only the status changed. For a kind with generations, content that changes without a new
+/// generation is status too.
 fn same_but_status(old: &View, new: &View) -> bool {
-    let is_status = |aspect| matches!(aspect, Aspect::Status | Aspect::Content);
-    old.meta().uid == new.meta().uid && Changes::between(old, new).iter().all(is_status)
+    old.meta().has_same_metadata(new.meta())
 }

@@ -118,7 +118,7 @@ async fn a_list_holds_the_index_it_reads_by() {
     let by_hand = ByHand::listed(&[object("a", "u1", 5)]);
     let store = handle(&by_hand);
     declare(&store, "x").unwrap();
-    let (select, held) = store.declared().resolve(&Select::index("by-value", "x"));
+    let (select, held) = store.declared.resolve(&Select::index("by-value", "x"));
     declare(&store, "y").unwrap();
     drop(store);
     assert_eq!(by_hand.store.list(&select).unwrap().len(), 1);

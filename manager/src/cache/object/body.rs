@@ -1,4 +1,4 @@
-//! Stores the JSON of one version, plain or compressed.
+//! Stores the JSON of one version, plain or compressed, and counts the compressed ones.
 //!
 //! A version keeps its [`Body`] for life. The packer may replace the form of the body at any time; readers
 //! get the same bytes from both forms.
@@ -17,6 +17,22 @@ pub(crate) enum Form {
     /// Uncompressed JSON.
     Plain(Bytes),
     Packed(Packed),
+}
+
+/// Statistics about the packed bodies of one store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Packing {
+    /// Objects with a packed body.
+    pub objects: usize,
+    /// Bytes of these bodies, packed.
+    pub bytes: usize,
+    /// Bytes of these bodies, unpacked.
+    pub plain_bytes: usize,
+    /// Dictionaries in use, including the newest.
+    pub dictionaries: usize,
+    /// Bytes of these dictionaries, in both prepared forms.
+    pub dictionary_bytes: usize,
 }
 
 // === impl Body ===
@@ -66,5 +82,33 @@ impl Body {
     /// Replaces the form by another one of the same JSON; returns the previous form.
     pub(crate) fn replace(&self, form: Form) -> Form {
         std::mem::replace(&mut self.0.lock(), form)
+    }
+}
+
+// === impl Packing ===
+
+impl Packing {
+    /// Returns the ratio of plain bytes to packed bytes; `None` while no body is packed.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio has a few digits")]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.plain_bytes as f64 / self.bytes as f64)
+    }
+
+    /// Adds a stored body, if it is packed.
+    pub(in crate::cache) fn add(&mut self, body: &Body) {
+        if let Form::Packed(packed) = &body.form() {
+            self.objects += 1;
+            self.bytes += packed.len();
+            self.plain_bytes += packed.plain_len();
+        }
+    }
+
+    /// Subtracts a body, which must have the form in which it was added.
+    pub(in crate::cache) fn take(&mut self, body: &Body) {
+        if let Form::Packed(packed) = &body.form() {
+            self.objects -= 1;
+            self.bytes -= packed.len();
+            self.plain_bytes -= packed.plain_len();
+        }
     }
 }

@@ -48,6 +48,14 @@ pub(crate) struct Members<'c, 'a> {
     first: bool,
 }
 
+/// Bytes that begin with an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Whether the rest of a watch event follows the object; otherwise it ends the text.
+    in_event: bool,
+}
+
 // === impl Cursor ===
 
 impl<'a> Cursor<'a> {
@@ -329,6 +337,33 @@ impl<'a> Value<'a> {
             return Some(Cow::Borrowed(inner));
         }
         serde_json::from_str(self.text).ok().map(Cow::Owned)
+    }
+}
+
+// === impl Raw ===
+
+impl<'a> Raw<'a> {
+    /// The object of a watch event, followed by the rest of the event.
+    pub(crate) fn in_event(bytes: &'a [u8]) -> Self {
+        Self { bytes, in_event: true }
+    }
+
+    /// Checks the text behind the object.
+    pub(crate) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
+        // Today an event has two members; a newer server may send another one.
+        while self.in_event && !cursor.take(b'}') {
+            if !(cursor.take(b',') && cursor.value()?.text.starts_with('"') && cursor.take(b':')) {
+                return cursor.fail("a comma or the end of the event");
+            }
+            cursor.value()?;
+        }
+        cursor.end()
+    }
+}
+
+impl<'a> From<&'a [u8]> for Raw<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, in_event: false }
     }
 }
 

@@ -108,6 +108,18 @@ impl Meta {
         self.owners.iter().find(|owner| owner.controller)
     }
 
+    /// Returns whether both versions are of one object and have the same generation, labels, annotations,
+    /// finalizers, owners and request for deletion. Fields outside `metadata` may differ.
+    pub(crate) fn has_same_metadata(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.generation == other.generation
+            && self.labels == other.labels
+            && self.annotations_hash == other.annotations_hash
+            && self.finalizers == other.finalizers
+            && self.owners == other.owners
+            && self.deleting == other.deleting
+    }
+
     /// Returns the namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.request.namespace()

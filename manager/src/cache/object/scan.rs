@@ -17,11 +17,8 @@ use foldhash::fast::SeedableRandomState;
 use serde::Deserialize;
 
 use self::metadata::{Metadata, labels, present, read, strings, text};
-use super::Projection;
 use super::json::{Cursor, Malformed, Value};
-use super::meta::{Labels, Meta, ResourceVersion, Uid};
-use super::raw::Raw;
-use super::store_context::StoreContext;
+use super::{Labels, Meta, Projection, Raw, ResourceVersion, StoreContext, Uid};
 use crate::client::Extent;
 use crate::key::{KindId, NamespacedName};
 
@@ -206,21 +203,18 @@ impl<'a> Scan<'a> {
         struct Spec {
             finalizers: Option<Vec<String>>,
         }
-        let member = |name| self.members.iter().find(|member| member.name == name).map(|member| member.value);
-        let is = |name, text| member(name).and_then(|value| value.string()).as_deref() == Some(text);
+        let is = |name, text| self.member(name).and_then(|value| value.string()).as_deref() == Some(text);
         if !is("kind", "Namespace") || !is("apiVersion", "v1") {
             return Ok(false);
         }
-        let spec: Option<Spec> = read(member("spec").map(|value| value.text))?;
+        let spec: Option<Spec> = read(self.member("spec").map(|value| value.text))?;
         Ok(spec.and_then(|spec| spec.finalizers).is_some_and(|list| !list.is_empty()))
     }
 
     pub(crate) fn check_kind(&self, kind: &KindId, projection: Projection) -> Result<(), ScanError> {
-        let Some(member) = self.members.iter().find(|member| member.name == "kind") else { return Ok(()) };
-        let Some(found) = member.value.string() else {
-            // `null` counts as absent; another type is an error.
-            return if member.value.is_null() { Ok(()) } else { Err(ScanError::Type("kind")) };
-        };
+        // `null` counts as absent; another type is an error.
+        let Some(found) = self.member("kind").filter(|found| !found.is_null()) else { return Ok(()) };
+        let found = found.string().ok_or(ScanError::Type("kind"))?;
         if found == kind.kind() || (projection == Projection::Metadata && found == PARTIAL) {
             return Ok(());
         }
@@ -240,8 +234,11 @@ impl<'a> Scan<'a> {
     }
 
     fn status_hash(&self) -> u64 {
-        let status = self.members.iter().find(|member| member.name == "status");
-        status.filter(|member| !member.value.is_null()).map_or(0, |member| hash_of(member.value.text))
+        self.member("status").filter(|status| !status.is_null()).map_or(0, |status| hash_of(status.text))
+    }
+
+    fn member(&self, name: &str) -> Option<Value<'a>> {
+        self.members.iter().find(|member| member.name == name).map(|member| member.value)
     }
 
     fn kept(&self, projection: Projection) -> impl Iterator<Item = &Member<'a>> {

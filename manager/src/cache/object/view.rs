@@ -7,10 +7,9 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::body::Body;
-use super::dictionary::Damage;
-use super::meta::Meta;
-use super::scan;
-use super::store_context::StoreContext;
+use super::meta::pool::Pool;
+use super::recent::Recent;
+use super::{Damage, Meta, scan};
 use crate::client::{Current, Extent};
 use crate::key::{KindId, NamespacedName, ObjectKey};
 
@@ -25,6 +24,17 @@ pub(crate) struct Version {
     context: Arc<StoreContext>,
     meta: Meta,
     body: Body,
+}
+
+/// Data that all versions of one store share. Each version holds a reference to it.
+pub(crate) struct StoreContext {
+    pub(crate) kind: KindId,
+    /// The beginning of every body: `{"apiVersion":"v1","kind":"Pod"`.
+    pub(crate) head: Box<str>,
+    /// The longest body that is kept, in bytes.
+    pub(crate) max_object_bytes: usize,
+    pub(crate) pool: Pool,
+    pub(crate) recent: Recent,
 }
 
 /// The reason why a read failed.
@@ -88,6 +98,17 @@ pub enum ReadError {
         #[source]
         source: Damage,
     },
+}
+
+// === impl StoreContext ===
+
+impl StoreContext {
+    pub(crate) fn new(kind: KindId, max_object_bytes: usize) -> Self {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let (version, name) = (quoted(&kind.api_version()), quoted(kind.kind()));
+        let head = format!(r#"{{"apiVersion":{version},"kind":{name}"#).into_boxed_str();
+        Self { kind, head, max_object_bytes, pool: Pool::default(), recent: Recent::default() }
+    }
 }
 
 // === impl View ===

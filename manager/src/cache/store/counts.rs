@@ -42,6 +42,7 @@ enum Progress {
 }
 
 /// The health of the parts of a store, and its counters.
+#[derive(Default)]
 struct Health {
     parts: Vec<Part>,
     last_event: Option<Instant>,
@@ -75,13 +76,7 @@ impl Counts {
         let parts = if absent { vec![part(None)] } else { parts.iter().cloned().map(part).collect() };
         Self {
             left_out: LeftOut::default(),
-            health: Mutex::new(Health {
-                parts,
-                last_event: None,
-                events: 0,
-                decode_errors: 0,
-                pack_stalls: 0,
-            }),
+            health: Mutex::new(Health { parts, ..Health::default() }),
             progress: watch::Sender::new(progress),
             handlers: Mutex::default(),
             unindexed: Mutex::default(),
@@ -97,15 +92,10 @@ impl Counts {
         self.advance(&health);
     }
 
-    pub(crate) fn count_watch(&self, part: usize) {
+    /// Counts a list or a watch of a part.
+    pub(crate) fn count(&self, part: usize, add: fn(&mut PartStatus)) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
-            part.status.watches += 1;
-        }
-    }
-
-    pub(crate) fn count_list(&self, part: usize) {
-        if let Some(part) = self.health.lock().parts.get_mut(part) {
-            part.status.lists += 1;
+            add(&mut part.status);
         }
     }
 
@@ -227,7 +217,7 @@ impl Counts {
             kind: store.kind.clone(),
             scope: store.describe_scope(),
             projection: store.projection(),
-            required: store.required(),
+            required: store.required.of(&store.kind),
             synced: table.synced,
             settled: *self.progress.borrow() == Progress::Settled,
             down_since: health.down().map(|down| down.since).min(),

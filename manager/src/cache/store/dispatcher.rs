@@ -7,14 +7,14 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cache::object::{Delta, Origin, View};
-use crate::cache::store::{Change, ObjectStore, SubScope, UntypedStore};
+use crate::cache::store::{ObjectStore, SubScope, UntypedStore};
 use crate::key::panic_text;
 
 /// A handler call that takes longer than this delays the store's watch; it is counted and logged with the
@@ -43,13 +43,19 @@ pub trait DeltaHandler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Subscription {
     store: Arc<UntypedStore>,
-    unsubscribed: Arc<AtomicBool>,
+    /// Whether this handler has handled the whole initial list. The subscriber is unsubscribed when this
+    /// receiver, the only one of its channel, is dropped.
     synced: watch::Receiver<bool>,
 }
 
 /// An entry of a store's delivery queue.
 pub(crate) enum Job {
-    Change(Change),
+    /// One change from a state of an object to the next.
+    Change {
+        old: Option<View>,
+        new: Option<View>,
+        origin: Origin,
+    },
     /// A new handler subscribes.
     Join {
         subscriber: Subscriber,
@@ -67,8 +73,7 @@ pub(crate) struct Subscriber {
     handler: Handler,
     /// Read once, when the handler subscribes: a panic of `DeltaHandler::name` then reaches the caller.
     name: Box<str>,
-    /// Set when the [`Subscription`] is dropped.
-    unsubscribed: Arc<AtomicBool>,
+    /// Closed when the [`Subscription`] is dropped.
     synced: watch::Sender<bool>,
     /// The part of the store whose changes the handler receives; `None` = all of it.
     sub_scope: Option<Arc<SubScope>>,
@@ -92,13 +97,10 @@ impl Subscription {
         store: Arc<UntypedStore>,
         handler: Box<dyn DeltaHandler>,
     ) -> (Self, Subscriber) {
-        let unsubscribed = Arc::new(AtomicBool::new(false));
         let (sender, synced) = watch::channel(false);
         let name = handler.name().into();
         let handler = Handler(Some(handler));
-        let subscriber =
-            Subscriber { handler, name, unsubscribed: unsubscribed.clone(), synced: sender, sub_scope: None };
-        (Self { store, unsubscribed, synced }, subscriber)
+        (Self { store, synced }, Subscriber { handler, name, synced: sender, sub_scope: None })
     }
 
     /// Waits until this handler has handled the whole initial list. Never returns if the cache stops before
@@ -125,9 +127,8 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // Pairs with the load in `Subscriber::handler`. The dispatcher is woken, so that it drops the
-        // handler soon.
-        self.unsubscribed.store(true, Ordering::Release);
+        // Drops the receiver first: the dispatcher, woken then, sees a closed channel and drops the handler.
+        self.synced = watch::channel(false).1;
         self.store.source().deliveries_queued.notify_one();
     }
 }
@@ -154,15 +155,27 @@ impl Dispatcher {
     pub(crate) async fn deliver(&mut self) {
         loop {
             self.drop_unsubscribed();
-            let jobs: VecDeque<Job> = self.store.take_jobs();
+            let jobs = self.take_jobs();
             if jobs.is_empty() {
                 return;
             }
             for job in jobs {
                 self.perform(job).await;
-                self.store.job_done();
+                // Notify only at the end of a batch: entries that arrive meanwhile form the next batch, which
+                // ends in another wake-up.
+                if self.store.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    self.store.freed.notify_waiters();
+                }
             }
         }
+    }
+
+    fn take_jobs(&self) -> VecDeque<Job> {
+        let mut table = self.store.table.write();
+        let jobs = std::mem::take(&mut table.jobs);
+        // Set under the lock: otherwise `room` could count these entries neither in the queue nor here.
+        self.store.in_delivery.store(jobs.len(), Ordering::Relaxed);
+        jobs
     }
 
     fn drop_unsubscribed(&mut self) {
@@ -177,7 +190,7 @@ impl Dispatcher {
 
     async fn perform(&mut self, job: Job) {
         match job {
-            Job::Change(Change { old, new, origin }) => {
+            Job::Change { old, new, origin } => {
                 self.deliver_to_all(&Delta::new(old.as_ref(), new.as_ref(), origin)).await;
             }
             Job::Join { subscriber, present, synced } => {
@@ -238,7 +251,7 @@ impl Subscriber {
 
     /// Returns the handler; `None` if it has unsubscribed.
     pub(crate) fn handler(&self) -> Option<&dyn DeltaHandler> {
-        self.handler.0.as_deref().filter(|_| !self.unsubscribed.load(Ordering::Acquire))
+        self.handler.0.as_deref().filter(|_| !self.synced.is_closed())
     }
 }
 
@@ -246,23 +259,6 @@ impl Subscriber {
 
 /// The delivery queue, as the dispatcher uses it.
 impl ObjectStore {
-    pub(crate) fn take_jobs(&self) -> VecDeque<Job> {
-        let mut table = self.table.write();
-        let jobs = std::mem::take(&mut table.jobs);
-        // Set under the lock: otherwise `room` could count these entries neither in the queue nor here.
-        self.in_delivery.store(jobs.len(), Ordering::Relaxed);
-        drop(table);
-        jobs
-    }
-
-    pub(crate) fn job_done(&self) {
-        // Notify only at the end of a batch: entries that arrive meanwhile form the next batch, which ends in
-        // another wake-up.
-        if self.in_delivery.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.freed.notify_waiters();
-        }
-    }
-
     /// Enqueues a resync: one delta for each stored object.
     pub(crate) fn queue_resync(&self) {
         if self.is_synced() {

@@ -208,8 +208,8 @@ impl Indexes {
 impl LabelIndex {
     fn plan(&self, selector: &LabelSelector) -> Option<Plan<'_>> {
         if let Some(values) = selector.values_of(&self.key) {
-            let buckets = values.iter().filter_map(|value| self.values.get(value.as_str()));
-            return Some(Plan::several(buckets.collect()));
+            let buckets: Vec<_> = values.iter().filter_map(|value| self.values.get(value.as_str())).collect();
+            return Some(if let [one] = buckets[..] { Plan::Bucket(one) } else { Plan::Buckets(buckets) });
         }
         selector.needed().any(|key| *key == *self.key).then_some(Plan::Bucket(&self.with_key))
     }
@@ -263,10 +263,6 @@ impl FunctionIndex {
 impl<'t> Plan<'t> {
     fn of(bucket: Option<&'t Bucket>) -> Self {
         bucket.map_or(Self::Buckets(Vec::new()), Self::Bucket)
-    }
-
-    fn several(buckets: Vec<&'t Bucket>) -> Self {
-        if let [bucket] = buckets.as_slice() { Self::Bucket(bucket) } else { Self::Buckets(buckets) }
     }
 
     /// Returns the number of slots to visit.

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::object::{Projection, StoreContext, Transform};
 use crate::cache::store::{
-    Counts, Dictionaries, IndexFunction, Job, Required, RequiredKinds, Scope, Subscriber, Table,
+    Counts, Dictionaries, IndexFunction, Job, RequiredKinds, Scope, Subscriber, Table,
 };
 use crate::key::KindId;
 
@@ -42,7 +42,7 @@ pub(crate) struct Limits {
 pub(crate) struct ObjectStore {
     /// `None` for the manager's own cluster.
     pub(crate) cluster: Option<Arc<str>>,
-    required: RequiredKinds,
+    pub(super) required: RequiredKinds,
     pub(crate) kind: KindId,
     pub(crate) scope: Scope,
     /// Whether whole objects are stored. May change from false to true until the reflector starts.
@@ -122,10 +122,6 @@ impl ObjectStore {
         Self { cluster, required, ..self }
     }
 
-    pub(crate) fn required(&self) -> Required {
-        self.required.of(&self.kind)
-    }
-
     pub(crate) fn projection(&self) -> Projection {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
@@ -148,13 +144,9 @@ impl ObjectStore {
 
 /// Start, widening and end, controlled by the cache.
 impl ObjectStore {
-    /// Enqueues a subscriber: it receives the stored objects and then every change.
-    pub(crate) fn join(&self, subscriber: Subscriber) {
-        self.join_unless(subscriber, || false).ok();
-    }
-
-    /// As [`Self::join`], unless the subscribers have moved to another store; then returns the subscriber.
-    pub(crate) fn join_unless(
+    /// Enqueues a subscriber: it receives the stored objects and then every change. Returns the subscriber
+    /// instead if the subscribers have moved to another store, as `given_up` reports.
+    pub(crate) fn join(
         &self,
         subscriber: Subscriber,
         given_up: impl FnOnce() -> bool,
@@ -185,11 +177,6 @@ impl ObjectStore {
         Some(jobs.into_iter().filter_map(subscriber).collect())
     }
 
-    /// Sets the transform of all objects that are stored from now on. No effect if there is one.
-    pub(crate) fn set_transform(&self, transform: Arc<Transform>) {
-        self.transform.get_or_init(|| transform);
-    }
-
     /// Frees the objects of a store that is neither used nor filled any more.
     pub(crate) fn clear(&self) {
         let freed = std::mem::take(&mut *self.table.write());
@@ -217,10 +204,14 @@ impl ObjectStore {
         free
     }
 
-    /// Marks the store as started; returns whether this call did so.
-    pub(crate) fn start(&self) -> bool {
+    /// Marks the store as started, with the transform of all objects that are stored from now on; returns
+    /// whether this call did so. A later call has no effect.
+    pub(crate) fn start(&self, transform: Option<&Arc<Transform>>) -> bool {
         let first = {
             let _table = self.table.write();
+            if let Some(transform) = transform {
+                self.transform.get_or_init(|| transform.clone());
+            }
             !self.started.swap(true, Ordering::AcqRel)
         };
         if first {

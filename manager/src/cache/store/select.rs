@@ -15,6 +15,7 @@ use crate::key::{Key, KindId, KindScope};
 /// The part of a kind that one store holds.
 ///
 /// `Scope::all()` is everything the configuration allows: all namespaces, or those of `cache.namespaces`.
+#[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// `None` = all namespaces that the configuration allows.
@@ -36,6 +37,7 @@ pub struct ScopedKind<K = DynamicObject> {
 }
 
 /// The objects that a read returns. `Default` selects all.
+#[must_use]
 #[derive(Clone, Debug, Default)]
 pub struct Select {
     pub(in crate::cache) namespace: Option<Arc<str>>,
@@ -120,7 +122,6 @@ impl Scope {
     /// assert_eq!(scope.to_string(), "namespace shop, labels app=web,tier!=cache");
     /// # Ok::<(), SelectorError>(())
     /// ```
-    #[must_use]
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.labels = Some(selector).filter(|selector| !selector.0.is_empty());
         self
@@ -129,7 +130,6 @@ impl Scope {
     /// Limits the scope to the objects that match a field selector, such as `metadata.name=web`. Only the
     /// server knows the selectable fields of a kind: with an unknown field the store never syncs, and its
     /// status shows the error.
-    #[must_use]
     pub fn fields(mut self, selector: impl Into<Arc<str>>) -> Self {
         self.fields = Some(selector.into());
         self
@@ -192,14 +192,12 @@ impl Select {
     }
 
     /// Restricts the selection to one namespace.
-    #[must_use]
     pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
     /// Restricts the selection to objects for which an index function has returned this value.
-    #[must_use]
     pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.functions.push(IndexValue { name: name.into(), value: value.into(), function: None });
         self
@@ -208,14 +206,12 @@ impl Select {
     /// Restricts the selection to objects that match a label selector. If one of its labels is indexed
     /// ([`UntypedStore::index_label`](crate::cache::UntypedStore::index_label)), the cost depends on the
     /// result; otherwise on the number of objects that match the rest of the selection.
-    #[must_use]
     pub fn labels(mut self, selector: LabelSelector) -> Self {
         self.labels = selector;
         self
     }
 
     /// Restricts the selection to objects with this label.
-    #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.0.push(Requirement { key: key.to_owned(), test: Test::In(vec![value.to_owned()]) });
         self

@@ -34,8 +34,8 @@ pub(crate) struct Slots {
     hasher: DefaultHashBuilder,
     /// Free numbers, lowest first, so that a shrinking store empties the end of `by_number`.
     free: BinaryHeap<Reverse<Number>>,
-    /// The number of insertions so far.
-    births: u64,
+    /// The number of insertions so far; a slot that is inserted later has a higher `born`.
+    pub(crate) births: u64,
 }
 
 /// A stored version.
@@ -67,7 +67,8 @@ impl Slots {
 
     /// Inserts a version of a key that has no slot.
     pub(crate) fn insert(&mut self, view: View) -> Number {
-        let Reverse(number) = self.free.pop().unwrap_or(Reverse(self.end()));
+        let unused = Number::try_from(self.by_key.len()).unwrap_or(Number::MAX);
+        let Reverse(number) = self.free.pop().unwrap_or(Reverse(unused));
         let hash = self.hasher.hash_one(view.request());
         self.births += 1;
         let slot = Some(Slot { view, seen: 0, born: self.births });
@@ -110,16 +111,6 @@ impl Slots {
 
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
-    }
-
-    /// Returns the number of insertions so far; slots inserted later have a higher `born`.
-    pub(crate) fn births(&self) -> u64 {
-        self.births
-    }
-
-    /// Returns the first number that was never used.
-    fn end(&self) -> Number {
-        Number::try_from(self.by_key.len() + self.free.len()).unwrap_or(Number::MAX)
     }
 }
 

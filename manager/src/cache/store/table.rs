@@ -33,14 +33,6 @@ use crate::cache::object::{Form, Origin, Packed, Packing, ResourceVersion, Uid, 
 use crate::cache::store::{Indexes, Job, Number, PackQueue, Slot, Slots, Values};
 use crate::key::{Key, NamespacedName};
 
-/// One change from a state to the next.
-#[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub(crate) old: Option<View>,
-    pub(crate) new: Option<View>,
-    pub(crate) origin: Origin,
-}
-
 /// The objects of one store, with their indexes and the undelivered changes.
 #[derive(Default)]
 pub(crate) struct Table {
@@ -201,7 +193,7 @@ impl Table {
     }
 
     fn queue(&mut self, old: Option<View>, new: Option<View>, origin: Origin) {
-        self.jobs.push_back(Job::Change(Change { old, new, origin }));
+        self.jobs.push_back(Job::Change { old, new, origin });
     }
 
     /// Removes an object and enqueues the change; returns the version.
@@ -232,10 +224,7 @@ impl Table {
     }
 
     fn part_of(&self, request: &NamespacedName) -> Option<&Part> {
-        self.parts.iter().find(|part| match &part.namespace {
-            Some(namespace) => request.namespace() == Some(namespace.as_ref()),
-            None => true,
-        })
+        self.parts.iter().find(|part| is_in(part.namespace.as_deref(), request))
     }
 }
 
@@ -268,6 +257,11 @@ impl Table {
     pub(crate) fn count(&self) -> usize {
         self.objects.len()
     }
+}
+
+/// Returns whether a part of this namespace holds an object; `None` = all namespaces.
+fn is_in(namespace: Option<&str>, request: &NamespacedName) -> bool {
+    namespace.is_none() || namespace == request.namespace()
 }
 
 impl From<View> for Arrival {

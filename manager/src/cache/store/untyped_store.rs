@@ -102,7 +102,7 @@ impl UntypedStore {
     pub fn subscribe(self: &Arc<Self>, handler: Box<dyn DeltaHandler>) -> Subscription {
         let (subscription, subscriber) = Subscription::new(self.clone(), handler);
         // If the store already reads through a wider one, the subscriber joins that one.
-        if let Err(subscriber) = self.core.join_unless(subscriber, || self.through.get().is_some()) {
+        if let Err(subscriber) = self.core.join(subscriber, || self.through.get().is_some()) {
             self.join_through(subscriber);
         }
         subscription
@@ -236,7 +236,7 @@ impl UntypedStore {
 
     fn join_through(&self, subscriber: Subscriber) {
         let Some((wide, sub_scope)) = self.through.get() else { return };
-        wide.core.join(subscriber.within(sub_scope.clone()));
+        wide.core.join(subscriber.within(sub_scope.clone()), || false).ok();
     }
 }
 

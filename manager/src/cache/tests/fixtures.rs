@@ -135,7 +135,7 @@ impl ByHand {
         let limits = CacheSettings::default().limits();
         let core = ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], limits);
         let store = Arc::new(UntypedStore::new(core));
-        store.core().start();
+        store.core().start(None);
         let mut dispatcher = JoinSet::new();
         dispatcher.spawn(Dispatcher::new(Arc::clone(store.core())).run());
         Self { store, _dispatcher: dispatcher }

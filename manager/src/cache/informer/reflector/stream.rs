@@ -73,7 +73,7 @@ impl Reflector {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
         let body = self.endpoint.watch(&version.to_string(), seconds).await?;
-        self.store.counts.count_watch(self.part);
+        self.store.counts.count(self.part, |part| part.watches += 1);
         self.read(Stream::new(body, &self.store, None, began, seconds)).await
     }
 
@@ -195,7 +195,7 @@ impl Reflector {
         match stream.listing {
             Some(epoch) if bookmark.ends_initial_events() => {
                 self.store.end_list(self.part, epoch, &version);
-                self.store.counts.count_watch(self.part);
+                self.store.counts.count(self.part, |part| part.watches += 1);
                 self.resume = Some(version);
                 stream.listing = None;
                 stream.works = true;

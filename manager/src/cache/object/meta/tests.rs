@@ -140,3 +140,56 @@ fn only_a_deletion_without_finalizers_and_grace_period_is_immediate() {
     assert!(!gone(|meta| meta["deletionGracePeriodSeconds"] = json!(30)));
     assert!(!gone(|meta| meta["finalizers"] = json!(["x/y"])));
 }
+
+#[test]
+fn a_change_shows_in_the_field_or_hash_of_its_part_of_the_object() {
+    let old = object("a", "u1", 5);
+    for (at, value, expected) in [
+        ("/metadata/generation", json!(2), "generation"),
+        ("/data", json!({"x": "y"}), "content"),
+        ("/status", json!({"phase": "Running"}), "status"),
+        ("/metadata/labels", json!({"app": "web"}), "labels"),
+        ("/metadata/annotations", json!({"note": "x"}), "annotations"),
+        ("/metadata/finalizers", json!(["x/y"]), "finalizers"),
+        ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"), "deletion"),
+        ("/metadata/managedFields", json!([]), ""),
+        (
+            "/metadata/ownerReferences",
+            json!([{"uid": "o", "apiVersion": "v1", "kind": "ConfigMap", "name": "o"}]),
+            "owners",
+        ),
+    ] {
+        let mut new = old.clone();
+        let (parent, key) = at.rsplit_once('/').unwrap();
+        new.pointer_mut(parent).unwrap()[key] = value;
+        let (old, new) = (view_of(&old), view_of(&new));
+        let (old, new) = (old.meta(), new.meta());
+        let mut changed = [
+            ("generation", old.generation != new.generation),
+            ("content", old.content_hash != new.content_hash),
+            ("status", old.status_hash != new.status_hash),
+            ("labels", old.labels != new.labels),
+            ("annotations", old.annotations_hash != new.annotations_hash),
+            ("finalizers", old.finalizers != new.finalizers),
+            ("owners", old.owners != new.owners),
+            ("deletion", old.deleting != new.deleting),
+        ]
+        .to_vec();
+        changed.retain(|(_, changed)| *changed);
+        let changed: Vec<&str> = changed.into_iter().map(|(part, _)| part).collect();
+        assert_eq!(changed.concat(), expected, "{at}");
+        let same = matches!(expected, "content" | "status" | "");
+        assert_eq!(old.has_same_metadata(new), same, "{at}");
+    }
+}
+
+#[test]
+fn numbers_compare_as_numbers_and_the_rest_only_for_equality() {
+    let version = ResourceVersion::new;
+    assert!(version("10").is_newer_than(&version("9")));
+    assert_eq!(version("abc").compare(&version("abd")), None);
+    assert_eq!(version("abc").compare(&version("abc")), Some(std::cmp::Ordering::Equal));
+    assert_eq!(version("007").compare(&version("7")), None, "leading zeros are kept");
+    assert_eq!(version("007").to_string(), "007");
+    assert_eq!(version("99999999999999999999").to_string(), "99999999999999999999");
+}

@@ -66,12 +66,6 @@ impl From<&Self> for Uid {
     }
 }
 
-impl From<String> for Uid {
-    fn from(text: String) -> Self {
-        Self::new(&text)
-    }
-}
-
 impl PartialEq<str> for Uid {
     fn eq(&self, other: &str) -> bool {
         match &self.0 {

@@ -61,6 +61,3 @@ impl fmt::Display for ResourceVersion {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

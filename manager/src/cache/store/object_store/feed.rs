@@ -44,7 +44,7 @@ impl ObjectStore {
     }
 
     pub(crate) fn end_list(&self, part: usize, epoch: u64, version: &ResourceVersion) {
-        self.counts.count_list(part);
+        self.counts.count(part, |part| part.lists += 1);
         for older in self.step(|table| table.end_list(part, epoch, version)) {
             let scanned = Scanned { view: older.listed.clone(), whole: None };
             self.arrive(scanned, |table, arrival| table.set_back(&older, arrival));

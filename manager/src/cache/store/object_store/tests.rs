@@ -47,7 +47,7 @@ async fn an_index_by_function_follows_every_change_whenever_it_was_declared() {
     assert_eq!(picked(store, &Select::index("length", "1")), ["a", "d"]);
     assert_eq!(picked(store, &Select::index("length", "1").within("bank")), [""; 0]);
     let visited = |select: &Select| {
-        let (select, _kept) = store.declared().resolve(select);
+        let (select, _kept) = store.declared.resolve(select);
         by_hand.store.core().table.read().estimate(&select)
     };
     assert_eq!(visited(&Select::index("length", "2")), 1, "only the result is visited");

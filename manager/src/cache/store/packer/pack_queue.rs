@@ -101,7 +101,8 @@ impl PackQueue {
 
     /// Returns whether so many bytes are queued that bodies are packed without delay.
     pub(super) fn is_eager(&self) -> bool {
-        matches!(self.stage, Stage::Open(rules) if self.waiting() >= rules.eager)
+        let waiting = self.bytes.saturating_sub(self.taken);
+        matches!(self.stage, Stage::Open(rules) if waiting >= rules.eager)
     }
 
     /// Takes the bodies older than one rotation, or all of them if they are many. Their bytes have to be
@@ -120,9 +121,5 @@ impl PackQueue {
     pub(crate) fn done(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
-    }
-
-    fn waiting(&self) -> usize {
-        self.bytes.saturating_sub(self.taken)
     }
 }

@@ -37,7 +37,7 @@ impl Rig {
             CacheSettings::default().limits(),
         );
         let store = Arc::new(store);
-        store.start();
+        store.start(None);
         let epoch = store.begin_list();
         store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1"));
         let mut tasks = JoinSet::new();

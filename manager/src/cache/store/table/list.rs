@@ -1,9 +1,9 @@
 //! Applies lists to the table: the listed objects, and at the end of a list the deleted ones.
 
-use super::{Arrival, Part, Table};
+use super::{Arrival, Part, Table, is_in};
 use crate::cache::object::{Origin, ResourceVersion, Uid, View};
 use crate::cache::store::{Job, Number, Slot};
-use crate::key::{Key as _, NamespacedName};
+use crate::key::NamespacedName;
 
 /// An object that a list shows at an older version than the stored one.
 #[derive(Debug)]
@@ -90,11 +90,9 @@ impl Table {
         // If a list that began after the DELETE shows the object, the object is stored by now. If an earlier
         // list could include the object and did not, the object was deleted before that list, and no event
         // will follow.
-        let elsewhere =
-            |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace.as_deref();
         let Self { hidden, deletions, epoch: now, .. } = self;
         hidden.retain(|uid, hidden| {
-            if elsewhere(&hidden.request) {
+            if !is_in(namespace.as_deref(), &hidden.request) {
                 return true;
             }
             let vanished = hidden.seen != epoch && !hidden.version.is_newer_than(version);

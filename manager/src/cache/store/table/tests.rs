@@ -6,6 +6,14 @@ use crate::cache::store::Select;
 use crate::cache::tests::fixtures::{object, object_in, request, view, view_of};
 use crate::client::Writer;
 
+impl Table {
+    pub(crate) fn list(&self, select: &Select) -> Vec<View> {
+        let (mut walk, mut views) = (self.walk(), Vec::new());
+        while self.stride(&mut walk, select, &mut views) {}
+        views
+    }
+}
+
 /// A table of one part that has listed `views` at `version` and delivered the changes.
 fn synced(views: impl IntoIterator<Item = View>, version: u64) -> Table {
     let mut table = Table::new([None]);
@@ -44,21 +52,25 @@ fn changes(table: &mut Table) -> Vec<String> {
         let meta = view.meta();
         format!("{}/{}@{}", meta.name(), meta.uid, meta.resource_version)
     };
-    let line = |change: Change| {
-        let text = match (&change.old, &change.new) {
+    let line = |old: Option<View>, new: Option<View>, origin| {
+        let text = match (&old, &new) {
             (Some(old), Some(new)) => format!("{} -> {}", side(old), side(new)),
             (None, Some(new)) => format!("+ {}", side(new)),
             (Some(old), None) => format!("- {}", side(old)),
             (None, None) => "no state".to_owned(),
         };
-        match change.origin {
+        match origin {
             Origin::Live => text,
             Origin::OwnWrite(_) => format!("{text} OwnWrite"),
             origin => format!("{text} {origin:?}"),
         }
     };
     let jobs = std::mem::take(&mut table.jobs).into_iter();
-    jobs.filter_map(|job| if let Job::Change(change) = job { Some(line(change)) } else { None }).collect()
+    let lines = jobs.filter_map(|job| match job {
+        Job::Change { old, new, origin } => Some(line(old, new, origin)),
+        _ => None,
+    });
+    lines.collect()
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Walk {
 impl Table {
     /// Begins a list of the objects stored now.
     pub(crate) fn walk(&self) -> Walk {
-        Walk { next: 0, births: self.objects.births() }
+        Walk { next: 0, births: self.objects.births }
     }
 
     /// Visits the slots of one stride, through the narrowest index that the selection allows, and appends
@@ -80,6 +80,3 @@ impl Table {
         next
     }
 }
-
-#[cfg(test)]
-mod tests;

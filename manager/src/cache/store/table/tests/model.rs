@@ -133,7 +133,7 @@ impl Follower {
         let set_back = self.restored && self.listing.is_none();
         self.restored &= !set_back;
         for job in std::mem::take(&mut self.table.jobs) {
-            let Job::Change(Change { old, new, .. }) = job else { continue };
+            let Job::Change { old, new, .. } = job else { continue };
             let of = |view: &View| (view.meta().uid.to_string(), view.meta().resource_version.to_string());
             let name = old.as_ref().or(new.as_ref()).unwrap().meta().name().to_owned();
             assert_eq!(
