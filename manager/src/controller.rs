@@ -19,7 +19,6 @@ mod tasks;
 pub(crate) mod term;
 mod worker;
 
-use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +97,8 @@ pub(crate) use term::Work;
 ///     Ok(())
 /// }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("Controller {{ name: {:?}, writes: {:?}, .. }}", self.name, self.writes)]
 #[must_use = "a controller does nothing until it has a reconciler and is registered"]
 pub struct Controller<Q: Key = NamespacedName> {
     pub(crate) name: Arc<str>,
@@ -105,7 +106,7 @@ pub struct Controller<Q: Key = NamespacedName> {
     pub(crate) settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
     pause: Option<Pause<Q>>,
-    /// The kind whose objects the queue is keyed by, if `reconciles` was called; `owns` needs it.
+    /// The kind of the objects that the keys name, if `reconciles` was called; `owns` needs it.
     primary: Option<KindId>,
     /// The cluster of those objects.
     cluster: Option<Box<str>>,
@@ -146,7 +147,7 @@ pub(crate) struct Removal {
     /// Cancelled when the removal begins.
     pub(crate) leave: CancellationToken,
     pub(crate) grace: Grace,
-    /// Publishes the progress of the controller. Dropped once nothing of the controller is left.
+    /// Publishes the progress of the controller. Dropped once all parts of the controller have ended.
     pub(crate) stage: watch::Sender<Stage>,
 }
 
@@ -165,7 +166,7 @@ pub(crate) struct Stage {
 // === impl Controller ===
 
 impl Controller<NamespacedName> {
-    /// Starts wiring a controller whose queue is keyed by namespace and name.
+    /// Starts wiring a controller with keys of namespace and name.
     ///
     /// The name appears in metrics, logs, Events and the configuration file. It is a DNS label: 1 to 63
     /// lower-case letters, digits and hyphens. It is unique in its manager while the controller is
@@ -174,8 +175,8 @@ impl Controller<NamespacedName> {
         Self::keyed(name)
     }
 
-    /// Reconciles the objects of this store: each change of one enqueues it. An object whose annotation
-    /// [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true` is left alone, unless it is being
+    /// Reconciles the objects of this store: each change of one enqueues it. An object is left alone while
+    /// its annotation [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true`, unless it is being
     /// deleted.
     ///
     /// [`Store::when`](crate::cache::Store::when) leaves out changes. The reconciler may write the
@@ -198,7 +199,7 @@ impl Controller<NamespacedName> {
         self.source(StoreSource::new(watched, EnqueueForObject).primary())
     }
 
-    /// Watches objects whose controller owner is of the reconciled kind: each change of one enqueues its
+    /// Watches objects with a controller owner of the reconciled kind: each change of one enqueues its
     /// owner. Declares that the reconciler writes them, with
     /// [`Context::apply`](crate::reconcile::Context::apply).
     #[track_caller]
@@ -336,13 +337,6 @@ impl Removal {
     async fn overdue(&self) {
         self.leave.cancelled().await;
         tokio::time::sleep((self.grace)()).await;
-    }
-}
-
-impl<Q: Key> fmt::Debug for Controller<Q> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, writes) = (&self.name, &self.writes);
-        f.debug_struct("Controller").field("name", name).field("writes", writes).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Uses every room below. It passes connections, cache, metrics and settings down, and starts and stops
 //! everything in order (see [`Manager::run`]).
 //!
-//! Two managers in one process share nothing.
+//! Two managers in one process share no state.
 
 mod candidate;
 mod cluster;
@@ -38,7 +38,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Applier, Patcher};
+use crate::client::Applier;
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
@@ -134,8 +134,8 @@ struct Unstarted {
 // === impl Manager ===
 
 impl Manager {
-    /// Makes a manager: binds its ports and sets up its connections; nothing runs yet. Call it inside the
-    /// runtime that will run the reconciles.
+    /// Makes a manager: binds its ports and sets up its connections, and starts no task yet. Call it inside
+    /// the runtime that will run the reconciles.
     pub fn new(
         options: ManagerOptions,
         configuration: impl Into<Loaded>,
@@ -206,15 +206,6 @@ impl Manager {
         Applier::new(KindId::of::<K>(), field_manager)
     }
 
-    /// Makes a patcher of a kind, with this field manager: it creates and patches without server-side apply.
-    pub fn patcher<K>(&self, field_manager: impl Into<Arc<str>>) -> Patcher<K>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-        K::Scope: KindScope,
-    {
-        Patcher::new(KindId::of::<K>(), field_manager)
-    }
-
     /// Returns the address of the API server.
     pub fn server(&self) -> http::Uri {
         self.connections().config().cluster_url.clone()
@@ -273,7 +264,7 @@ impl Manager {
     /// # Errors
     /// The controller is wired wrongly, its name is invalid or taken, its
     /// [settings](crate::controller::Controller#settings) are out of bounds, or the manager has begun to
-    /// stop. Nothing is left of a refused controller.
+    /// stop. A refused controller leaves no task and keeps no name.
     pub fn register<Q: Key>(
         &self,
         mut registration: Registration<Q>,
@@ -355,7 +346,7 @@ impl Shared {
 }
 
 /// A manager derefs to its own cluster, so that stores, transforms and required kinds are declared on it
-/// directly, as in controller-runtime, whose `Manager` embeds its `Cluster`.
+/// directly, as in controller-runtime, where `Manager` embeds `Cluster`.
 impl Deref for Manager {
     type Target = Cluster;
 

@@ -13,9 +13,9 @@
 //!   retries, which have a share of the workers and a share of the turns. A key that has been ready for
 //!   `max_wait` goes before all others, so no key starves.
 //! - **Outcomes**: `done` removes the key, `requeue_after` brings it back without a failure, `retry` delays
-//!   it by the backoff of its [`RetryPolicy`], `terminal` and `park` set it aside until a strong add,
-//!   `put_back` undoes the hand-out. A guard that is dropped counts as a failure, unless the queue shuts down
-//!   or does not lead.
+//!   it by the backoff of its [`RetryPolicy`], `fail` by any [`Retry`], `park` sets it aside until a strong
+//!   add, `put_back` undoes the hand-out. A guard that is dropped counts as a failure, unless the queue
+//!   shuts down or does not lead.
 //! - **Depth**: a full queue refuses new background keys, and [`WorkQueue::wait_for_room`] returns when their
 //!   source may add them again.
 //! - **Shutdown**: at once, or with a drain: ready and dirty keys are still handed out, delayed ones stay
@@ -78,12 +78,12 @@
 //! it the lock of the list of queues and then the lock of one queue after the other; no code takes them in
 //! another order.
 //!
-//! The length of a hold does not grow with the number of keys: an operation moves at most `SLICE` other keys,
-//! a snapshot copies `CHUNK`, the index grows by a bucket, and a page of memory that has become empty is
-//! freed after the lock is released, because the allocator may take milliseconds for it. With a million keys
-//! the longest hold is some hundred microseconds, the usual one some tens of nanoseconds. One cycle of a key,
-//! add, get and done, reads the clock three times and allocates nothing; its functions are marked `inline`,
-//! which is worth a tenth. `cargo bench -p mainstay --bench queue` prints the figures.
+//! The length of a hold does not grow with the number of keys: an operation moves at most `SLICE` other
+//! keys, a snapshot copies `CHUNK`, the index grows by a bucket, and a page of memory that has become empty
+//! is freed after the lock is released, because the allocator may take milliseconds for it. With a million
+//! keys the longest hold is some hundred microseconds, the usual one some tens of nanoseconds. One cycle of
+//! a key, add, get and done, reads the clock three times and does not allocate; its functions are marked
+//! `inline`, which is worth a tenth. `cargo bench -p mainstay --bench queue` prints the figures.
 //!
 //! Differs from client-go's queue (<https://pkg.go.dev/k8s.io/client-go/util/workqueue>): a delayed and an
 //! immediate add of one key are one entry, shutting down at once leaves ready keys where they are, and a
@@ -125,7 +125,7 @@ pub use add::{Add, Added, Band, Lane, Retried, Strength};
 pub use metrics::QueueMetrics;
 pub use retry::{
     DEFAULT_BASE_DELAY, DEFAULT_FACTOR, DEFAULT_JITTER_PERCENT, DEFAULT_MAX_DELAY, Delay, MAX_ASKED_WAIT,
-    Rate, RetryPolicy,
+    Rate, Retry, RetryPolicy,
 };
 pub use running::Running;
 pub use settings::{DEFAULT_MAX_WAIT, DEFAULT_RETRY_SHARE, QueueSettings, SettingsProblem};
@@ -150,7 +150,7 @@ pub use snapshot::{Counts, KeySnapshot, State};
 /// assert!(queue.get().await.is_none());
 /// # });
 /// ```
-#[derive(derive_more::Debug)]
+#[derive(Clone, derive_more::Debug)]
 #[debug("WorkQueue {{ name: {:?}, .. }}", self.shared.name)]
 pub struct WorkQueue<Q: Key> {
     shared: Arc<Shared<Q>>,
@@ -277,12 +277,6 @@ impl<Q: Key> WorkQueue<Q> {
     /// Returns the snapshot of one key; `None` if the queue does not have it.
     pub fn find(&self, key: &Q) -> Option<KeySnapshot<Q>> {
         self.shared.with(|inner| inner.slots.find(key).map(|slot| inner.describe(inner.slots.get(slot))))
-    }
-}
-
-impl<Q: Key> Clone for WorkQueue<Q> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
     }
 }
 

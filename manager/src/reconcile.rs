@@ -28,8 +28,9 @@ use futures_util::future::BoxFuture;
 
 use crate::key::{Key, KindId, NamespacedName};
 
+pub use crate::queue::Retry;
 pub use context::{Context, ReconcileId, RunEnvironment};
-pub use error::{BoxError, ReconcileError, Retry};
+pub use error::{BoxError, ReconcileError};
 pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
 pub(crate) use writes::Writes;
 
@@ -63,8 +64,8 @@ impl Action {
 /// Brings the state of the cluster closer to the desired state, for one key at a time.
 ///
 /// Implemented with a plain `async fn`. One key is never reconciled twice at the same time; different keys
-/// are, up to the number of workers. The future is dropped at an await point when `reconcileTimeout` runs out
-/// or the Lease is lost: leave nothing half-done across an await that the next run does not repair.
+/// are, up to the number of workers. The future is dropped at an await point when `reconcileTimeout` runs
+/// out or the Lease is lost: at each await, leave the work in a state that the next run can repair.
 ///
 /// ```
 /// use mainstay::key::NamespacedName;

@@ -20,7 +20,7 @@ pub use predicate::{
 };
 pub use sink::Sink;
 pub(crate) use sink::{SourcePanics, SourcesSynced};
-pub use source::{ChannelSource, Notifier, Source, SourceFuture, channel};
+pub use source::{Notifier, Source, SourceFuture, channel};
 pub use store::{StoreSource, Watched};
 pub use timed::{Interval, interval};
 

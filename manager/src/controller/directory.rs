@@ -7,7 +7,6 @@
 //! One, over the list alone: it is released before a controller is called.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,7 +16,8 @@ use crate::key::{Key, KindId};
 use crate::queue::{Counts, KeySnapshot, State};
 
 /// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Directory {:?}", self.names().collect::<Vec<_>>())]
 pub struct Directory {
     entries: Arc<Mutex<Entries>>,
 }
@@ -36,7 +36,7 @@ pub trait ControllerView: Send + Sync + 'static {
     /// number of keys.
     ///
     /// # Errors
-    /// The name is empty, or the object cannot be in that namespace. Nothing is enqueued.
+    /// The name is empty, or the object cannot be in that namespace. No key is enqueued.
     fn reconcile(&self, namespace: Option<&str>, name: &str) -> Result<usize, ReconcileRefused>;
 }
 
@@ -135,21 +135,12 @@ impl Directory {
     }
 }
 
-impl fmt::Debug for Directory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.entries.lock().keys()).finish()
-    }
-}
-
 // === impl KeyText ===
 
 impl KeyText {
     pub(super) fn of(key: &impl Key) -> Self {
-        Self {
-            text: key.to_string(),
-            namespace: key.namespace().map(ToOwned::to_owned),
-            name: key.name().to_owned(),
-        }
+        let namespace = key.namespace().map(ToOwned::to_owned);
+        Self { text: key.to_string(), namespace, name: key.name().to_owned() }
     }
 }
 

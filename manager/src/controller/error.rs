@@ -23,7 +23,7 @@ pub enum WiringError {
          use watches(...)"
     )]
     OwnsElsewhere {
-        /// The kind whose objects would be the owners.
+        /// The kind of the owners.
         owner: KindId,
         /// The kind that would be owned.
         child: KindId,
@@ -72,6 +72,6 @@ pub enum ControllerError {
         controller: Arc<str>,
         /// The panic.
         #[source]
-        source: tokio::task::JoinError,
+        source: BoxError,
     },
 }

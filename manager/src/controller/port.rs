@@ -1,7 +1,7 @@
 //! The access to a running controller from outside: its status, and keys and sources that are added by hand.
 //!
-//! The future of the controller owns the port, and all others hold it weakly, so that nothing of a controller
-//! outlives its end.
+//! The future of the controller owns the port, and all others hold it weakly, so that the port does not
+//! outlive the controller.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct ControllerPort<Q: Key> {
     /// Whether its term is open.
     pub(super) open: watch::Receiver<bool>,
     pub(super) synced: SourcesSynced,
-    /// The kind whose objects the queue is keyed by.
+    /// The kind of the objects that the keys name; `None` without a primary kind.
     pub(super) primary: Option<KindId>,
     pub(super) panics: SourcePanics,
     /// To the future of the controller, which runs the sources. Unbounded: a program adds each source once.

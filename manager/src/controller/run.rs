@@ -31,8 +31,8 @@ struct RunningParts<Q: Key> {
 // === impl Registration ===
 
 impl<Q: Key> Registration<Q> {
-    /// Makes the future of the controller, and the port to reach it until it ends. Nothing runs before the
-    /// first poll; keys and sources can be added at once.
+    /// Makes the future of the controller, and the port to reach it until it ends. No source or worker runs
+    /// before the first poll; keys and sources can be added at once.
     ///
     /// Its workers end with the term, so end the term first if running reconciles have to finish.
     pub(crate) fn open(
@@ -129,7 +129,7 @@ async fn live<Q: Key>(
                 syncing = true;
             }
             Some(failure) = work.sources.failure() => break Err(lost(failure)),
-            Some(source) = work.pool.failure() => {
+            Some((_, source)) = work.pool.tasks.failure() => {
                 break Err(ControllerError::WorkerPanicked { controller: name, source });
             }
             sync = port.synced.wait(), if syncing => match sync {
@@ -161,7 +161,9 @@ async fn live<Q: Key>(
         let late = work.late(queue);
         warn!(late = late.join(", "), "still running after the grace period of the removal; dropped");
         removal.stage.send_modify(|stage| stage.late = late);
-        work.drop_all();
+        // Dropped at the next await. The key of each run returns to the queue, or counts as failed there.
+        work.pool.tasks.abort_all();
+        work.sources.abort_all();
         // Work that blocks its thread cannot be dropped, so its end is waited for: two controllers must not
         // run one key.
         work.ended().await;
@@ -217,11 +219,5 @@ impl<Q: Key> RunningParts<Q> {
         });
         late.extend(self.sources.names().map(|name| format!("source {name}")));
         late
-    }
-
-    /// Drops everything at its next await.
-    fn drop_all(&mut self) {
-        self.pool.drop_all();
-        self.sources.abort_all();
     }
 }

@@ -15,7 +15,7 @@ pub(crate) type Failure = (Arc<str>, BoxError);
 #[derive(Default)]
 pub(crate) struct NamedTasks {
     tasks: JoinSet<Result<(), BoxError>>,
-    /// Of the tasks whose end was not returned yet.
+    /// The names of the tasks with an end that was not returned yet.
     names: BTreeMap<Id, Arc<str>>,
 }
 

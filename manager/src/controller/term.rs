@@ -72,8 +72,8 @@ impl Term {
         self.begin_granted();
     }
 
-    /// Allows one [`Term::begin_granted`] to begin a term, until the next `end` or `lose`. The elector calls it;
-    /// the manager decides when work starts.
+    /// Allows one [`Term::begin_granted`] to begin a term, until the next `end` or `lose`. The elector calls
+    /// it; the manager decides when work starts.
     pub(crate) fn grant(&self) {
         self.shared.inner.lock().granted = true;
     }
@@ -108,13 +108,13 @@ impl Term {
     /// Waits until no work is running.
     ///
     /// # Cancel safety
-    /// Holds no state; dropping it loses nothing.
+    /// Holds no state, so it may be dropped at any time.
     pub async fn ended(&self) {
         // The sender lives in `self`, so the channel does not close during the wait.
         drop(self.shared.running.subscribe().wait_for(BTreeMap::is_empty).await);
     }
 
-    /// Returns the names of the controllers and runnables whose work still runs.
+    /// Returns the names of the controllers and runnables with running work.
     pub fn late(&self) -> Vec<Arc<str>> {
         self.shared.running.borrow().keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! The future of a controller, with a paused clock and sources that say when they have synced.
+//! The future of a controller, with a paused clock and sources that call `synced`.
 
 mod limits;
 mod outcomes;
@@ -34,7 +34,7 @@ use crate::reconcile::{Action, Context, Outcome, ReconcileError};
 use crate::watch::{Notifier, Sink, SourceFuture, channel, function};
 
 impl Removal {
-    /// That of a controller nobody takes out.
+    /// Makes a removal that never begins.
     pub(crate) fn never() -> Self {
         Self {
             leave: CancellationToken::new(),
@@ -44,10 +44,10 @@ impl Removal {
     }
 }
 
-/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+/// Longer than any step of these tests; the clock is paused, so a wait for it takes no time.
 const LONG: Duration = Duration::from_hours(1);
 
-/// A controller under test, and what it is steered by.
+/// A controller under test, with the channels that steer it.
 struct Bench<Q: Key = NamespacedName> {
     term: Term,
     settings: watch::Sender<ControllerSettings>,
@@ -192,7 +192,7 @@ async fn next(runs: &mut Runs) -> (NamespacedName, u32, Instant) {
 }
 
 async fn none(runs: &mut Runs, within: Duration) {
-    // An ended channel is an ended controller, which runs nothing either.
+    // An ended channel means an ended controller, which starts no runs either.
     let run = timeout(within, runs.recv()).await.ok().flatten();
     assert!(run.is_none(), "no run was expected within {within:?}: {run:?}");
 }

@@ -12,13 +12,12 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span, debug, error, error_span, trace};
 
-use super::ControllerSettings;
 use super::metrics::{Counted, OneController};
 use super::term::{Term, Work};
+use super::{ControllerSettings, NamedTasks};
 use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, RunEnvironment};
@@ -26,13 +25,13 @@ use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, R
 /// Returns whether the object of a key is paused by annotation.
 pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
 
-/// The reason that the queue shows for a key whose object is paused.
+/// The reason that the queue shows for a key with a paused object.
 const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 
-/// What all workers of one controller share.
+/// The data that all workers of one controller share.
 pub(super) struct WorkerContext<Q: Key> {
     pub(super) name: Arc<str>,
-    /// The kind whose objects the queue is keyed by, for the log.
+    /// The kind of the objects that the keys name, for the log.
     pub(super) primary: Option<KindId>,
     pub(super) queue: WorkQueue<Q>,
     pub(super) reconciler: Arc<dyn DynReconciler<Q>>,
@@ -47,15 +46,16 @@ pub(super) struct WorkerContext<Q: Key> {
 pub(super) struct WorkerPool<Q: Key> {
     worker_context: Arc<WorkerContext<Q>>,
     state_of_pool: Arc<PoolState>,
-    tasks: JoinSet<()>,
+    /// The running workers; each fails only by a panic outside of a reconcile.
+    pub(super) tasks: NamedTasks,
 }
 
 /// The numbers of the workers that run, each different: there are never more runs at the same time than the
 /// largest number of workers that was wanted since the last of them began.
 #[derive(Default)]
 struct PoolState {
-    /// The wanted number of workers; changed only under `present`. A worker whose own number is not below it
-    /// ends.
+    /// The wanted number of workers; changed only under `present`. A worker ends if its own number is not
+    /// below it.
     wanted: watch::Sender<usize>,
     present: Mutex<BTreeSet<usize>>,
 }
@@ -65,37 +65,20 @@ struct PoolState {
 impl<Q: Key> WorkerPool<Q> {
     pub(super) fn new(worker_context: WorkerContext<Q>) -> Self {
         let (worker_context, state_of_pool) = (Arc::new(worker_context), Arc::default());
-        Self { worker_context, state_of_pool, tasks: JoinSet::new() }
+        Self { worker_context, state_of_pool, tasks: NamedTasks::default() }
     }
 
     /// Sets the number of workers. Surplus workers end after their present run.
     pub(super) fn resize(&mut self, wanted: usize) {
         for number in self.state_of_pool.hire(wanted) {
             let worker = work(Arc::clone(&self.worker_context), Arc::clone(&self.state_of_pool), number);
-            self.tasks.spawn(worker.in_current_span());
-        }
-    }
-
-    /// Waits for a worker to panic. Returns `None` when no worker runs, so that a `select!` skips it.
-    ///
-    /// # Cancel safety
-    /// No panic is lost.
-    pub(super) async fn failure(&mut self) -> Option<JoinError> {
-        loop {
-            if let Err(failure) = self.tasks.join_next().await? {
-                return Some(failure);
-            }
+            self.tasks.spawn("worker".into(), worker.map(Ok).in_current_span());
         }
     }
 
     /// Waits until every worker has ended; call after `resize(0)`.
     pub(super) async fn ended(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
-    }
-
-    /// Drops every run at its next await. The key of each returns to the queue, or counts as failed there.
-    pub(super) fn drop_all(&mut self) {
-        self.tasks.abort_all();
+        while self.tasks.failure().await.is_some() {}
     }
 }
 
@@ -113,7 +96,7 @@ async fn work<Q: Key>(worker_context: Arc<WorkerContext<Q>>, state_of_pool: Arc<
             running = worker_context.queue.get() => running,
         };
         let Some(running) = running else {
-            state_of_pool.leave(number);
+            state_of_pool.present.lock().remove(&number);
             return;
         };
         if let Some(permit) = worker_context.term.enter(Arc::clone(&worker_context.name)) {
@@ -159,10 +142,6 @@ impl PoolState {
             present.remove(&number);
         }
         leaves
-    }
-
-    fn leave(&self, number: usize) {
-        self.present.lock().remove(&number);
     }
 }
 
@@ -213,7 +192,7 @@ impl<Q: Key> WorkerContext<Q> {
     /// dropped.
     async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Option<Outcome> {
         // The future is made inside `async`, so that a panic before its first await is caught too. It is
-        // unwind safe, as nothing of this run is used after a panic.
+        // unwind safe, because the state of this run is not used after a panic.
         let run = AssertUnwindSafe(async { self.reconciler.reconcile(key, cx).await }).catch_unwind();
         let run = async {
             match cx.deadline() {
@@ -263,12 +242,7 @@ impl<Q: Key> WorkerContext<Q> {
     fn failed(&self, running: Running<Q>, failure: &ReconcileError) {
         let error = failure.to_string();
         let retry = failure.retry();
-        let retried = match retry {
-            Retry::Backoff => running.retry(&error),
-            Retry::NotBefore(wait) => running.retry_not_before(&error, wait),
-            Retry::After(wait) => running.retry_after(&error, wait),
-            Retry::Never => running.terminal(&error),
-        };
+        let retried = running.fail(&error, retry);
         let is_terminal = retry == Retry::Never;
         if is_terminal {
             self.metrics.terminal_errors.inc();

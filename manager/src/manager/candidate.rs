@@ -1,10 +1,10 @@
 //! The manager's part in the election: when to become a candidate, what ends with a term, when to release the
 //! Lease.
 //!
-//! The elector runs on the control thread, leader-only work on the caller's runtime. They share the signal to
-//! begin, the state of leadership and the [`Term`]. The elector grants the term and ends it by itself, so
+//! The elector runs on the control thread, leader-only work on the caller's runtime. They share the signal
+//! to begin, the state of leadership and the [`Term`]. The elector grants the term and ends it by itself, so
 //! that neither waits for a free thread of the caller's runtime; news of a term that arrives there after its
-//! end begins nothing.
+//! end is ignored.
 
 use std::sync::Arc;
 
@@ -91,17 +91,8 @@ impl Candidate {
             tokio::join!(elector.run(stop_election, end_work), forward);
             Ok(())
         });
-        (
-            Self {
-                leadership,
-                history,
-                campaign,
-                stop: stop.drop_guard(),
-                gave_up: gave_up.drop_guard(),
-                ended,
-            },
-            job,
-        )
+        let (stop, gave_up) = (stop.drop_guard(), gave_up.drop_guard());
+        (Self { leadership, history, campaign, stop, gave_up, ended }, job)
     }
 
     /// Takes part in the election from now on.

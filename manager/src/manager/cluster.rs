@@ -98,7 +98,7 @@ impl Manager {
     ///
     /// # Errors
     /// The name is no DNS label or is taken, the connection cannot be set up, or the manager has begun to
-    /// stop. Nothing is left of a refused cluster.
+    /// stop. A refused cluster leaves no task and keeps no name.
     pub fn cluster(
         &self,
         name: impl Into<Arc<str>>,

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. A name is taken once. The cache and the writer of a cluster run once, also if it is added while the
 //!    manager runs.
-//! 2. The wait for the manager's own cluster has no limit, because nothing works without it. The wait for a
+//! 2. The wait for the manager's own cluster has no limit, because every controller needs it. The wait for a
 //!    store of another cluster ends with its first list, a failure, or after [`PATIENCE`].
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use crate::client::EventWriter;
 use crate::health::Finding;
 use crate::util::resume_panic;
 
-/// Longest wait for a store whose cluster neither answers nor fails: as long as opening a connection may
+/// Longest wait for a store while its cluster neither answers nor fails: as long as opening a connection may
 /// take, so that a server that drops all packets counts like one that refuses them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -53,7 +53,7 @@ struct State {
     closed: bool,
     /// Without the manager's own, in the order they were added.
     others: Vec<Other>,
-    /// The clusters whose caches do not run yet.
+    /// The clusters without a running cache.
     idle: Vec<Cluster>,
     /// The writers that do not run yet.
     writers: Vec<EventWriter>,

@@ -30,7 +30,7 @@ pub(super) struct Job {
 pub(super) struct ControlThread {
     /// Resolves when the last job has ended.
     jobs_ended: oneshot::Receiver<()>,
-    pub(super) runtime: Handle,
+    pub(super) timers: Timers,
     _end_on_drop: DropGuard,
     /// Jobs that failed, by name.
     pub(super) failures: mpsc::Receiver<Failure>,
@@ -38,7 +38,7 @@ pub(super) struct ControlThread {
 
 /// Timers that run on the control thread. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Timers(Handle);
+pub(super) struct Timers(pub(super) Handle);
 
 // === impl Job ===
 
@@ -58,7 +58,7 @@ impl ControlThread {
     /// the second ends the process at once.
     pub(super) fn spawn(jobs: Vec<Job>, signals: Option<CancellationToken>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
+        let timers = Timers(runtime.handle().clone());
         let (tell, jobs_ended) = oneshot::channel();
         let end = CancellationToken::new();
         let end_on_drop = end.clone().drop_guard();
@@ -75,18 +75,13 @@ impl ControlThread {
                 end.cancelled().await;
             });
         })?;
-        Ok(Self { jobs_ended, failures, runtime: handle, _end_on_drop: end_on_drop })
+        Ok(Self { jobs_ended, failures, timers, _end_on_drop: end_on_drop })
     }
 
     /// Waits until the last job has ended.
     pub(super) async fn jobs_ended(&mut self) {
         // An error means that the thread panicked, so that its jobs have ended too.
         drop((&mut self.jobs_ended).await);
-    }
-
-    /// Returns the timers of the control thread.
-    pub(super) fn timers(&self) -> Timers {
-        Timers(self.runtime.clone())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::controller::{ControllerPort, ControllerStatus, ControllerView as _, G
 use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
 
-/// A registered controller. Cheap to clone; dropping it does nothing.
+/// A registered controller. Cheap to clone; dropping it does not remove the controller.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -44,7 +44,7 @@ pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) port: Weak<ControllerPort<Q>>,
     /// Cancelled to remove the controller.
     pub(super) leave: CancellationToken,
-    /// Closes once nothing of the controller is left.
+    /// Closes once all parts of the controller have ended.
     pub(super) stage: watch::Receiver<Stage>,
     /// The grace period of runs and sources in a removal.
     pub(super) grace: Grace,
@@ -132,8 +132,8 @@ impl<Q: Key> ControllerHandle<Q> {
 
     /// Removes the controller from its manager, which continues. Its sources end, its queue closes, and
     /// running reconciles have `shutdown.gracePeriod` to end, before they are dropped at their next await.
-    /// After a return without error nothing of the controller is left: no task, subscription, metric or debug
-    /// page, and its name is free. A second removal has no effect. Stores stay, because they belong to the
+    /// After a return without error the controller has no task, subscription, metric or debug page any more,
+    /// and its name is free. A second removal has no effect. Stores stay, because they belong to the
     /// manager.
     ///
     /// The removal begins with the call, and the future only waits for its end. A reconcile that removes its

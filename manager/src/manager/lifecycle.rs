@@ -1,10 +1,10 @@
 //! Start and stop, in order.
 //!
 //! Start: servers; the runnables of their group; caches, until every readable kind has been listed; members
-//! without the Lease; the election, and members with the Lease, whose controllers are synced but idle until
-//! then. A runnable that declares its readiness blocks later groups until it is ready. Stop: leader-only
-//! work; the Lease, which is released only if that work has ended; all other members; caches; the runnables
-//! of the servers' group; servers; last the remaining Events.
+//! without the Lease; the election, and members with the Lease: controllers among them have synced and wait
+//! idle until then. A runnable that declares its readiness blocks later groups until it is ready. Stop:
+//! leader-only work; the Lease, which is released only if that work has ended; all other members; caches;
+//! the runnables of the servers' group; servers; last the remaining Events.
 //!
 //! # Invariants
 //! 1. The Lease is never released while leader-only work is running.
@@ -77,8 +77,8 @@ enum Stage {
 
 impl Manager {
     /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and
-    /// then stops everything in order. When it returns, nothing of this manager runs any more, except the
-    /// parts that the error names as late.
+    /// then stops everything in order. When it returns, all parts of this manager have ended, except those
+    /// that the error names as late.
     ///
     /// Starts its servers, then each [group](crate::manager::RunnableGroup) once the one before it is ready,
     /// with the caches after `Servers` and the election before `LeaderElection`; stops them in the opposite
@@ -113,14 +113,14 @@ impl Manager {
         jobs.extend(shared.follower(&shared.stops.begun));
         let signals = shared.options.signals.then(|| shared.stop.clone());
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
-        shared.runtimes.add("control", &control.runtime);
+        shared.runtimes.add("control", &control.timers.0);
 
         let end = running.live(&mut control, candidate.as_mut()).await;
         shared.close();
         info!("stopping");
         let grace = *shared.members.configuration().shutdown.grace_period;
         let deadline = Instant::now() + grace;
-        let timers = control.timers();
+        let timers = control.timers.clone();
         let mut problems = Problems::default();
         running.stop_members(&end, candidate, &timers, deadline, &mut problems).await;
         servers_stop.cancel();
@@ -165,8 +165,8 @@ impl<'a> Running<'a> {
         loop {
             self.advance(candidate.as_deref());
             let (listing, report_at) = (self.stage == Stage::Caches, self.report_at());
-            // Biased: a stop does not wait behind many additions, and nothing starts after a failure. Of two
-            // failed members, the one on which more depends is the cause.
+            // Biased: a stop does not wait behind many additions, and no member starts after a failure. Of
+            // two failed members, the one on which more depends is the cause.
             tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return End::Asked,
@@ -268,8 +268,8 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// Starts a controller. Its sources run at once. Its workers start when all sources have synced and its term
-    /// has begun: after the caches are listed, and with `needs_lease` only while this replica leads.
+    /// Starts a controller. Its sources run at once. Its workers start when all sources have synced and its
+    /// term has begun: after the caches are listed, and with `needs_lease` only while this replica leads.
     fn start_controller(&mut self, pending: PendingController) {
         let PendingController { needs_lease, future, name_guard, .. } = pending;
         debug!(name = &*name_guard.name, "starting");
@@ -281,7 +281,7 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Starts the runnables whose group has started.
+    /// Starts the waiting runnables of groups that have started.
     fn start_waiting(&mut self) {
         for pending in self.waiting.take_listed() {
             match pending.group {
@@ -326,7 +326,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// When the turn ends of somebody who is told only now.
+/// Returns the deadline of a member that is stopped only now: at least [`OWN_TURN`] away.
 pub(super) fn own_turn(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + OWN_TURN)
 }

@@ -2,8 +2,8 @@
 //! not started.
 //!
 //! # Invariants
-//! 1. A name is taken while its [`NameGuard`] exists, and the controller drops the guard last. So nothing is
-//!    left of a controller whose name is free.
+//! 1. A name is taken while its [`NameGuard`] exists, and the controller drops the guard last. So a
+//!    controller has ended completely when its name is free.
 //! 2. No user code is called or dropped under the lock: settings are computed before.
 //! 3. Every controller has settings of the configuration in force. Both change together under the lock, and a
 //!    controller with settings of an earlier configuration is not registered.
@@ -225,7 +225,9 @@ pub(super) fn drop_removed(members: &WeakMembers) {
     let Some(members) = members.upgrade() else { return };
     let removed: Vec<Member> = {
         let mut state = members.state.lock();
-        state.waiting.extract_if(.., |member| member.is_removed()).collect()
+        let is_removed =
+            |member: &mut Member| matches!(member, Member::Controller(it) if it.leave.is_cancelled());
+        state.waiting.extract_if(.., is_removed).collect()
     };
     drop(removed);
 }
@@ -233,8 +235,8 @@ pub(super) fn drop_removed(members: &WeakMembers) {
 // === impl Shared ===
 
 impl Shared {
-    /// Puts a configuration in force, unless a controller was registered whose settings were not computed for
-    /// it.
+    /// Puts a configuration in force, unless a controller was registered for which no settings were
+    /// computed.
     fn put_in_force(
         &self,
         configuration: &Arc<ManagerConfiguration>,
@@ -278,10 +280,6 @@ impl Member {
             Self::Controller(pending) => Arc::clone(&pending.name_guard.name),
             Self::Runnable(pending) => Arc::clone(&pending.name),
         }
-    }
-
-    fn is_removed(&self) -> bool {
-        matches!(self, Self::Controller(pending) if pending.leave.is_cancelled())
     }
 }
 

@@ -6,7 +6,8 @@
 //! the other keys are reported, and take effect at the next start.
 //!
 //! # Invariants
-//! 1. A refused file changes nothing but reports: the log, the metrics, an Event, the debug page.
+//! 1. A refused file is only reported, in the log, the metrics, an Event and the debug page. It changes no
+//!    setting.
 //! 2. Files are validated one at a time, in the order in which they were read.
 //! 3. The log filter and its status change together, one change at a time.
 
@@ -51,7 +52,7 @@ const LOGGED: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Panics of user code are caught before; this is one of the runtime.
 const PANICKED: &str = "reading it panicked";
-/// What a manager may have no say in.
+/// The key of the log filter, which is not applied if the program has set up its own log.
 const LOG_LEVEL: &str = "logging.level";
 
 /// Puts configurations in force. Cheap to clone; all clones are one.
@@ -318,8 +319,8 @@ impl Reloads {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the job that follows the configuration file and applies its changes; `None` without a file, or if
-    /// the file can be read only once, such as a pipe.
+    /// Returns the job that follows the configuration file and applies its changes; `None` without a file,
+    /// or if the file can be read only once, such as a pipe.
     pub(super) fn follower(&self, stop: &CancellationToken) -> Option<Job> {
         let (source, reloads, stop) = (self.reloads.source.clone()?, self.reloads.clone(), stop.clone());
         let follow = move || async move {

@@ -162,7 +162,7 @@ pub(super) fn probes(checks: &Checks) -> Router {
         let asked = Group::at(request.uri().path());
         match turns.into_iter().find(|(group, _)| Some(*group) == asked) {
             Some((_, turns)) => turns.answer(move || checks.respond(&request).map(Body::from)).await,
-            // There is nothing to run.
+            // An unknown path, for which no check runs.
             None => checks.respond(&request).map(Body::from),
         }
     })

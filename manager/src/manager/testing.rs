@@ -8,7 +8,7 @@ use super::{Manager, ManagerError, ManagerOptions};
 use crate::config::{ConfigSchema, Overrides};
 use crate::reconcile::BoxError;
 
-/// Leads without an election and serves nothing, so that many run in one process.
+/// Leads without an election and opens no ports, so that many managers run in one process.
 const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
     leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
     inspect: {bindAddress: \"\"}\n";

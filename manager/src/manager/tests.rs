@@ -1,4 +1,4 @@
-//! What a manager takes and refuses, without an API server.
+//! Registrations that a manager accepts or refuses, without an API server.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::watch::channel;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A manager of whose configuration file this is the section `controllers`.
+/// Makes a manager from a configuration file with this section `controllers`.
 fn manager(controllers: &str) -> Manager {
     let text = format!(
         "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
@@ -41,7 +41,7 @@ fn registration(controller: Controller) -> Registration {
     controller.source(channel().1).reconciler(Nothing)
 }
 
-/// What the controller `web` works by under a manager with this section.
+/// Returns the settings of the controller `web` in a manager with this section.
 fn in_force(controllers: &str, wire: impl FnOnce(Controller) -> Controller) -> ControllerSettings {
     let manager = manager(controllers);
     let handle = manager.register(registration(wire(Controller::new("web")))).unwrap();
@@ -232,7 +232,7 @@ async fn a_refused_registration_leaves_nothing_behind() {
     let present = || {
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let metrics = manager.registry().encode(Format::Text).unwrap();
-        // What the process and its runtimes do is another number each time.
+        // The metrics of the process and of its runtimes differ at each scrape.
         let another = ["process_", "mainstay_tokio_"];
         let ours = metrics.lines().filter(|line| !another.iter().any(|of| line.starts_with(of)));
         (ours.map(str::to_owned).collect::<Vec<_>>(), tasks, Arc::strong_count(&held))

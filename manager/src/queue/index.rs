@@ -17,8 +17,8 @@ use std::mem::replace;
 pub(super) const NONE: u32 = u32::MAX;
 /// Buckets that are allocated and freed together: one kilobyte.
 const SEGMENT: u32 = 256;
-/// Buckets that keep their memory beyond those in use, so that a queue whose depth goes up and down by some
-/// thousands needs no allocation: as many as there are places in the spare pages.
+/// Buckets that keep their memory beyond those in use, so that a queue with a depth that goes up and down by
+/// some thousands needs no allocation: as many as there are places in the spare pages.
 const LEEWAY: u32 = 16 * SEGMENT;
 
 /// The buckets.

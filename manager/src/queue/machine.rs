@@ -22,7 +22,7 @@ use super::delays::Delays;
 use super::lanes::{Choice, Lanes};
 use super::metrics::Histogram;
 use super::slots::{DelayReason, MergedAdd, ParkReason, Run, SlotState, Slots};
-use super::{Add, Added, Band, Lane, QueueSettings, Retried};
+use super::{Add, Added, Band, Lane, QueueSettings, Retried, Retry};
 use crate::key::{Cause, Key};
 
 /// Most keys that one hold of the lock moves besides the key it is about: some tens of microseconds.
@@ -114,26 +114,13 @@ pub(super) enum Outcome<'a> {
     Done,
     RequeueAfter(Duration),
     /// It failed with this error.
-    Failed(&'a str, Next),
+    Failed(&'a str, Retry),
     /// The hand-out is undone.
     PutBack,
     /// The hand-out is undone, and the key is parked for this reason.
     Park(&'static str),
     /// Its guard was dropped: a failure, unless the queue shuts down or this replica does not lead.
     Dropped,
-}
-
-/// When a failed key has its next attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// After the delay of the policy.
-    Backoff,
-    /// After the delay of the policy, and not before this time, for which a server asked.
-    NotBefore(Duration),
-    /// After this time.
-    After(Duration),
-    /// Not before a strong add.
-    Never,
 }
 
 // === impl Inner ===
@@ -245,10 +232,10 @@ impl<Q: Key> Inner<Q> {
             // An endless delay, which the add during the run ends or shortens below.
             Outcome::Done => self.succeed(slot, run, Duration::MAX),
             Outcome::RequeueAfter(wait) => self.succeed(slot, run, wait),
-            Outcome::Failed(error, next) => self.fail(slot, run, error, next),
+            Outcome::Failed(error, retry) => self.fail(slot, run, error, retry),
             Outcome::Park(reason) => self.park(slot, ParkReason::Paused(reason)),
             Outcome::Dropped if self.phase == Phase::Open && self.leading => {
-                self.fail(slot, run, DROPPED, Next::Backoff);
+                self.fail(slot, run, DROPPED, Retry::Backoff);
             }
             // Due at once, but not ready: a drain hands out no key twice.
             Outcome::PutBack | Outcome::Dropped if self.phase == Phase::Draining => {

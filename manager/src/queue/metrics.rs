@@ -197,7 +197,7 @@ impl Reading {
         }
     }
 
-    /// Returns `value` on the leader and zero on a standby replica, whose waiting keys are no backlog.
+    /// Returns `value` on the leader and zero on a standby replica, where waiting keys are no backlog.
     fn led<T: Default>(&self, value: T) -> T {
         if self.counts.leading { value } else { T::default() }
     }

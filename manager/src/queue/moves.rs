@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::clock::Moment;
 use super::lanes::Choice;
-use super::machine::{Inner, Job, Next};
+use super::machine::{Inner, Job};
 use super::slots::{DelayReason, MergedAdd, Micros, ParkReason, Run, SlotState};
-use super::{Added, Band, Lane, Strength};
+use super::{Added, Band, Lane, Retry, Strength};
 use crate::key::{Cause, Key, Trigger};
 
 /// Longest error text that is kept per key, in bytes; the log has the whole text.
@@ -93,7 +93,7 @@ impl<Q: Key> Inner<Q> {
         self.delay(slot, self.now.after(wait), DelayReason::Requeue);
     }
 
-    pub(super) fn fail(&mut self, slot: u32, run: Run, error: &str, next: Next) {
+    pub(super) fn fail(&mut self, slot: u32, run: Run, error: &str, retry: Retry) {
         self.record_run(slot, run);
         let entry = self.slots.get_mut(slot);
         let earlier = entry.failures;
@@ -103,16 +103,16 @@ impl<Q: Key> Inner<Q> {
             entry.last_error = Some(Arc::new(error.to_owned()));
         }
         let policy = &self.settings.retry;
-        let (wait, reason) = match next {
-            Next::Never => return self.park(slot, ParkReason::Terminal),
+        let (wait, reason) = match retry {
+            Retry::Never => return self.park(slot, ParkReason::Terminal),
             _ if policy.is_spent(entry.failures) => return self.park(slot, ParkReason::Spent),
-            Next::Backoff => (policy.delay(earlier, self.random.f64()), DelayReason::Backoff),
-            Next::NotBefore(asked) => {
+            Retry::Backoff => (policy.delay(earlier, self.random.f64()), DelayReason::Backoff),
+            Retry::NotBefore(asked) => {
                 let random = self.random.f64();
                 let (own, asked) = (policy.delay(earlier, random), policy.asked(asked, random));
                 if asked > own { (asked, DelayReason::RetryAfter) } else { (own, DelayReason::Backoff) }
             }
-            Next::After(wait) => (wait, DelayReason::RetryAfter),
+            Retry::After(wait) => (wait, DelayReason::RetryAfter),
         };
         self.totals.retries.count(earlier.saturating_add(1));
         self.delay(slot, self.now.after(wait), reason);

@@ -13,7 +13,7 @@
 
 /// Places per page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
-/// Empty pages that keep their memory, so that a queue whose depth goes up and down by some thousands
+/// Empty pages that keep their memory, so that a queue with a depth that goes up and down by some thousands
 /// needs no allocation.
 const SPARE: usize = 64;
 

@@ -144,6 +144,20 @@ pub struct Rate {
     pub burst: u32,
 }
 
+/// The time of the next run of a failed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// After the delay of the queue's retry policy.
+    Backoff,
+    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for.
+    /// See [`RetryPolicy::asked`] for its limit.
+    NotBefore(Duration),
+    /// After exactly this time, which the reconciler has set.
+    After(Duration),
+    /// After a change of the object: a retry would fail again.
+    Never,
+}
+
 // === impl RetryPolicy ===
 
 impl RetryPolicy {

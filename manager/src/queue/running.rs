@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Retried;
-use super::machine::{Job, Next, Outcome};
+use super::machine::{Job, Outcome};
 use super::shared::Shared;
+use super::{Retried, Retry};
 use crate::key::{Cause, Key};
 
 /// A key that was handed out. No other worker gets this key until the run has ended.
@@ -65,23 +65,14 @@ impl<Q: Key> Running<Q> {
 
     /// Ends the run as a failure; the next attempt is after the delay of the retry policy.
     pub fn retry(self, error: &str) -> Retried {
-        self.fail(error, Next::Backoff)
+        self.fail(error, Retry::Backoff)
     }
 
-    /// Ends the run as a failure; the next attempt is after the delay of the retry policy, and not before
-    /// `wait`, for which a server asked: see [`RetryPolicy::asked`](super::RetryPolicy::asked).
-    pub fn retry_not_before(self, error: &str, wait: Duration) -> Retried {
-        self.fail(error, Next::NotBefore(wait))
-    }
-
-    /// Ends the run as a failure; the next attempt is after exactly `wait`, if the policy allows one.
-    pub fn retry_after(self, error: &str, wait: Duration) -> Retried {
-        self.fail(error, Next::After(wait))
-    }
-
-    /// Ends the run as a failure that another attempt would not mend: the key is parked until a strong add.
-    pub fn terminal(self, error: &str) -> Retried {
-        self.fail(error, Next::Never)
+    /// Ends the run as a failure. The next attempt is at the time that `retry` gives, if the policy allows
+    /// one; with [`Retry::Never`] the key is parked until a strong add.
+    pub fn fail(mut self, error: &str, retry: Retry) -> Retried {
+        // The guard is consumed, so this is its first outcome.
+        self.end(Outcome::Failed(error, retry)).unwrap_or(Retried::Parked)
     }
 
     /// Undoes the hand-out: the key is ready again at the end of the lane it came from, as if it had become
@@ -94,11 +85,6 @@ impl<Q: Key> Running<Q> {
     /// `reason`. Its failures stay counted.
     pub fn park(mut self, reason: &'static str) {
         self.end(Outcome::Park(reason));
-    }
-
-    fn fail(mut self, error: &str, next: Next) -> Retried {
-        // The guard is consumed, so this is its first outcome.
-        self.end(Outcome::Failed(error, next)).unwrap_or(Retried::Parked)
     }
 
     /// Ends the run. Later calls have no effect and return `None`.

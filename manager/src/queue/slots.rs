@@ -2,7 +2,7 @@
 //!
 //! The slot is the only copy of everything known about a key. Lists and the chains of the index thread
 //! through the slots by number, and the tree of deadlines holds numbers only, so a key is stored once and a
-//! warm queue allocates nothing.
+//! warm queue does not allocate.
 //!
 //! # Invariants
 //! 1. A key has at most one slot, which is in the chain of the bucket of its hash, once.

@@ -52,7 +52,7 @@ pub struct Context {
     id: ReconcileId,
     /// The writer that requests of this run carry.
     writer: Writer,
-    /// The client that adds this writer. Made at its first use, because most runs write nothing.
+    /// The client that adds this writer. Made at its first use, because most runs do not write.
     client: OnceLock<kube::Client>,
 }
 
@@ -182,19 +182,10 @@ impl Authority for Context {
 }
 
 impl RunEnvironment {
-    /// Makes an environment without a fence, whose writes are attributed to no controller.
+    /// Makes an environment without a fence; its writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (elsewhere, writes) = (Arc::default(), Arc::default());
-        Self {
-            writer: Writer::default(),
-            runtime: None,
-            fenced: false,
-            elsewhere,
-            writes,
-            client,
-            events,
-            stopping,
-        }
+        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
+        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
     }
 
     /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of

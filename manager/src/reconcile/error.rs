@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::cache::ReadError;
 use crate::client::{WriteError, is_conflict, refusal};
 use crate::key::Chain;
+use crate::queue::Retry;
 
 /// Any error that a reconcile may return.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
@@ -40,20 +41,6 @@ pub struct ReconcileError {
     retry: Retry,
 }
 
-/// The time of the next run of a failed key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// After the delay of the queue's retry policy.
-    Backoff,
-    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for.
-    /// See [`RetryPolicy::asked`](crate::queue::RetryPolicy::asked) for its limit.
-    NotBefore(Duration),
-    /// After exactly this time, which the reconciler has set.
-    After(Duration),
-    /// After a change of the object: a retry would fail again.
-    Never,
-}
-
 // === impl ReconcileError ===
 
 impl ReconcileError {
@@ -62,7 +49,7 @@ impl ReconcileError {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// Makes an error whose key is retried after exactly `delay`, without backoff.
+    /// Makes an error with a retry after exactly `delay`, without backoff.
     pub fn retry_after(error: impl Into<BoxError>, delay: Duration) -> Self {
         Self { source: error.into(), retry: Retry::After(delay) }
     }

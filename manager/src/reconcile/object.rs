@@ -4,13 +4,13 @@
 //!
 //! | the object | the run |
 //! |---|---|
-//! | does not exist | does nothing |
+//! | does not exist | ends at once |
 //! | exists, with the finalizer | calls `reconcile` |
 //! | exists, without the finalizer | adds the finalizer, then calls `reconcile` |
 //! | is being deleted, with the finalizer | calls `cleanup`; after `Ok(Action::Done)` removes the finalizer |
-//! | is being deleted, without the finalizer | does nothing |
+//! | is being deleted, without the finalizer | ends at once |
 //! | is left out by [`ObjectAdapter::when`], with the finalizer | as for an object that is being deleted |
-//! | is left out by [`ObjectAdapter::when`], without the finalizer | does nothing |
+//! | is left out by [`ObjectAdapter::when`], without the finalizer | ends at once |
 //!
 //! Differs from kube's `finalizer`, which ends the run after it has added the finalizer and waits for the
 //! watch event.
@@ -33,7 +33,7 @@ use crate::key::{KindId, NamespacedName};
 
 use super::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
 
-/// Brings the world closer to what one object asks for, and takes back what it did before the object goes.
+/// Brings the cluster closer to the spec of one object, and cleans up before the object is deleted.
 ///
 /// The shape that kube-rs users know. Both methods must be safe to repeat. See [`with_finalizer`].
 pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
@@ -99,8 +99,8 @@ where
     ObjectAdapter { finalizer: Some(Finalizer::new(finalizer)), ..without_finalizer(store, reconciler) }
 }
 
-/// As [`with_finalizer`], for a reconciler whose every trace goes with the object by owner references: no
-/// finalizer is written, and `cleanup` is never called.
+/// As [`with_finalizer`], for a reconciler that needs no cleanup, because the garbage collector deletes all
+/// that it creates by owner references: no finalizer is written, and `cleanup` is never called.
 pub fn without_finalizer<K, R>(store: &Store<K>, reconciler: R) -> ObjectAdapter<K, R>
 where
     R: ObjectReconciler<K>,

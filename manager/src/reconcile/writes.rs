@@ -83,7 +83,7 @@ impl Writes {
         reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
     }
 
-    /// Returns the kinds whose whole objects may be written, each with the line of code that declares it.
+    /// Returns the kinds of which whole objects may be written, each with the line of code that declares it.
     fn places(&self) -> impl Iterator<Item = String> {
         self.kinds.iter().filter_map(|known| Some(format!("{} ({})", known.kind, known.declared_at?)))
     }
@@ -118,7 +118,7 @@ impl fmt::Debug for Writes {
 // === impl Context ===
 
 impl Context {
-    /// Makes `child` as given, as a child that `owner` controls, and sends nothing if it is so already.
+    /// Makes `child` as given, as a child that `owner` controls, and sends no request if it is so already.
     ///
     /// The controller has to declare the kind of `child`, with `.owns(&store)` or `.writes::<K>()`. The child
     /// needs a name; filled in are the namespace of the owner where the child has none, the owner reference
@@ -203,8 +203,8 @@ impl Context {
         })
     }
 
-    /// Makes the status of `object` as given, through the `status` subresource, and sends nothing if it is so
-    /// already. Fields of the status that other field managers have set stay.
+    /// Makes the status of `object` as given, through the `status` subresource, and sends no request if it
+    /// is so already. Fields of the status that other field managers have set stay.
     ///
     /// The kind is the one that the controller reconciles, or one that it declares as for
     /// [`apply`](Self::apply).

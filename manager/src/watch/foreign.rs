@@ -14,9 +14,9 @@ use crate::reconcile::BoxError;
 #[derive(derive_more::Debug)]
 #[debug("FunctionSource {{ name: {:?}, .. }}", self.name)]
 pub struct FunctionSource<F> {
-    name: String,
-    run: F,
-    syncs_itself: bool,
+    pub(super) name: String,
+    pub(super) run: F,
+    pub(super) syncs_itself: bool,
 }
 
 /// Enqueues every key of a stream. Counts as synced at once; the end of the stream is no error.
@@ -72,7 +72,7 @@ where
 // === impl FunctionSource ===
 
 impl<F> FunctionSource<F> {
-    /// Has the function call [`Sink::synced`] itself; the controller reconciles nothing before.
+    /// Has the function call [`Sink::synced`] itself; the controller does not reconcile before.
     #[must_use]
     pub fn syncs_itself(mut self) -> Self {
         self.syncs_itself = true;

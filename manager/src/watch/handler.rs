@@ -24,8 +24,8 @@ const FEW: usize = 16;
 ///
 /// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
-    /// Adds the keys to reconcile because of `delta` to `out`. [`Enqueue::add`] ignores a key that it has added
-    /// before; of other repeated adds the queue merges those of a key that still waits.
+    /// Adds the keys to reconcile because of `delta` to `out`. [`Enqueue::add`] ignores a key that it has
+    /// added before; of other repeated adds the queue merges those of a key that still waits.
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>);
 
     /// Returns the name of this handler in logs and metrics, where it follows the name of the controller.
@@ -38,7 +38,7 @@ pub trait EventHandler<Q: Key>: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Enqueue<Q> {
     usual: Add,
-    /// The add of the key whose run wrote the delta.
+    /// The add of the key with the run that wrote the delta.
     own: Option<(Writer, Add)>,
     /// In the order of the calls. `None` for the usual add, with each key once.
     keys: Vec<(Q, Option<Add>)>,
@@ -92,9 +92,9 @@ impl<Q: Key> Enqueue<Q> {
         self.keys.push((key, Some(add)));
     }
 
-    /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. For the key whose run
-    /// wrote the delta it uses a weak one instead, unless the answer of the API server may also show edits by
-    /// others.
+    /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. If the run of a key
+    /// wrote the delta, that key gets a weak add instead, unless the answer of the API server may also show
+    /// edits by others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }
@@ -222,7 +222,7 @@ where
 /// # }
 /// ```
 ///
-/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues nothing, and the log names
+/// An object that is no `K`, or is longer than `cache.maxObjectBytes`, enqueues no key, and the log names
 /// it. Where metadata is enough, [`map_view`] costs less.
 pub fn map<K, Q, I, F>(function: F) -> impl EventHandler<Q>
 where

@@ -14,7 +14,7 @@ use crate::queue::{Add, Added, WorkQueue};
 
 /// Enqueues keys of one source on the queue of its controller. Cheap to clone.
 ///
-/// A controller reconciles nothing until all of its sources have called [`Sink::synced`]: a reconcile must
+/// A controller does not reconcile until all of its sources have called [`Sink::synced`]: a reconcile must
 /// never take an object that has not been listed yet for a deleted one.
 #[derive(Clone, Debug)]
 pub struct Sink<Q: Key> {
@@ -83,8 +83,8 @@ impl<Q: Key> Sink<Q> {
         self.queue.add(key, add)
     }
 
-    /// Marks the source as synced: every object that existed at the start has been enqueued. Further calls do
-    /// nothing.
+    /// Marks the source as synced: every object that existed at the start has been enqueued. Further calls
+    /// have no effect.
     pub fn synced(&self) {
         self.pending.count_out(|account| account.pending -= 1);
     }
@@ -129,7 +129,7 @@ impl SourcesSynced {
     /// The name of a source that ended before it had synced, so that its controller would wait for ever.
     ///
     /// # Cancel safety
-    /// Holds no state; dropping it loses nothing.
+    /// Holds no state, so it may be dropped at any time.
     pub(crate) async fn wait(&self) -> Result<(), Arc<str>> {
         let mut account = self.account.subscribe();
         let decided = account.wait_for(|account| account.pending == 0 || account.abandoned.is_some()).await;

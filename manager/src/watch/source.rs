@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Sink;
+use super::foreign::FunctionSource;
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
@@ -30,12 +31,6 @@ pub trait Source<Q: Key>: Send + 'static {
 /// The future of a source, from its start to its end.
 pub type SourceFuture = BoxFuture<'static, Result<(), BoxError>>;
 
-/// Feeds a queue from the other half of [`channel`].
-#[derive(Debug)]
-pub struct ChannelSource<Q> {
-    keys: mpsc::UnboundedReceiver<Q>,
-}
-
 /// Enqueues keys of a controller from anywhere in the process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Notifier<Q> {
@@ -46,44 +41,33 @@ pub struct Notifier<Q> {
 ///
 /// Unbounded on purpose: the receiver only passes keys to a queue that keeps each key once, and a notifier
 /// that could block would let a slow controller stall, for example, every probe.
-pub fn channel<Q: Key>() -> (Notifier<Q>, ChannelSource<Q>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Notifier { keys: sender }, ChannelSource { keys: receiver })
+pub fn channel<Q: Key>() -> (Notifier<Q>, impl Source<Q>) {
+    let (sender, mut keys) = mpsc::unbounded_channel();
+    let run = move |sink: Sink<Q>, stop: CancellationToken| async move {
+        let add = |key| sink.add(key, Cause::bare(Trigger::Generic));
+        // Keys that were sent before the start belong to the initial sync. Their number is read first, so
+        // that the sync comes however fast more are sent.
+        for _ in 0..keys.len() {
+            keys.try_recv().into_iter().for_each(add);
+        }
+        sink.synced();
+        // A stop does not wait behind a full channel: the token is read before each key.
+        while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
+            add(key);
+        }
+        // The end of the channel is no error: every notifier was dropped.
+        stop.cancelled().await;
+        Ok(())
+    };
+    (Notifier { keys: sender }, FunctionSource { name: "channel".to_owned(), run, syncs_itself: true })
 }
 
 // === impl Notifier ===
 
 impl<Q: Key> Notifier<Q> {
-    /// Enqueues `key`. After the controller has ended this does nothing.
+    /// Enqueues `key`. No effect after the controller has ended.
     pub fn notify(&self, key: Q) {
         // Fails only after the controller has ended.
         drop(self.keys.send(key));
-    }
-}
-
-// === impl ChannelSource ===
-
-impl<Q: Key> Source<Q> for ChannelSource<Q> {
-    fn run(mut self: Box<Self>, sink: Sink<Q>, stop: CancellationToken) -> SourceFuture {
-        Box::pin(async move {
-            let add = |key| sink.add(key, Cause::bare(Trigger::Generic));
-            // Keys that were sent before the start belong to the initial sync. Their number is read first, so
-            // that the sync comes however fast more are sent.
-            for _ in 0..self.keys.len() {
-                self.keys.try_recv().into_iter().for_each(add);
-            }
-            sink.synced();
-            // A stop does not wait behind a full channel: the token is read before each key.
-            while let Some(Some(key)) = stop.run_until_cancelled(self.keys.recv()).await {
-                add(key);
-            }
-            // The end of the channel is no error: every notifier was dropped.
-            stop.cancelled().await;
-            Ok(())
-        })
-    }
-
-    fn name(&self) -> String {
-        "channel".to_owned()
     }
 }

@@ -1,4 +1,4 @@
-//! Which keys a delta concerns, and how much it counts.
+//! The keys that a delta concerns, and the strength of their adds.
 
 mod predicate;
 mod sources;
@@ -127,7 +127,7 @@ fn an_own_write_is_strong_if_its_answer_shows_foreign_edits() {
         let of = |primary| format!("{:?}", strength(&delta, primary, true));
         assert_eq!((&*of(true), &*of(false)), (primary, other), "{what}");
     }
-    // Of a kind without generations whatever differs may be another's.
+    // Without generations, any difference may be an edit by another writer.
     let bare = |mut object: Value| {
         object["metadata"].as_object_mut().expect("metadata").remove("generation");
         view_of(&object)

@@ -27,10 +27,10 @@ pub struct Interval<F> {
 /// Calls `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a
 /// tenth earlier. A panic in it loses this one round, and is counted and logged under `name`.
 ///
-/// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind live
-/// events. While the queue is full the source waits and calls nothing; the rest of the first round is then
-/// enqueued after the sync. With a period of zero, or one beyond the range of the clock, the function is
-/// called once.
+/// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind
+/// live events. While the queue is full the source waits and does not call the function; the rest of the
+/// first round is then enqueued after the sync. With a period of zero, or one beyond the range of the clock,
+/// the function is called once.
 pub fn interval<Q, I, F>(name: &'static str, period: Duration, keys: F) -> Interval<F>
 where
     Q: Key,

@@ -1,8 +1,8 @@
-//! How long a run may take, and what counts as a timeout.
+//! The longest run, and the runs that count as timeouts.
 
 use super::*;
 
-/// Tells the deadline of each run, which then takes this long.
+/// Sends the deadline of each run, which then takes this long.
 struct Tells {
     deadlines: mpsc::UnboundedSender<Option<Instant>>,
     takes: Duration,

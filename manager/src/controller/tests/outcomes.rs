@@ -1,4 +1,4 @@
-//! What an outcome leaves of its key in the queue, and how it is counted.
+//! The state of a key after each outcome, and how the outcome is counted.
 
 use super::*;
 use crate::client::tests::server::logged_by_all;
@@ -6,7 +6,7 @@ use crate::client::tests::server::logged_by_all;
 /// Long enough for a run that has begun to be over, and shorter than any wait here.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Ends its runs one after the other as a script says, and all later ones well.
+/// Ends its runs with these outcomes, one after the other, and all later runs without error.
 fn following(script: impl IntoIterator<Item = Outcome>) -> (impl Reconciler, Runs) {
     let script: Mutex<VecDeque<Outcome>> = Mutex::new(script.into_iter().collect());
     scripted(move |_| {
@@ -22,7 +22,7 @@ fn only(bench: &Bench) -> KeySnapshot<KeyText> {
     keys.remove(0)
 }
 
-/// What the queue says of a key that has failed.
+/// Returns state, attempts and last error of a key.
 fn failure(key: &KeySnapshot<KeyText>) -> (State, u32, Option<&str>) {
     (key.state, key.attempts, key.last_error.as_ref().map(|error| error.as_str()))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A source that has one key and syncs when it is told to.
+/// A source that has one key and syncs once the test notifies `go`.
 struct Slow {
     go: Arc<Notify>,
 }
@@ -53,7 +53,7 @@ async fn a_source_that_fails_or_panics_ends_the_controller_and_is_named() {
     assert_eq!(error.to_string(), "controller test lost source function counter: panicked: oops");
 }
 
-/// A source that has nothing and forgets to say so.
+/// A source that ends without having called `synced`.
 struct Silent;
 
 impl Source<NamespacedName> for Silent {

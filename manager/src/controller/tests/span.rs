@@ -1,4 +1,4 @@
-//! The span around each run: what a line of the log, or a trace, says of it without the reconciler's doing.
+//! The span around each run: the fields that log lines and traces have without help of the reconciler.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -43,7 +43,7 @@ impl Visit for Reader {
     }
 }
 
-/// Tells what its context says, and whether it runs inside the span. Fails at its first attempt.
+/// Sends the fields of its context, and whether it runs inside the span. Fails at its first attempt.
 struct Tells(mpsc::UnboundedSender<(Fields, &'static str)>);
 
 impl Reconciler for Tells {
@@ -62,8 +62,9 @@ impl Reconciler for Tells {
 #[tokio::test(start_paused = true)]
 async fn each_run_has_a_span_that_names_it_and_says_what_its_context_says() {
     let spans = Spans::default();
-    // While there is but one subscriber, tracing lets the thread that first meets a span decide for all
-    // whether anybody wants it, and that may be the thread of a test without one. With two it asks them.
+    // With a single subscriber, tracing lets the thread that reaches a span first decide for all threads
+    // whether the span is enabled, and this may be a thread of a test without a subscriber. With two
+    // subscribers it checks both.
     let _second = tracing::Dispatch::new(registry());
     let _log = tracing::subscriber::set_default(registry().with(spans.clone()));
     let cache = ByHand::listed(&[object("web", "u1", 5)]);

@@ -1,10 +1,11 @@
-//! Sources that have not synced, and a replica that does not lead: what runs then and what does not.
+//! Sources that have not synced, and a replica that does not lead: the parts that run then and those that
+//! wait.
 
 use super::*;
 use crate::cache::tests::fixtures::ByHand;
 use crate::watch::{function, interval};
 
-/// A source that counts its runs, has one key, and syncs after this long, unless it is told to stop before.
+/// A source that counts its runs, has one key, and syncs after this long, unless it is stopped before.
 struct Late {
     starts: Arc<AtomicUsize>,
     takes: Duration,
@@ -79,7 +80,7 @@ async fn a_stop_before_every_source_has_synced_is_in_order_and_at_once() {
     assert!(runs.recv().await.is_none(), "nothing ran");
 }
 
-/// A store whose list has not come.
+/// Makes a store that has not been listed.
 fn unlisted() -> Store {
     Store::new(ByHand::unlisted().store)
 }

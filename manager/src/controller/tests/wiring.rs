@@ -1,4 +1,4 @@
-//! What a controller is made of: its key, its sources, and others beside it.
+//! The parts of a controller: its key, its sources, and other controllers beside it.
 
 use super::steering::store;
 use super::*;
@@ -28,7 +28,7 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
     assert_eq!(wired(|controller, maps| controller.reconciles(maps).owns(maps).co_owns(maps)), None);
 }
 
-/// Tells which one it was asked to look at.
+/// Sends the key of each run.
 struct Looks(mpsc::UnboundedSender<u32>);
 
 impl Reconciler<Id> for Looks {

@@ -1,5 +1,7 @@
 //! Workers: their number, and their panics.
 
+use std::fmt;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +36,7 @@ async fn the_number_of_workers_changes_while_they_work_and_cancels_none() {
     assert_eq!(seen, 40, "each once: nothing was cancelled, nothing lost");
 }
 
-/// An error whose text cannot be had.
+/// An error that panics when it is displayed.
 #[derive(Debug)]
 struct Unspeakable;
 
@@ -58,7 +60,7 @@ async fn an_error_that_panics_when_told_costs_no_worker() {
     timeout(LONG, bench.term.ended()).await.expect("its work has been given back");
 }
 
-/// What a panic throws, and what panics once more when it is dropped, after this.
+/// The payload of a panic. Its drop calls this function and then panics once more.
 struct Bomb(Arc<dyn Fn() + Send + Sync>);
 
 impl Drop for Bomb {
@@ -68,7 +70,7 @@ impl Drop for Bomb {
     }
 }
 
-/// An error that throws a [`Bomb`] when it is told.
+/// An error that panics with a [`Bomb`] when it is displayed.
 struct Armed(Arc<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Armed {

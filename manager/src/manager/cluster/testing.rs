@@ -14,11 +14,12 @@ use crate::testing::TestContext;
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl Cluster {
-    /// Makes a further cluster for a unit test. Its [`context`](Cluster::context) sends writes to the API server
-    /// of the test context `there`, and records Events there. Only with feature `testing`.
+    /// Makes a further cluster for a unit test. Its [`context`](Cluster::context) sends writes to the API
+    /// server of the test context `there`, and records Events there. Only with feature `testing`.
     ///
-    /// The test makes the stores of this cluster with [`Store::from_objects`](crate::cache::Store::from_objects),
-    /// because a store declared with [`Cluster::store`] never syncs here.
+    /// The test makes the stores of this cluster with
+    /// [`Store::from_objects`](crate::cache::Store::from_objects), because a store declared with
+    /// [`Cluster::store`] never syncs here.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;

@@ -1,4 +1,5 @@
-//! What another cluster gets, shares and holds up. Its API server is a script, or none.
+//! A second cluster: its connections and names, and the starts that it delays. Its API server is a script,
+//! or absent.
 
 use std::error::Error as _;
 use std::net::TcpListener;
@@ -25,14 +26,14 @@ use crate::manager::{Manager, RunContext, Runnable};
 use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
-/// Nobody listens there.
+/// An address without a server.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn at(server: &str) -> Config {
     Config::new(server.parse().unwrap())
 }
 
-/// Tells that it was started, and is over.
+/// Sends the time of its start, and ends.
 struct Starts(oneshot::Sender<Instant>);
 
 impl Runnable for Starts {
@@ -173,8 +174,8 @@ async fn what_comes_to_a_cluster_that_has_long_been_there_is_waited_for_like_at_
     let told: Vec<_> = lines.iter().filter(|line| line.contains("no answer for")).collect();
     let expected = ["ConfigMap", "Secret"].map(|kind| {
         format!(
-            "WARN no answer for 30s; starting without these kinds, and their controllers wait cluster=\"edge\" \
-             kinds=\"{kind}\""
+            "WARN no answer for 30s; starting without these kinds, and their controllers wait \
+             cluster=\"edge\" kinds=\"{kind}\""
         )
     });
     assert_eq!(told, expected.iter().collect::<Vec<_>>());
@@ -272,7 +273,7 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
     for _ in 0..100 {
         let _clients = (cx.client(), there.client());
     }
-    // Whichever thread asks first.
+    // The clients are also the same if another thread uses the context first.
     let elsewhere = edge.context(&cx);
     std::thread::scope(|threads| threads.spawn(|| drop(elsewhere.client().clone())).join()).unwrap();
     assert_eq!(tasks() - before, 3);

@@ -58,7 +58,7 @@ const AT_ONCE: usize = 6;
 /// How long an admitted token or peer is preferred. Longer than scrapes are apart.
 const PREFERRED_TTL: Duration = Duration::from_hours(1);
 
-/// Reviews of unknown tokens per second. A scraper whose token is new needs two.
+/// Reviews of unknown tokens per second. A scraper with a new token needs two.
 const PER_SECOND: u32 = 20;
 
 /// Reviews of unknown tokens at once after a pause: all scrapers after a start.

@@ -20,10 +20,10 @@ use crate::watch::{Enqueue, Sink, Source, function};
 
 /// The grace period of the managers here.
 const GRACE: Duration = Duration::from_secs(30);
-/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+/// Longer than any step of these tests; the clock is paused, so a wait for it takes no time.
 const LONG: Duration = Duration::from_hours(1);
 
-/// Has synced from the start, feeds nothing, and is held for as long as it runs.
+/// A source that has synced from the start and adds no keys. It holds `held` for as long as it runs.
 fn quiet(held: Arc<()>) -> impl Source<NamespacedName> {
     function("quiet", async move |_, stop: CancellationToken| {
         stop.cancelled().await;
@@ -32,7 +32,7 @@ fn quiet(held: Arc<()>) -> impl Source<NamespacedName> {
     })
 }
 
-/// Tells of each run, which then takes this long.
+/// Sends the key and trigger of each run, which then takes this long.
 struct Tells {
     runs: mpsc::UnboundedSender<(String, Trigger)>,
     takes: Duration,
@@ -166,7 +166,7 @@ async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
     handle.remove().await.unwrap();
 }
 
-/// Runs until it is told that the controller, or all, is about to stop.
+/// Runs until the controller, or the manager, begins to stop.
 struct Heeds(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Heeds {

@@ -1,4 +1,4 @@
-//! What a manager does from its start to its end, without a real API server.
+//! The life of a manager from start to end, without a real API server.
 
 mod adding;
 mod ends;
@@ -36,7 +36,7 @@ fn configuration(inspect: &str) -> ManagerConfiguration {
     ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration
 }
 
-/// A manager whose API server cannot be reached.
+/// Makes a manager without a reachable API server.
 pub(in crate::manager) fn manager(inspect: &str) -> Manager {
     manager_of("127.0.0.1:1", inspect)
 }
@@ -65,7 +65,7 @@ impl Reconciler for Nothing {
     }
 }
 
-/// Says when it runs, and feeds nothing.
+/// A source that reports when it runs, and adds no keys.
 struct Tells(oneshot::Sender<()>);
 
 impl Source<NamespacedName> for Tells {
@@ -119,7 +119,7 @@ async fn inspection_is_off_where_the_configuration_says_so() {
     assert_eq!(manager("").inspect_addr(), None);
 }
 
-/// Waits to be told to end, and records that it was.
+/// Waits for the stop, and records it.
 struct Parting(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Parting {

@@ -14,12 +14,12 @@ use super::{PATIENCE, PendingRunnable};
 use crate::manager::clusters::Clusters;
 use crate::manager::readiness::check_name;
 
-/// Runnables whose stores have not been listed, or whose group has not started.
+/// Runnables that wait for the first lists of stores, or for the start of their group.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// In the order of their addition.
     batches: Vec<Batch>,
-    /// Runnables whose stores have been listed.
+    /// Runnables that no longer wait for stores.
     listed: Vec<PendingRunnable>,
 }
 
@@ -67,12 +67,12 @@ impl Waiting {
         .await;
     }
 
-    /// Takes the runnables whose stores have been listed.
+    /// Takes the runnables that no longer wait for stores.
     pub(super) fn take_listed(&mut self) -> Vec<PendingRunnable> {
         std::mem::take(&mut self.listed)
     }
 
-    /// Puts back a runnable whose group has not started.
+    /// Puts back a runnable because its group has not started.
     pub(super) fn put_back(&mut self, pending: PendingRunnable) {
         self.listed.push(pending);
     }

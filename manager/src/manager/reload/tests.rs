@@ -1,4 +1,4 @@
-//! What becomes of a file that is saved, without an API server.
+//! The effects of a saved configuration file, without an API server.
 
 mod edits;
 mod races;
@@ -45,7 +45,7 @@ impl Reconciler for Nothing {
     }
 }
 
-/// Says that it runs, and does so for ever.
+/// Sends that it runs, and never ends.
 struct Endless(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Endless {

@@ -1,4 +1,4 @@
-//! What strangers may do to the ports of a running manager. There is no API server behind it.
+//! Bad requests to the ports of a running manager without an API server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::manager::{Manager, ManagerError, ManagerOptions};
 /// Longer than any answer takes on any machine, and shorter than any time that a slow peer is given.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A running manager and what each of its ports answers with 200.
+/// A running manager, and for each of its ports a path with the answer 200.
 struct Running {
     manager: Manager,
     ports: Vec<(SocketAddr, &'static str)>,
@@ -30,7 +30,7 @@ impl Running {
         Self::with("bindAddress: \"127.0.0.1:0\"", "bindAddress: \"127.0.0.1:0\"")
     }
 
-    /// One whose metrics and inspection are set so.
+    /// Starts a manager with these settings of `metrics` and `inspect`.
     fn with(metrics: &str, inspect: &str) -> Self {
         let text = format!(
             "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
@@ -58,11 +58,12 @@ impl Running {
     }
 }
 
-/// Says this, ends its side and returns what comes back until the other side ends too.
+/// Sends these bytes, ends its side, and returns the answer up to the end of the other side.
 async fn say(port: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let exchange = async {
         let mut stream = TcpStream::connect(port).await.unwrap();
-        // Who is refused early may be reset while it still sends, or before it has read the refusal.
+        // The server may reset a client that it refuses early while the client still sends, or before it has
+        // read the refusal.
         let sent = stream.write_all(bytes).await;
         let ended = stream.shutdown().await;
         let mut answer = Vec::new();
@@ -81,7 +82,7 @@ async fn is_well(port: SocketAddr, path: &str) {
     assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{path}: {}", answer.escape_ascii());
 }
 
-/// Asks as a peer of this host, which a proxy in the Pod makes of everybody.
+/// Sends a request from this host, as a proxy in the Pod would do for all its clients.
 async fn ask(port: SocketAddr, path: &str, header: &str) -> u16 {
     let request = format!("GET {path} HTTP/1.1\r\n{header}\r\nconnection: close\r\n\r\n");
     status(&say(port, request.as_bytes()).await)
@@ -163,7 +164,7 @@ async fn random_edits_of_a_request_are_answered_or_closed_on_each_port() {
                     _ => bytes.truncate(at.max(1)),
                 }
             }
-            // Whatever it is: what matters is that there is one, and that no handler panicked over it.
+            // Any status is fine: the test needs an answer, and a handler that does not panic.
             status(&say(port, &bytes).await);
         }
         is_well(port, path).await;
@@ -239,7 +240,7 @@ async fn a_check_of_readiness_that_hangs_takes_no_turn_from_liveness() {
         stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         asking.push(stream);
     }
-    // One after the other, as accepted: whoever is answered now came after all of those.
+    // Connections are accepted in order, so each of these requests comes after all of those above.
     for _ in 0..3 {
         is_well(probes, livez).await;
     }

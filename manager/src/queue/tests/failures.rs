@@ -54,7 +54,7 @@ async fn a_strong_add_ends_a_backoff_at_once_and_a_weak_one_does_not() {
 #[tokio::test(start_paused = true)]
 async fn a_delayed_strong_add_shortens_a_backoff_that_weak_adds_still_do_not_end() {
     let fail: [fn(Running<Id>) -> Retried; 2] =
-        [|running| running.retry("no"), |running| running.retry_after("busy", ms(1000))];
+        [|running| running.retry("no"), |running| running.fail("busy", Retry::After(ms(1000)))];
     for fail in fail {
         let queue = queue_with(with_retry(RetryPolicy::fixed(ms(1000)).with_jitter(0)), 1);
         queue.add(Id(1), strong());
@@ -123,7 +123,7 @@ async fn a_key_out_of_attempts_is_parked_until_something_changes() {
 async fn a_terminal_failure_parks_the_key_at_its_first_attempt() {
     let queue = queue();
     queue.add(Id(1), strong());
-    assert_eq!(take(&queue).terminal("cannot decode"), Retried::Parked);
+    assert_eq!(take(&queue).fail("cannot decode", Retry::Never), Retried::Parked);
     assert_eq!(queue.counts().parked, 1);
     queue.add(Id(1), strong());
     assert_eq!(drain(&queue), [1]);
@@ -161,7 +161,7 @@ async fn a_run_dropped_after_leadership_was_lost_leaves_the_key_unchanged() {
 async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
     let queue = queue();
     queue.add(Id(1), strong());
-    assert_eq!(take(&queue).retry_after("busy", ms(700)), Retried::After(ms(700)));
+    assert_eq!(take(&queue).fail("busy", Retry::After(ms(700))), Retried::After(ms(700)));
     tokio::time::advance(ms(700)).await;
     assert_eq!(take(&queue).attempt(), 2);
 }
@@ -173,7 +173,7 @@ async fn a_wait_that_a_server_asks_for_is_at_least_the_backoff_and_at_most_the_l
         [(1, 0, ms(5)), (2, 3, Duration::from_secs(3)), (3, u64::MAX, Duration::from_secs(1000))]
     {
         queue.add(Id(id), strong());
-        let retried = take(&queue).retry_not_before("busy", Duration::from_secs(asked));
+        let retried = take(&queue).fail("busy", Retry::NotBefore(Duration::from_secs(asked)));
         assert_eq!(retried, Retried::After(wait), "asked for {asked} s");
     }
     // The backoff of a key with many failures is longer than the wait that a server asks for.
@@ -181,7 +181,7 @@ async fn a_wait_that_a_server_asks_for_is_at_least_the_backoff_and_at_most_the_l
         tokio::time::advance(ms(5 << (attempt - 2))).await;
         let running = take(&queue);
         assert_eq!((running.key().0, running.attempt()), (1, attempt));
-        let _: Retried = running.retry_not_before("busy", ms(1));
+        let _: Retried = running.fail("busy", Retry::NotBefore(ms(1)));
     }
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(ms(80)));
 }
@@ -193,7 +193,9 @@ async fn keys_with_the_same_wait_from_a_server_come_back_spread_out_and_none_too
     let mut waits = Vec::new();
     for id in 0..100 {
         queue.add(Id(id), strong());
-        let Retried::After(wait) = take(&queue).retry_not_before("busy", asked) else { panic!("parked") };
+        let Retried::After(wait) = take(&queue).fail("busy", Retry::NotBefore(asked)) else {
+            panic!("parked")
+        };
         waits.push(wait);
     }
     waits.sort();

@@ -1,7 +1,7 @@
 //! The work of one hold of the lock: a slice of the keys, even with many keys.
 
 use super::*;
-use crate::queue::machine::{Next, Outcome, SLICE};
+use crate::queue::machine::{Outcome, SLICE};
 use crate::queue::snapshot::CHUNK;
 
 const MANY: u32 = 10_000;
@@ -19,7 +19,7 @@ fn failed(inner: &mut Inner<Id>, count: u32) {
     for id in 0..count {
         inner.add(Id(id), strong());
         let job = inner.try_take().expect("the key is ready");
-        let _: Retried = inner.finish(job.slot, &job.cause, Outcome::Failed("no", Next::Backoff));
+        let _: Retried = inner.finish(job.slot, &job.cause, Outcome::Failed("no", Retry::Backoff));
     }
 }
 

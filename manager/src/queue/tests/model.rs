@@ -11,7 +11,7 @@ mod map;
 mod sleepers;
 
 use super::*;
-use crate::queue::machine::{Job, Next, Outcome};
+use crate::queue::machine::{Job, Outcome};
 use map::Model;
 use sleepers::Sleepers;
 
@@ -317,12 +317,12 @@ fn any_outcome(random: &mut fastrand::Rng) -> Outcome<'static> {
     match random.u8(0..14) {
         0..=2 => Outcome::Done,
         3 => Outcome::RequeueAfter(ms(random.u64(0..60))),
-        4..=6 => Outcome::Failed("no", Next::Backoff),
-        7 => Outcome::Failed("busy", Next::After(ms(random.u64(0..60)))),
-        8 => Outcome::Failed("never", Next::Never),
+        4..=6 => Outcome::Failed("no", Retry::Backoff),
+        7 => Outcome::Failed("busy", Retry::After(ms(random.u64(0..60)))),
+        8 => Outcome::Failed("never", Retry::Never),
         9 => Outcome::Park("paused"),
         10 | 11 => Outcome::Dropped,
-        12 => Outcome::Failed("refused", Next::NotBefore(ms(random.u64(0..60)))),
+        12 => Outcome::Failed("refused", Retry::NotBefore(ms(random.u64(0..60)))),
         _ => Outcome::PutBack,
     }
 }

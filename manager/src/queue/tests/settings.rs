@@ -71,7 +71,7 @@ async fn a_shorter_policy_shortens_the_backoffs_under_way_and_no_requeue() {
 async fn a_new_policy_does_not_shorten_a_wait_that_the_error_named() {
     let queue = queue();
     queue.add(Id(1), strong());
-    let _: Retried = take(&queue).retry_after("busy", Duration::from_mins(15));
+    let _: Retried = take(&queue).fail("busy", Retry::After(Duration::from_mins(15)));
     queue.reconfigure(with_retry(RetryPolicy::fixed(ms(3))), 1);
     tokio::time::advance(Duration::from_mins(14)).await;
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(Duration::from_mins(1)));
@@ -88,7 +88,7 @@ async fn a_new_policy_shortens_a_backoff_that_is_longer_than_the_server_asked_fo
     let queue = queue_with(with_retry(RetryPolicy::fixed(Duration::from_secs(20))), 1);
     for (id, asked) in [(1, 10), (2, 30)] {
         queue.add(Id(id), strong());
-        let _: Retried = take(&queue).retry_not_before("busy", Duration::from_secs(asked));
+        let _: Retried = take(&queue).fail("busy", Retry::NotBefore(Duration::from_secs(asked)));
     }
     queue.reconfigure(with_retry(RetryPolicy::fixed(ms(3))), 1);
     assert_eq!(queue.find(&Id(1)).unwrap().next_run, Some(ms(3)));
@@ -106,7 +106,7 @@ async fn more_attempts_free_the_keys_that_were_out_of_attempts_and_no_other() {
         queue.add(Id(id), strong());
     }
     let _: Retried = take(&queue).retry("no");
-    let _: Retried = take(&queue).terminal("never");
+    let _: Retried = take(&queue).fail("never", Retry::Never);
     take(&queue).park("paused");
     tokio::time::advance(ms(1000)).await;
     queue.reconfigure(with_retry(RetryPolicy::fixed(ms(7)).with_max_attempts(1)), 1);

@@ -4,7 +4,7 @@
 //! rule shows as changed cells.
 
 use super::*;
-use crate::queue::machine::{Job, Next, Outcome};
+use crate::queue::machine::{Job, Outcome};
 
 /// Every key in a state that allows failures has failed twice.
 const STATES: [&str; 12] = [
@@ -105,8 +105,8 @@ impl Bench {
             "taken" => self.job = self.inner.try_take().or(self.job.take()),
             "done" => self.finish(Outcome::Done),
             "requeue after 60 s" => self.finish(Outcome::RequeueAfter(Duration::from_mins(1))),
-            "failed" => self.finish(Outcome::Failed("no", Next::Backoff)),
-            "failed for good" => self.finish(Outcome::Failed("no", Next::Never)),
+            "failed" => self.finish(Outcome::Failed("no", Retry::Backoff)),
+            "failed for good" => self.finish(Outcome::Failed("no", Retry::Never)),
             "put back" => self.finish(Outcome::PutBack),
             "paused" => self.finish(Outcome::Park("paused")),
             _ => panic!("no such event: {event}"),

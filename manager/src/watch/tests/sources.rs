@@ -12,13 +12,13 @@ use crate::client::tests::server::logged;
 use crate::key::tests::Id;
 use crate::key::{Cause, Trigger};
 use crate::metrics::{Format, Registry};
-use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, State, WorkQueue};
+use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, Retry, State, WorkQueue};
 use crate::reconcile::BoxError;
 use crate::watch::{
     Sink, Source, SourcePanics, SourcesSynced, channel, function, interval, stream as keys_of, try_stream,
 };
 
-/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+/// Longer than any step of these tests; the clock is paused, so a wait for it takes no time.
 const LONG: Duration = Duration::from_hours(1);
 const PERIOD: Duration = Duration::from_mins(10);
 
@@ -133,7 +133,7 @@ async fn an_interval_ends_a_backoff_unless_it_is_weak() {
         let source = interval("ids", PERIOD, ids);
         let bench = Bench::start(0, if weak { source.weak() } else { source });
         let running = timeout(LONG, bench.queue.get()).await.expect("a key").expect("open");
-        let _retried: Retried = running.retry_after("no luck", LONG);
+        let _retried: Retried = running.fail("no luck", Retry::After(LONG));
         sleep(PERIOD).await;
         let state = bench.queue.find(&Id(1)).map(|key| key.state);
         assert_eq!(state, Some(after), "weak: {weak}");
@@ -147,7 +147,7 @@ async fn an_interval_that_panics_loses_that_look_alone_and_is_counted() {
     let source = interval("ids", PERIOD, move || {
         round += 1;
         let id = Id(round);
-        // In the function itself, and in what it answers, which is asked as late.
+        // Panics in the function itself, and later in the iterator that it returns.
         assert!(round != 1, "nobody has counted yet");
         std::iter::once(id).inspect(|id| assert!(id.0 != 3, "miscounted"))
     });

@@ -1,4 +1,4 @@
-//! A store as a source: what reaches the queue, and how.
+//! A store as a source: the adds that reach the queue.
 
 mod failures;
 mod sweeps;
@@ -17,14 +17,16 @@ use crate::cache::{CacheSettings, Delta, HandlerTrouble, View};
 use crate::client::Writer;
 use crate::key::{Cause, Key as _, NamespacedName, Trigger};
 use crate::metrics::Registry;
-use crate::queue::{Add, QueueMetrics, QueueSettings, Retried, RetryPolicy, Running, State, WorkQueue};
+use crate::queue::{
+    Add, QueueMetrics, QueueSettings, Retried, Retry, RetryPolicy, Running, State, WorkQueue,
+};
 use crate::reconcile::BoxError;
 use crate::watch::{
     Enqueue, EnqueueForObject, EnqueueForOwner, EventHandler, GenerationChanged, Sink, Source, SourcePanics,
     SourcesSynced, StoreSource, Watched, map_view,
 };
 
-/// Longer than anything here takes; the clock is paused, so a wait for it costs nothing.
+/// Longer than any step of these tests; the clock is paused, so a wait for it takes no time.
 const LONG: Duration = Duration::from_hours(1);
 
 /// A store, a source over it and the queue it feeds. No controller: the test takes the keys.
@@ -135,7 +137,7 @@ async fn a_handler_sees_each_change_with_its_states_and_the_key_tells_what_it_wa
         &|| bench.cache.changed(&object("b", "u2", 12)),
         &|| bench.cache.deleted(&object("b", "u2", 13)),
         &|| bench.cache.resynced(),
-        // What went while the watch was down is a deletion with the last state that was known.
+        // An object that was deleted while the watch was down is reported with its last known state.
         &|| bench.cache.relisted(&[], 20),
         &|| bench.cache.deleted(&object("nobody", "u9", 21)),
     ];

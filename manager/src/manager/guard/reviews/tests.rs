@@ -12,8 +12,8 @@ use tower::ServiceExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An API server that knows `reader`, who may, `stranger`, who may not, and otherwise nobody; and what it was
-/// asked.
+/// An API server with two tokens: `reader` has the right, `stranger` has not; all others are unknown. It
+/// records the requests.
 #[derive(Clone, Default)]
 struct Server {
     asked: Arc<Mutex<Vec<Value>>>,
@@ -83,7 +83,7 @@ impl Server {
         *self.up.lock() = up;
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests since the last call.
     fn take(&self) -> Vec<Value> {
         std::mem::take(&mut self.asked.lock())
     }
@@ -132,7 +132,7 @@ async fn the_server_says_whose_a_token_is_and_whether_its_owner_may_get_the_path
     assert_eq!(server.take(), [json!({"token": "reader"}), access]);
 }
 
-/// How many questions each of these tokens costs, asked every second.
+/// Counts the reviews of each of these tokens, with one request per second.
 #[tokio::test(start_paused = true)]
 async fn answers_are_remembered_as_long_as_upstream_remembers_them() {
     let server = Server::default();
@@ -173,7 +173,7 @@ async fn a_server_that_does_not_answer_lets_nobody_in_but_those_it_has_just_let_
     assert_eq!(began.elapsed(), PATIENCE, "who hangs is waited for once");
     advance(TOKEN_TTL).await;
     assert_eq!(ask(&guarded, Some("Bearer reader")).await, said(500, "Authentication failed\n"));
-    // Whose token it is can be told again, and whether it may is remembered.
+    // The token can be authenticated again, and the remembered authorization is used.
     server.is(Up::Answers);
     assert_eq!(ask(&guarded, Some("Bearer reader")).await.0, 200);
     assert_eq!(ask(&guarded, Some("Bearer stranger")).await.0, 403, "no failure is remembered");
@@ -227,7 +227,7 @@ async fn the_rotated_token_of_an_admitted_peer_is_reviewed_during_a_flood_from_e
     }
     assert_eq!(ask_from(other, &guarded, Some("Bearer stranger")).await.0, 429);
     assert_eq!(ask_from(scraper, &guarded, Some("Bearer stranger")).await.0, 403, "it was reviewed");
-    // A flood from the address of the scraper is limited too, and costs its admitted token nothing.
+    // A flood from the address of the scraper is limited too, and its admitted token still passes.
     for _ in 0..BURST {
         ask_from(scraper, &guarded, Some(&format!("Bearer {}", fastrand::u128(..)))).await;
     }

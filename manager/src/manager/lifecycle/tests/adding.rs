@@ -11,7 +11,7 @@ use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
 use crate::manager::{BuildError, RegisterError, RunContext, Runnable};
 use crate::reconcile::BoxError;
 
-/// Far above what anything here takes, since the machine also compiles.
+/// Far longer than any step of these tests, because the machine may compile meanwhile.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// How many have started and ended, and how many of those that were made still exist.
@@ -22,7 +22,7 @@ struct Census {
     alive: Arc<()>,
 }
 
-/// Is counted, and takes so many turns of the runtime to end once it is told to.
+/// Counts itself, and ends so many turns of the runtime after the stop.
 struct Counted(RunnableGroup, usize, Census);
 
 impl Census {

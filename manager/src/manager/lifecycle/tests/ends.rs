@@ -1,4 +1,4 @@
-//! How a manager says that it ended.
+//! The result with which a manager ends.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
@@ -13,10 +13,10 @@ use crate::election::Ending;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
 use crate::manager::{RegisterError, RunContext, Runnable};
 
-/// Long enough for whoever listens; who does not costs the test as long.
+/// Long enough for parts that obey the stop; the test waits this long for a part that does not.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs these until all have started, cancels the cues, stops the manager if asked to, and returns its end.
+/// Runs these until all have started, cancels the cues, stops the manager if `asked`, and returns its error.
 async fn end_of(parts: &[(&'static str, RunnableGroup, Way)], asked: bool) -> ManagerError {
     let mut configuration = configuration("");
     configuration.shutdown.grace_period = GRACE.into();

@@ -1,4 +1,4 @@
-//! Every start and every stop, over all groups, and what the manager says at the end.
+//! Every start and every stop, over all groups, and the error of the manager at the end.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::cache::{Scope, Store};
 use crate::manager::RunnableGroup::{LeaderElection, Others, Servers};
 
-/// What a manager with one of everything lives through.
+/// A manager with one of each kind of part, and the record of its events.
 struct Lifecycle {
     manager: Manager,
     diary: Diary,
@@ -32,7 +32,7 @@ struct Server {
 }
 
 impl Lifecycle {
-    /// Starts a manager that has nothing cached, with a runnable in every group, one that lives this way in
+    /// Starts a manager with an empty cache, with a runnable in every group, one that lives this way in
     /// each, and a controller in those that have some. No socket is open, so the clock may be paused.
     fn begin(ways: [Way; 3]) -> Self {
         Self::of(manager(""), Diary::default(), ways, None)
@@ -130,15 +130,15 @@ const START: [&[&str]; 4] = [
     &["sweep starts", "web runs"],
 ];
 
-/// The same with nothing cached.
+/// The same with an empty cache.
 const START_BARE: [&[&str]; 3] =
     [&["webhooks starts"], &["feed starts", "always runs"], &["sweep starts", "web runs"]];
 
-/// What ends as soon as the manager stops. A run that needs no Lease may go on; this one hears that the
-/// manager stops.
+/// The runs that end as soon as the manager stops. A run that needs no Lease may go on; this one hears that
+/// the manager stops.
 const RUNS: [&str; 2] = ["web has run", "always has run"];
 
-/// The clock is paused: whoever could start meanwhile has.
+/// The clock is paused: every part that can start has started after this time.
 const LONG: Duration = Duration::from_mins(10);
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn a_stop_before_the_caches_have_been_listed_is_in_order_and_at_once() {
     diary.reads(&[&["webhooks starts"], &["webhooks ends"]]);
 }
 
-/// Who failed, and how.
+/// Returns the name of the part that failed, and its error.
 fn told(ended: Result<(), ManagerError>) -> (String, String) {
     match ended.unwrap_err() {
         ManagerError::Failed { name, source, others } if others.is_empty() => {

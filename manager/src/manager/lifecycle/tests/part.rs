@@ -10,10 +10,10 @@ use crate::key::NamespacedName;
 use crate::manager::{RunContext, Runnable, RunnableGroup};
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
-/// Far above what anything here takes, since the machine also compiles.
+/// Far longer than any step of these tests, because the machine may compile meanwhile.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What happened, in order. Cheap to clone; all clones are one.
+/// A record of events, in order. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Diary(watch::Sender<Vec<String>>);
 
@@ -30,31 +30,32 @@ pub(super) struct Part {
     pub(super) diary: Diary,
 }
 
-/// How a part lives. All but those that say otherwise are ready at once, and end well when they are told to.
+/// How a part lives. Unless stated otherwise, a part is ready at once and ends without error when it is
+/// stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Well,
     /// Declares its readiness, and is ready at the cue.
     ReadyAtCue,
-    /// Declares its readiness and says nothing.
+    /// Declares its readiness and never becomes ready.
     NeverReady,
-    /// Declares its readiness, says nothing and is over at the cue.
+    /// Declares its readiness, and ends at the cue without having become ready.
     OverAtCue,
     /// Fails at the cue.
     FailsAtCue,
-    /// Declares its readiness, says nothing and fails at the cue.
+    /// Declares its readiness, and fails at the cue without having become ready.
     FailsUnready,
     /// Panics at the cue.
     PanicsAtCue,
     /// Panics before it has returned a future.
     PanicsAtOnce,
-    /// Fails when it is told to end.
+    /// Fails when it is stopped.
     FailsWhenTold,
-    /// Ends a hundred turns of the runtime after it was told to.
+    /// Ends a hundred turns of the runtime after the stop.
     Slow,
     /// Does not listen.
     Deaf,
-    /// Ends once the diary says that the caches have.
+    /// Ends once the diary records the end of the caches.
     AfterCaches,
 }
 

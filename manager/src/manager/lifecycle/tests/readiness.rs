@@ -13,16 +13,16 @@ use crate::client::tests::server::logged_by_all;
 use crate::health;
 use crate::manager::RunnableGroup::{self, LeaderElection, Others, Servers};
 
-/// The clock is paused: whoever could start meanwhile has.
+/// The clock is paused: every part that can start has started after this time.
 const LONG: Duration = Duration::from_mins(10);
 
-/// What `/readyz/NAME` answers.
+/// Returns status and body of `/readyz/NAME`.
 fn answer(manager: &Manager, name: &str) -> (StatusCode, String) {
     let answer = manager.checks().answer(&format!("/readyz/{name}"), None);
     (answer.status, answer.body)
 }
 
-/// Which checks fail that count.
+/// Returns the names of the failing checks that count for `/readyz`.
 fn failing(manager: &Manager) -> Vec<String> {
     manager.checks().failures(health::Group::Ready).into_iter().map(|(name, _)| name).collect()
 }

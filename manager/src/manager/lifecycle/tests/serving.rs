@@ -1,4 +1,4 @@
-//! What a manager serves while it runs, and that nothing of it is left afterwards.
+//! The servers of a running manager, and their end with it.
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::TcpStream;

@@ -6,7 +6,7 @@ use crate::config::tests::edits::{edit, every_key};
 /// Files that are saved one after the other, and with `MAINSTAY_LONG=1`.
 const FILES: [usize; 2] = [2_000, 10_000];
 
-/// What a file may say, on many lines.
+/// A valid configuration file of many lines.
 const SETTINGS: &str = r#"shop:
   currency: USD
   prices: {apple: 3, pear: 4}
@@ -31,7 +31,7 @@ controllers:
         jitter: 20
 "#;
 
-/// What holds: the configuration, and the settings of every controller.
+/// The configuration in force, and the settings of every controller.
 type Holds = (ManagerConfiguration, Vec<ControllerSettings>);
 
 #[tokio::test]

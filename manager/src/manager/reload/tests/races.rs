@@ -7,9 +7,9 @@ use tokio::task::spawn_blocking;
 
 use super::*;
 
-/// Code of a controller that waits, once it is asked about so many workers, to be let go on.
+/// Code of a controller that waits for `go` once it is called with a certain number.
 struct Waits {
-    /// Says that it waits.
+    /// Receives a message when the code waits.
     reached: Mutex<mpsc::Receiver<()>>,
     go: mpsc::Sender<()>,
 }
@@ -37,7 +37,7 @@ impl Waits {
     }
 }
 
-/// Passes on what holds beneath the code.
+/// Calls `code` with the `maxDepth` that the settings below the code have.
 fn asks(code: impl Fn(usize) + Send + Sync + 'static) -> impl FnOnce(Controller) -> Controller {
     |it| it.queue(move |queue| code(queue.max_depth))
 }
@@ -51,7 +51,7 @@ async fn a_controller_registered_while_a_file_is_judged_works_by_that_file() {
     let file = format!("{HEAD}controllers: {{\"*\": {{workers: 9, queue: {{maxDepth: 77}}}}}}");
     let judged = spawn_blocking(move || reloads.take(&source, Ok(file)));
     wait.reached();
-    // Nobody is kept waiting by the code of another one, and nothing is in force yet.
+    // A registration does not wait for the code of another controller, and the new file is not in force yet.
     let late = subject.register("late", |it| it.workers(3));
     let early = settings(&late);
     assert_eq!((early.workers, early.queue.max_depth), (3, 0));

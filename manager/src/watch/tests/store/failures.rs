@@ -9,7 +9,7 @@ fn generation(generation: u64, uid: &str, version: u64) -> Value {
     object
 }
 
-/// Fails `a`, which runs next as this attempt, after `meanwhile` has happened. Answers what becomes of it.
+/// Fails `a`, which runs next as this attempt, after `meanwhile` has happened. Returns its next state.
 async fn fail(bench: &Bench, attempt: u32, meanwhile: impl FnOnce()) -> Option<State> {
     let running = bench.get().await;
     assert_eq!(running.attempt(), attempt);
@@ -46,7 +46,7 @@ async fn a_controller_that_writes_its_own_spec_and_then_fails_keeps_its_backoff_
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whatever_changed() {
-    // Status does not count for the generation, nor does what a run writes itself end a wait.
+    // A change of the status raises no generation, and an own write of a run ends no wait.
     let sized = |bytes: usize, version| {
         let mut object = generation(1, "u1", version);
         object["status"] = json!({"log": "x".repeat(bytes)});
@@ -63,7 +63,7 @@ async fn an_object_that_becomes_too_large_or_small_enough_is_tried_again_whateve
             StoreSource::new(watched, EnqueueForObject).primary()
         };
         let bench = Bench::start(&[sized(from, 5)], 0, source).await;
-        let _parked: Retried = bench.get().await.terminal("no luck");
+        let _parked: Retried = bench.get().await.fail("no luck", Retry::Never);
         bench.cache.changed(&sized(to, 11));
         // Time for the delivery.
         sleep(Duration::from_millis(1)).await;
@@ -85,7 +85,7 @@ async fn an_own_write_wakes_every_parked_key_but_that_of_its_run() {
     ] {
         let source = |cache: &ByHand| StoreSource::new(cache.store.clone(), EnqueueForObject).primary();
         let bench = Bench::start(&[generation(1, "u1", 5)], 0, source).await;
-        let _parked: Retried = bench.get().await.terminal("no luck");
+        let _parked: Retried = bench.get().await.fail("no luck", Retry::Never);
         bench.cache.written(&generation(2, "u1", 12), writer);
         // Time for the delivery.
         sleep(Duration::from_millis(1)).await;
@@ -111,7 +111,7 @@ async fn a_child_that_a_run_writes_wakes_every_owner_but_the_one_that_ran() {
         let names = ["own", "other", "own-later", "other-later"].map(NamespacedName::cluster);
         for name in &names {
             bench.queue.add(name.clone(), Add::strong(Cause::bare(Trigger::Generic)));
-            let _parked: Retried = bench.get().await.terminal("no luck");
+            let _parked: Retried = bench.get().await.fail("no luck", Retry::Never);
         }
         let writer = Writer::controller("test").in_run_of(&NamespacedName::cluster(run));
         bench.cache.written(&generation(1, "u1", 12), writer);

@@ -9,7 +9,7 @@ impl Model {
         let (dirt, again) = (entry.dirt.take(), entry.again.take());
         let outcome = match outcome {
             Outcome::Dropped if self.leading && self.phase == Phase::Open => {
-                Outcome::Failed("dropped", Next::Backoff)
+                Outcome::Failed("dropped", Retry::Backoff)
             }
             Outcome::Dropped => Outcome::PutBack,
             other => other,
@@ -27,19 +27,19 @@ impl Model {
                 let wait = policy.delay(entry.failures, 0.0);
                 entry.failures += 1;
                 let asked = match next {
-                    Next::NotBefore(asked) => policy.asked(asked, 0.0),
+                    Retry::NotBefore(asked) => policy.asked(asked, 0.0),
                     _ => Duration::ZERO,
                 };
-                entry.named = matches!(next, Next::After(_)) || asked > wait;
+                entry.named = matches!(next, Retry::After(_)) || asked > wait;
                 let spent = policy.max_attempts > 0 && entry.failures >= policy.max_attempts;
-                entry.spent = spent && next != Next::Never;
+                entry.spent = spent && next != Retry::Never;
                 match next {
                     _ if spent => entry.at = At::Parked,
-                    Next::Never => entry.at = At::Parked,
-                    Next::Backoff | Next::NotBefore(_) => {
+                    Retry::Never => entry.at = At::Parked,
+                    Retry::Backoff | Retry::NotBefore(_) => {
                         self.delay(id, self.now + millis(wait.max(asked)), true, Lane::Retry);
                     }
-                    Next::After(wait) => self.delay(id, self.now + millis(wait), true, Lane::Retry),
+                    Retry::After(wait) => self.delay(id, self.now + millis(wait), true, Lane::Retry),
                 }
             }
             Outcome::PutBack if self.phase == Phase::Draining => {
