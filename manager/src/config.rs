@@ -30,7 +30,6 @@ mod runtime;
 mod schema;
 mod section;
 mod sections;
-mod source;
 mod text;
 mod units;
 
@@ -44,7 +43,7 @@ use serde_json::Value as Json;
 pub use bind::BindAddress;
 pub use change::{Change, Difference};
 pub use controllers::Controllers;
-pub use loaded::{Loaded, Origin, Origins, Setting};
+pub use loaded::{ConfigSource, Loaded, Origin, Origins, Setting};
 pub use log_filter::LogFilter;
 pub use overrides::Overrides;
 pub use problem::{ConfigError, Position, Problem};
@@ -53,7 +52,6 @@ pub use runtime::{Cache, Health, Inspect, LeaderElection, LogFormat, Logging, Me
 pub use schema::ConfigSchema;
 pub use section::{Applies, Section, SectionError};
 pub(crate) use sections::{Channels, Sections};
-pub use source::ConfigSource;
 pub use text::{as_text, from_text};
 pub use units::{Duration, Size};
 

@@ -51,9 +51,7 @@
 //!    action.
 
 mod actions;
-mod caches;
 pub(crate) mod configuration;
-mod controllers;
 mod host;
 mod keys;
 mod leader;
@@ -62,7 +60,7 @@ pub(crate) mod pages;
 mod peers;
 mod query;
 mod standby;
-mod watches;
+mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,16 +167,16 @@ impl Inspect {
             })
         };
         Router::new()
-            .route("/debug/controllers", get(|inspect, _| json(&controllers::page(&inspect.controllers))))
+            .route("/debug/controllers", get(|inspect, _| json(&keys::controllers(&inspect.controllers))))
             .route("/debug/controllers/{name}/queue", page(&inspect, Method::GET, Self::queue))
             .route("/debug/controllers/{name}/reconcile", post(Self::reconcile))
             .route(
                 "/debug/caches",
-                get(|inspect, _| json(&caches::page(inspect.cache.kinds_of_all_clusters()))),
+                get(|inspect, _| json(&stores::caches(inspect.cache.kinds_of_all_clusters()))),
             )
             .route(
                 "/debug/watches",
-                get(|inspect, _| json(&watches::page(&inspect.cache.kinds_of_all_clusters()))),
+                get(|inspect, _| json(&stores::watches(&inspect.cache.kinds_of_all_clusters()))),
             )
             .route("/debug/config", get(Self::config))
             .route("/debug/leader", get(|inspect, _| json(&inspect.leader.page())))
@@ -190,7 +188,7 @@ impl Inspect {
 
     fn queue(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {
         let query = Query::parse(request.uri().query())?;
-        json(&keys::page(&*self.controller(request)?, &query))
+        json(&keys::queue(&*self.controller(request)?, &query))
     }
 
     fn reconcile(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, Refusal> {

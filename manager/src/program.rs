@@ -257,7 +257,7 @@ impl Program {
         if let Some(index) = self.own.iter().position(|(command, _)| command.get_name() == name) {
             return Ok(Parsed::Own(index, flags.clone()));
         }
-        if let Some(page) = self.page_commands.iter().find(|page| page.command().get_name() == name) {
+        if let Some(page) = self.page_commands.iter().find(|page| page.command.get_name() == name) {
             page.run(flags, &self.schema, output)?;
             return Ok(Parsed::Done(Exit::Success));
         }
@@ -278,7 +278,7 @@ impl Program {
             .about("Check and print configuration files")
             .subcommand_required(true);
         let own = self.own.iter().map(|(command, _)| command);
-        let own = own.chain(self.page_commands.iter().map(PageCommand::command)).cloned();
+        let own = own.chain(self.page_commands.iter().map(|page| &page.command)).cloned();
         let version = Command::new("version").about("Print the version");
         Command::new(self.name)
             .version(self.version)
@@ -329,16 +329,9 @@ pub fn escaped(text: &str) -> String {
 
 // === impl Exit ===
 
-impl Exit {
-    /// Returns the code the process ends with.
-    pub fn code(self) -> u8 {
-        self as u8
-    }
-}
-
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        exit.code().into()
+        (exit as u8).into()
     }
 }
 

@@ -78,17 +78,15 @@ impl Change {
 /// Adds the keys with different values. A mapping is compared key by key with a mapping or with an absent
 /// value, and as one value with anything else.
 fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &mut Vec<Difference>) {
-    let keys =
-        |value: Option<&Json>| value.map_or_else(|| Some(Map::new()), |value| value.as_object().cloned());
-    match (keys(old), keys(new)) {
-        (Some(before), Some(after)) if old.or(new).is_some() => {
-            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-            for name in names {
-                compare(child(&path, name), before.get(name), after.get(name), differences);
-            }
+    let is_mapping = |value: Option<&Json>| value.is_none_or(Json::is_object);
+    if is_mapping(old) && is_mapping(new) {
+        let keys = [old, new].into_iter().flatten().filter_map(Json::as_object).flat_map(Map::keys);
+        for name in keys.collect::<BTreeSet<_>>() {
+            let [old, new] = [old, new].map(|value| value?.get(name));
+            compare(child(&path, name), old, new, differences);
         }
-        _ if old == new => {}
-        _ => differences.push(Difference { path, old: old.cloned(), new: new.cloned() }),
+    } else if old != new {
+        differences.push(Difference { path, old: old.cloned(), new: new.cloned() });
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use serde_path_to_error::{Path, Segment, Track};
 use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, Options, Spanned};
@@ -28,7 +28,9 @@ const MAX_ALIASED: usize = 50_000;
 pub(super) struct Document<'t> {
     text: &'t str,
     /// All written keys and values.
-    pub(super) tree: Map<String, Json>,
+    pub(super) tree: Json,
+    /// The problems of keys, and of values of a wrong type, found so far.
+    pub(super) problems: Vec<Problem>,
 }
 
 // === impl Document ===
@@ -37,8 +39,7 @@ impl<'t> Document<'t> {
     /// Parses a text as YAML.
     pub(super) fn parse(text: &'t str) -> Result<Self, Problem> {
         match read(text, PhantomData::<Json>) {
-            Ok(Json::Object(tree)) => Ok(Self { text, tree }),
-            Ok(Json::Null) => Ok(Self { text, tree: Map::new() }),
+            Ok(tree @ (Json::Object(_) | Json::Null)) => Ok(Self { text, tree, problems: Vec::new() }),
             Ok(other) => {
                 let problem = Problem::new("", &other, "a mapping");
                 Err(Problem { position: Some(Position { line: 1, column: 1 }), ..problem })
@@ -49,43 +50,43 @@ impl<'t> Document<'t> {
 
     /// Reports the first key at the root that is unknown, and wrong or missing values of `apiVersion` and
     /// `kind`, which are the `constants`.
-    pub(super) fn check_keys(&self, constants: [(&str, &str); 2], sections: &[&str]) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut report = |name: &str, message: String| {
-            let position = self.position(name);
-            problems.push(Problem { position, ..Problem::message(child("", name), message) });
-        };
+    pub(super) fn check_keys(&mut self, constants: [(&str, &str); 2], sections: &[&str]) {
+        let mut found = Vec::new();
         for (name, value) in constants {
             match self.tree.get(name) {
-                None => report(name, format!("is missing; expected {name}: {value}")),
+                None => found.push((name, format!("is missing; expected {name}: {value}"))),
                 Some(found) if found == value => {}
-                Some(found) => report(name, format!("{}; expected {value}", shown(found))),
+                Some(other) => found.push((name, format!("{}; expected {value}", shown(other)))),
             }
         }
         let known: Vec<&str> =
             constants.iter().map(|(name, _)| *name).chain(sections.iter().copied()).collect();
-        let unknown = self.tree.iter().find(|(name, _)| !known.contains(&name.as_str()));
-        if let Some((name, value)) = unknown {
+        let mut written = self.tree.as_object().into_iter().flatten();
+        if let Some((name, value)) = written.find(|(name, _)| !known.contains(&name.as_str())) {
             let near = did_you_mean(name, &known);
-            report(name, format!("unknown key, set to {}; {near}", shown(value)));
+            found.push((name, format!("unknown key, set to {}; {near}", shown(value))));
         }
-        problems
+        let problem = |(name, message)| {
+            let position = self.position(name);
+            Problem { position, ..Problem::message(child("", name), message) }
+        };
+        self.problems = found.into_iter().map(problem).collect();
     }
 
-    /// Deserializes one section; an absent section, or null, is the default.
-    pub(super) fn section<T: DeserializeOwned + Default>(
-        &self,
-        name: &str,
-        schema: &Json,
-    ) -> Result<T, Problem> {
+    /// Deserializes one section, and reports the first value of a wrong type. An absent section, null, or a
+    /// section with such a value is the default.
+    pub(super) fn section<T: DeserializeOwned + Default>(&mut self, name: &str, schema: &Json) -> T {
         if self.tree.get(name).is_none_or(Json::is_null) {
-            return Ok(T::default());
+            return T::default();
         }
-        let found = read(self.text, RootKey::<T>(name, PhantomData));
-        found.map(Option::unwrap_or_default).map_err(|failed| {
-            let tree = Json::Object(self.tree.clone());
-            refusal(&failed.0, &failed.1, Some(&tree), &json!({"properties": {name: schema}}))
-        })
+        match read(self.text, RootKey::<T>(name, PhantomData)) {
+            Ok(found) => found.unwrap_or_default(),
+            Err(failed) => {
+                let schema = json!({"properties": {name: schema}});
+                self.problems.push(refusal(&failed.0, &failed.1, Some(&self.tree), &schema));
+                T::default()
+            }
+        }
     }
 
     /// Returns the position of a value at the root.

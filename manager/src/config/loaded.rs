@@ -1,4 +1,4 @@
-//! A configuration with the origin of each value.
+//! A configuration with the origin of each value, and the file to read it from.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::change::leaves;
-use super::controllers::{ControllerKeys, path_of, tree_of};
+use super::controllers::{path_of, tree_of};
 use super::document::Document;
 use super::schema::{CONTROLLER, RUNTIME};
 use super::section::{Applies, Section, is_within};
@@ -92,10 +92,13 @@ pub struct Setting {
     pub applies: Applies,
 }
 
-/// Deserializes the sections of one document, and collects their problems.
-struct Reader<'t> {
-    document: Document<'t>,
-    problems: Vec<Problem>,
+/// The configuration file of a manager, with the flags that override it and the keys it may have. A manager
+/// reloads the file when it changes: see [`ManagerOptions::source`](crate::manager::ManagerOptions::source).
+#[derive(Clone, Debug)]
+pub struct ConfigSource {
+    file: PathBuf,
+    overrides: Overrides,
+    schema: ConfigSchema,
 }
 
 // === impl ConfigSchema ===
@@ -106,9 +109,8 @@ impl ConfigSchema {
     /// # Errors
     /// If the file cannot be read or has a problem; see [`ConfigError::lines`].
     pub fn load(&self, path: &Path, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        let path = file_in(path);
-        let text = read(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        self.parse(&text, &path.display().to_string(), overrides)
+        let source = ConfigSource::new(path, overrides.clone(), self.clone());
+        source.parse(read(source.file()))
     }
 
     /// Parses a text and applies flags to it. `origin` is its name in error messages.
@@ -117,11 +119,10 @@ impl ConfigSchema {
     /// If the text has a problem, also in combination with the flags. The error has the first value of a
     /// wrong type in each section, and all other values that are out of bounds or conflict with each other.
     pub fn parse(&self, text: &str, origin: &str, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        let document =
+        let mut document =
             Document::parse(text).map_err(|problem| ConfigError::invalid(origin, vec![problem]))?;
-        let constants = [("apiVersion", API_VERSION), ("kind", KIND)];
-        let problems = document.check_keys(constants, &self.names());
-        let loaded = Loaded::read(Reader { document, problems }, origin, overrides, self)?;
+        document.check_keys([("apiVersion", API_VERSION), ("kind", KIND)], &self.names());
+        let loaded = Loaded::read(document, origin, overrides, self)?;
         Ok(Loaded { hash: crate::util::sha256(text.as_bytes()), ..loaded })
     }
 
@@ -130,8 +131,32 @@ impl ConfigSchema {
     /// # Errors
     /// If flags contradict each other or a default, such as two servers on one address.
     pub fn from_overrides(&self, overrides: &Overrides) -> Result<Loaded, ConfigError> {
-        let reader = Reader { document: Document::default(), problems: Vec::new() };
-        Loaded::read(reader, "flags", overrides, self)
+        Loaded::read(Document::default(), "flags", overrides, self)
+    }
+}
+
+// === impl ConfigSource ===
+
+impl ConfigSource {
+    /// Makes a source from a file, or from a directory with a `manager.yaml`; nothing is read yet. The
+    /// arguments are those of [`ConfigSchema::load`].
+    pub fn new(path: &Path, overrides: Overrides, schema: ConfigSchema) -> Self {
+        let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+        Self { file, overrides, schema }
+    }
+
+    /// Returns the path of the file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Parses and checks the text of the file, `read` being the outcome of reading it.
+    ///
+    /// # Errors
+    /// If the file could not be read, or anything in it is wrong.
+    pub(crate) fn parse(&self, read: io::Result<String>) -> Result<Loaded, ConfigError> {
+        let text = read.map_err(|source| ConfigError::Read { path: self.file.clone(), source })?;
+        self.schema.parse(&text, &self.file.display().to_string(), &self.overrides)
     }
 }
 
@@ -139,24 +164,25 @@ impl ConfigSchema {
 
 impl Loaded {
     fn read(
-        mut reader: Reader<'_>,
+        mut document: Document<'_>,
         origin: &str,
         overrides: &Overrides,
         schema: &ConfigSchema,
     ) -> Result<Self, ConfigError> {
         let mut configuration = ManagerConfiguration {
-            leader_election: reader.section("leaderElection"),
-            health: reader.section("health"),
-            metrics: reader.section("metrics"),
-            inspect: reader.section("inspect"),
-            cache: reader.section("cache"),
-            shutdown: reader.section("shutdown"),
-            logging: reader.section("logging"),
+            leader_election: own_section(&mut document, "leaderElection"),
+            health: own_section(&mut document, "health"),
+            metrics: own_section(&mut document, "metrics"),
+            inspect: own_section(&mut document, "inspect"),
+            cache: own_section(&mut document, "cache"),
+            shutdown: own_section(&mut document, "shutdown"),
+            logging: own_section(&mut document, "logging"),
             controllers: Controllers::default(),
             sections: Sections::default(),
         };
         for declared in &schema.sections {
-            let mut report = |message: String| reader.problems.push(Problem::message(declared.name, message));
+            let mut report =
+                |message: String| document.problems.push(Problem::message(declared.name, message));
             if schema.names().iter().filter(|name| **name == declared.name).count() > 1 {
                 report("this name of a section is one of the runtime; expected another name".to_owned());
             }
@@ -164,15 +190,12 @@ impl Loaded {
                 report(format!("RESTART of this section has {path:?}; expected a key of the section"));
             }
         }
-        let controllers = reader.controllers();
-        let sections = schema.sections.iter().map(|declared| {
-            let read = (declared.read)(&reader.document, declared);
-            let value = reader.problems_of(read).unwrap_or_else(|| declared.default.clone());
-            (declared.name, value)
-        });
-        let sections: Vec<_> = sections.collect();
-        let Reader { document, mut problems } = reader;
-        let tree = Json::Object(document.tree);
+        let entries = json!({"type": "object", "additionalProperties": &*CONTROLLER});
+        let controllers = document.section("controllers", &entries);
+        let sections = schema.sections.iter();
+        let sections: Vec<_> =
+            sections.map(|declared| (declared.name, (declared.read)(&mut document, declared))).collect();
+        let Document { tree, mut problems, .. } = document;
         // By position in the file.
         problems.sort_by_key(|problem| problem.position);
         let mut values = Vec::new();
@@ -250,27 +273,6 @@ impl From<ManagerConfiguration> for Loaded {
     }
 }
 
-// === impl Reader ===
-
-impl Reader<'_> {
-    /// Deserializes a section of the runtime; the default if that fails.
-    fn section<S: Section>(&mut self, name: &str) -> S {
-        let schema = RUNTIME.iter().find(|declared| declared.name == name).map(|declared| &declared.schema);
-        let read = self.document.section(name, schema.unwrap_or(&Json::Null));
-        self.problems_of(read).unwrap_or_default()
-    }
-
-    fn controllers(&mut self) -> BTreeMap<String, Option<ControllerKeys>> {
-        let schema = serde_json::json!({"type": "object", "additionalProperties": &*CONTROLLER});
-        let read = self.document.section("controllers", &schema);
-        self.problems_of(read).unwrap_or_default()
-    }
-
-    fn problems_of<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
-        read.map_err(|problem| self.problems.push(problem)).ok()
-    }
-}
-
 // === impl Origins ===
 
 impl Origins {
@@ -297,9 +299,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Returns the file for the path of `--config`: the path itself, or `manager.yaml` in a directory.
-pub(crate) fn file_in(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() }
+/// Deserializes a section of the runtime.
+fn own_section<S: Section>(document: &mut Document<'_>, name: &str) -> S {
+    let declared = RUNTIME.iter().find(|declared| declared.name == name);
+    document.section(name, declared.map_or(&Json::Null, |declared| &declared.schema))
 }
 
 /// Reads a file or a pipe, up to the maximal length.

@@ -134,14 +134,14 @@ pub(super) struct DeclaredSection {
     pub(super) schema: Json,
     pub(super) default: SectionValue,
     /// Deserializes the section from a file.
-    pub(super) read: fn(&Document<'_>, &Self) -> Result<SectionValue, Problem>,
+    pub(super) read: fn(&mut Document<'_>, &Self) -> SectionValue,
 }
 
 /// The value of a section of any type. Immutable.
 pub(super) type SectionValue = Arc<dyn AnySection>;
 
 /// The value of a section, independent of its type.
-pub(super) trait AnySection: Send + Sync {
+pub(super) trait AnySection: Any + Send + Sync {
     /// Returns every key, as the file spells it.
     fn tree(&self) -> &Json;
     /// Returns every key as JSON text, in the order of the fields.
@@ -150,8 +150,6 @@ pub(super) trait AnySection: Send + Sync {
     fn restart(&self) -> &'static [&'static str];
     /// Calls [`Section::validate`].
     fn validate(&self) -> Vec<Problem>;
-    /// Returns the typed value.
-    fn section(&self) -> Arc<dyn Any + Send + Sync>;
     /// Deserializes a tree into the same type; `None` if the type cannot deserialize its own serialized form.
     fn reread(&self, tree: Json) -> Option<SectionValue>;
     /// Returns a `watch::Sender` of the type, with this value.
@@ -161,8 +159,8 @@ pub(super) trait AnySection: Send + Sync {
 }
 
 /// The value of a section and its serialized form.
-struct TypedSection<S> {
-    section: Arc<S>,
+pub(super) struct TypedSection<S> {
+    pub(super) section: Arc<S>,
     tree: Json,
 }
 
@@ -178,7 +176,7 @@ impl DeclaredSection {
             schema: schema_of::<S>(),
             default: TypedSection::<S>::new(S::default()),
             read: |document, declared| {
-                document.section::<S>(declared.name, &declared.schema).map(TypedSection::<S>::new)
+                TypedSection::<S>::new(document.section(declared.name, &declared.schema))
             },
         }
     }
@@ -251,10 +249,6 @@ impl<S: Section> AnySection for TypedSection<S> {
 
     fn validate(&self) -> Vec<Problem> {
         self.section.validate()
-    }
-
-    fn section(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::clone(&self.section) as _
     }
 
     fn reread(&self, tree: Json) -> Option<SectionValue> {

@@ -1,5 +1,6 @@
 //! The sections of a program: their values, and the channels that publish new values.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use tokio::sync::watch;
 
-use super::section::{Channel, SectionValue};
+use super::section::{Channel, SectionValue, TypedSection};
 use super::{Problem, Section, SectionError};
 
 /// The sections of a program by name.
@@ -26,7 +27,8 @@ impl Sections {
 
     pub(super) fn get<S: Section>(&self, name: &str) -> Result<Arc<S>, SectionError> {
         let value = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
-        value.section().downcast().map_err(|_| wrong_type::<S>(name))
+        let typed = (&**value as &dyn Any).downcast_ref::<TypedSection<S>>();
+        typed.map(|typed| Arc::clone(&typed.section)).ok_or_else(|| wrong_type::<S>(name))
     }
 
     /// Returns the name of each section and its value, as the file spells it.

@@ -1,13 +1,13 @@
 //! `/debug/config`: the values in force with their origins, values that wait for a restart, and a refused
 //! file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seconds;
-use crate::config::{Applies, Change, Origin, ReloadStatus, Setting};
+use crate::config::{Applies, Change, Loaded, Origin, ReloadStatus, Setting};
 
 /// The key that `POST /debug/log` overrides.
 const LOG_LEVEL: &str = "logging.level";
@@ -54,25 +54,21 @@ pub(crate) struct Row {
 pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
     let ReloadStatus { started, accepted, .. } = status;
     let change = Change::between(&started.configuration, &accepted.configuration);
-    let of_controllers: HashSet<&str> = controllers.iter().map(|setting| &*setting.path).collect();
-    // The settings of a running controller replace the keys of the file: its code may override the file's
-    // `"*"`.
-    let (live, waiting): (Vec<_>, Vec<_>) = accepted
-        .settings()
-        .into_iter()
-        .filter(|setting| !of_controllers.contains(&*setting.path))
-        .partition(|setting| setting.applies == Applies::Live);
-    let waiting: HashMap<_, _> = waiting.into_iter().map(|setting| (setting.path.clone(), setting)).collect();
-    // Keys that need a restart still have their value of the start.
-    let old = started.settings().into_iter().filter(|setting| setting.applies == Applies::AtNextStart);
-    let old = old.map(|setting| match waiting.get(&setting.path) {
+    let in_file: HashMap<_, _> =
+        accepted.settings().into_iter().map(|setting| (setting.path.clone(), setting)).collect();
+    let in_force = Loaded {
+        configuration: started.configuration.reloaded(&accepted.configuration),
+        ..Loaded::clone(started)
+    };
+    let in_force = in_force.settings().into_iter().map(|setting| match in_file.get(&setting.path) {
         Some(now) if now.value == setting.value => Row::from(now.clone()),
         _ => Row::at_start(setting),
     });
-    let mut settings: Vec<_> = live.into_iter().chain(controllers).map(Row::from).chain(old).collect();
-    settings.sort_by(|one, other| one.path.cmp(&other.path));
-    let level = status.log_level.as_ref();
-    if let Some((level, row)) = level.zip(settings.iter_mut().find(|row| row.path == LOG_LEVEL)) {
+    // The settings of a running controller replace the keys of the file: its code may override the file's
+    // `"*"`.
+    let mut rows: BTreeMap<_, _> = in_force.map(|row| (row.path.clone(), row)).collect();
+    rows.extend(controllers.into_iter().map(|setting| (setting.path.clone(), Row::from(setting))));
+    if let Some((level, row)) = status.log_level.as_ref().zip(rows.get_mut(LOG_LEVEL)) {
         (row.value, row.from) = (level.to_string().into(), "action".to_owned());
     }
     Page {
@@ -84,7 +80,7 @@ pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
             problems: refused.problems.clone(),
         }),
         restart_needed: change.restart.iter().map(ToString::to_string).collect(),
-        settings,
+        settings: rows.into_values().collect(),
     }
 }
 
@@ -93,9 +89,11 @@ pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
 impl Row {
     /// Makes a row of a value from the start that the file has changed or removed since.
     fn at_start(setting: Setting) -> Self {
-        let in_file = matches!(setting.origin, Origin::File);
-        let row = Self::from(setting);
-        if in_file { Self { from: "file at the start".to_owned(), ..row } } else { row }
+        let from = match setting.origin {
+            Origin::File => "file at the start".to_owned(),
+            origin => origin.to_string(),
+        };
+        Self { from, ..Self::from(setting) }
     }
 }
 

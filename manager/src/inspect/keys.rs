@@ -1,4 +1,5 @@
-//! `/debug/controllers/NAME/queue`: the keys of one queue, failing keys first.
+//! `/debug/controllers`: every running controller, by name. `/debug/controllers/NAME/queue`: the keys of one
+//! queue, failing keys first.
 //!
 //! The default order: keys in backoff, parked, with a worker (running and dirty), ready, requeued. Among
 //! delayed keys the soonest is first, among others the key that has been in its state for longest; equal keys
@@ -7,11 +8,11 @@
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
-use super::pages::{Queued, Row};
+use super::pages::{Controller, Controllers, Counts, Queued, Ready, Row};
 use super::query::{Query, Sort};
 use super::seconds;
-use crate::controller::{ControllerView, KeyText};
-use crate::queue::{KeySnapshot, State};
+use crate::controller::{ControllerStatus, ControllerView, Directory, KeyText};
+use crate::queue::{self, KeySnapshot, State};
 
 /// Selects the first `limit` keys of any number, in memory for twice as many keys.
 struct FirstKeys {
@@ -24,7 +25,12 @@ struct FirstKeys {
     kept: Vec<KeySnapshot<KeyText>>,
 }
 
-pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
+pub(super) fn controllers(directory: &Directory) -> Controllers {
+    let controllers = directory.all();
+    Controllers { controllers: controllers.iter().map(|controller| controller.status().into()).collect() }
+}
+
+pub(super) fn queue(controller: &dyn ControllerView, query: &Query) -> Queued {
     let status = controller.status();
     let mut first = FirstKeys { limit: query.limit, sort: query.sort, matched: 0, kept: Vec::new() };
     controller.visit(&query.wanted, &mut |key| {
@@ -43,6 +49,43 @@ pub(super) fn page(controller: &dyn ControllerView, query: &Query) -> Queued {
         truncated,
         next: last.map(|last| last.key.text.clone()),
         keys: keys.into_iter().map(Row::from).collect(),
+    }
+}
+
+// === impl Controller, Counts ===
+
+impl From<ControllerStatus> for Controller {
+    fn from(status: ControllerStatus) -> Self {
+        Self {
+            name: status.name.to_string().into(),
+            workers: status.settings.workers,
+            needs_lease: status.needs_lease,
+            leading: status.leading,
+            synced: status.synced,
+            enabled: status.settings.enabled,
+            paused: status.settings.paused,
+            queue: status.counts.into(),
+        }
+    }
+}
+
+impl From<queue::Counts> for Counts {
+    fn from(counts: queue::Counts) -> Self {
+        Self {
+            ready: Ready {
+                live: counts.ready_live,
+                new: counts.ready_new,
+                background: counts.ready_background,
+                retry: counts.ready_retry,
+            },
+            delayed: counts.delayed,
+            running: counts.running,
+            dirty: counts.dirty,
+            parked: counts.parked,
+            paused: counts.paused,
+            oldest_ready_seconds: counts.oldest_ready.map(seconds),
+            shutting_down: counts.shutting_down,
+        }
     }
 }
 

@@ -24,7 +24,6 @@ use tracing::Subscriber;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
-use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{self as lines, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer as _, Registry, reload};
@@ -52,11 +51,8 @@ pub struct LogHandle {
 #[error("logging is set up already; call logging::init once, from main")]
 pub struct AlreadySet;
 
-/// Writes the time of a text line.
-struct Clock(fn() -> Timestamp);
-
-/// Displays a value with escaped control characters.
-struct OneLine<'a>(&'a dyn fmt::Debug);
+/// Writes the time of a line.
+type Clock = fn(&mut Writer<'_>) -> fmt::Result;
 
 /// Sets up logging for the whole process, on standard error.
 ///
@@ -64,27 +60,17 @@ struct OneLine<'a>(&'a dyn fmt::Debug);
 /// If the process has a subscriber already.
 pub fn init(logging: &Logging) -> Result<LogHandle, AlreadySet> {
     let limit = LineLimit::new(limit::REPORT);
-    let (subscriber, handle) = build(logging, io::stderr, Timestamp::now, io::stderr().is_terminal(), limit);
+    let now: Clock = |writer| write!(writer, "{:.6}", Timestamp::now());
+    let (subscriber, handle) = build(logging, io::stderr, now, io::stderr().is_terminal(), limit);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
     Ok(handle)
 }
 
-/// Builds a subscriber with a writer and a clock of the caller, without setting it up. Text has no colours.
-pub fn subscriber<W>(
-    logging: &Logging,
-    writer: W,
-    now: fn() -> Timestamp,
-) -> (impl Subscriber + Send + Sync + use<W>, LogHandle)
-where
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
-{
-    build(logging, writer, now, false, LineLimit::new(limit::REPORT))
-}
-
+/// Builds a subscriber with a writer and a clock of the caller.
 fn build<W>(
     logging: &Logging,
     writer: W,
-    now: fn() -> Timestamp,
+    now: Clock,
     colours: bool,
     limit: LineLimit,
 ) -> (impl Subscriber + Send + Sync + use<W>, LogHandle)
@@ -98,10 +84,10 @@ where
         LogFormat::Json => lines.fmt_fields(SpanFields).event_format(Json { now }).boxed(),
         LogFormat::Text => {
             let fields = debug_fn(|writer, field, value| match field.name() {
-                "message" => write!(writer, "{}", OneLine(value)),
-                name => write!(writer, "{name}={}", OneLine(value)),
+                "message" => write!(writer, "{}", one_line(value)),
+                name => write!(writer, "{name}={}", one_line(value)),
             });
-            let lines = lines.with_timer(Clock(now)).with_ansi(colours);
+            let lines = lines.with_timer(now).with_ansi(colours);
             lines.fmt_fields(fields.delimited(" ")).boxed()
         }
     };
@@ -124,23 +110,19 @@ impl SetLogLevel for LogHandle {
     }
 }
 
-// === impl Clock ===
+// === private ===
 
-impl FormatTime for Clock {
-    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write!(writer, "{:.6}", (self.0)())
-    }
+/// Displays a value; if a user's `Debug` fails midway, its partial output is kept.
+fn lenient(value: &dyn fmt::Debug) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        write!(f, "{value:?}").ok();
+        Ok(())
+    })
 }
 
-// === impl OneLine ===
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        // If a user's implementation fails midway, its partial output is kept.
-        fmt::write(&mut text, format_args!("{:?}", self.0)).ok();
-        f.write_str(&super::escaped(&text))
-    }
+/// Returns the text of a value with escaped control characters.
+fn one_line(value: &dyn fmt::Debug) -> String {
+    super::escaped(&lenient(value).to_string())
 }
 
 fn targets(filter: &LogFilter) -> Targets {

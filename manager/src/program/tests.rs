@@ -76,7 +76,7 @@ fn a_wrong_command_line_exits_with_code_2() {
         assert_eq!(out, "", "{args:?}");
         assert!(!err.is_empty(), "{args:?}");
     }
-    assert_eq!([Exit::Success, Exit::Failure, Exit::WrongInput].map(Exit::code), [0, 1, 2]);
+    assert_eq!([Exit::Success, Exit::Failure, Exit::WrongInput].map(|exit| exit as u8), [0, 1, 2]);
 }
 
 #[test]

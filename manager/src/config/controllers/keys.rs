@@ -25,7 +25,7 @@ pub(in crate::config) struct ControllerKeys {
     /// How many objects the controller reconciles at the same time.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 1000))]
-    workers: Option<u32>,
+    workers: Option<usize>,
     /// A reconcile that takes longer is cancelled and counted as failed; 0s is no limit.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["0s", "24h"]))]
@@ -63,7 +63,7 @@ struct QueueKeys {
     /// no limit.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 0, max = 4_294_967_295u32))]
-    max_depth: Option<u32>,
+    max_depth: Option<usize>,
 }
 
 /// The keys of a backoff.
@@ -151,7 +151,7 @@ impl ControllerKeys {
         }
         put(self.enabled, &mut settings.enabled);
         put(self.paused, &mut settings.paused);
-        put(self.workers.map(size), &mut settings.workers);
+        put(self.workers, &mut settings.workers);
         put(self.reconcile_timeout.map(|timeout| *timeout), &mut settings.reconcile_timeout);
         let (Some(keys), queue) = (&self.queue, &mut settings.queue) else { return };
         if let Some(retry) = &keys.retry {
@@ -162,7 +162,7 @@ impl ControllerKeys {
         }
         put(keys.retry_share, &mut queue.retry_share);
         put(keys.max_wait.map(|wait| *wait), &mut queue.max_wait);
-        put(keys.max_depth.map(size), &mut queue.max_depth);
+        put(keys.max_depth, &mut queue.max_depth);
     }
 
     /// Reports a rate with only one of its keys if `below` has no rate. Code might set one, but the file must
@@ -203,7 +203,7 @@ impl From<&ControllerSettings> for ControllerKeys {
         Self {
             enabled: Some(settings.enabled),
             paused: Some(settings.paused),
-            workers: Some(count(settings.workers)),
+            workers: Some(settings.workers),
             reconcile_timeout: Some(settings.reconcile_timeout.into()),
             queue: Some(QueueKeys {
                 retry: Some(RetryKeys::from(&queue.retry)),
@@ -213,7 +213,7 @@ impl From<&ControllerSettings> for ControllerKeys {
                     burst: Some(burst),
                 })),
                 max_wait: Some(queue.max_wait.into()),
-                max_depth: Some(count(queue.max_depth)),
+                max_depth: Some(queue.max_depth),
             }),
         }
     }
@@ -232,11 +232,10 @@ impl RetryKeys {
         policy.jitter_percent = self.jitter.unwrap_or(policy.jitter_percent);
         policy.max_attempts = self.max_attempts.unwrap_or(policy.max_attempts);
         // null removes a form that settings below have set.
-        let removed = match policy.delay {
-            Delay::Fixed(_) => self.fixed == Some(None),
-            Delay::FastSlow { .. } => self.fast_slow == Some(None),
-            _ => false,
-        };
+        let removed = matches!(
+            (policy.delay, self.fixed, self.fast_slow),
+            (Delay::Fixed(_), Some(None), _) | (Delay::FastSlow { .. }, _, Some(None))
+        );
         if let Some(fixed) = self.fixed.flatten() {
             policy.delay = Delay::Fixed(*fixed);
         } else if let Some(FastSlowKeys { fast, slow, max_fast }) = self.fast_slow.flatten() {
@@ -261,7 +260,7 @@ impl RetryKeys {
 
 impl From<&RetryPolicy> for RetryKeys {
     fn from(policy: &RetryPolicy) -> Self {
-        let keys = Self {
+        let mut keys = Self {
             fixed: Some(None),
             fast_slow: Some(None),
             jitter: Some(policy.jitter_percent),
@@ -269,18 +268,17 @@ impl From<&RetryPolicy> for RetryKeys {
             ..Self::default()
         };
         match policy.delay {
-            Delay::Exponential { base, factor, max } => Self {
-                base_delay: Some(base.into()),
-                factor: Some(factor),
-                max_delay: Some(max.into()),
-                ..keys
-            },
-            Delay::Fixed(delay) => Self { fixed: Some(Some(delay.into())), ..keys },
+            Delay::Exponential { base, factor, max } => {
+                keys.base_delay = Some(base.into());
+                keys.factor = Some(factor);
+                keys.max_delay = Some(max.into());
+            }
+            Delay::Fixed(delay) => keys.fixed = Some(Some(delay.into())),
             Delay::FastSlow { fast, slow, max_fast } => {
-                let fast_slow = FastSlowKeys { fast: fast.into(), slow: slow.into(), max_fast };
-                Self { fast_slow: Some(Some(fast_slow)), ..keys }
+                keys.fast_slow = Some(Some(FastSlowKeys { fast: fast.into(), slow: slow.into(), max_fast }));
             }
         }
+        keys
     }
 }
 
@@ -295,13 +293,4 @@ impl RateKeys {
             burst: self.burst.or(below.map(|rate| rate.burst))?,
         })
     }
-}
-
-/// Converts a number that the file bounds to 32 bits.
-fn size(value: u32) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -88,7 +88,7 @@ fn is_a(document: &Json, name: &str) -> bool {
 /// Returns the violations of a schema by a text.
 pub(super) fn violations_of(schema: &Json, text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    violations(schema, schema, &Json::Object(Document::parse(text).unwrap().tree), "", &mut found);
+    violations(schema, schema, &Document::parse(text).unwrap().tree, "", &mut found);
     found
 }
 

@@ -104,5 +104,5 @@ fn a_store_page_has_all_figures_and_failing_handlers() {
         r#""lastEventSeconds":1.500001,"decodeErrors":8,"leftOut":{"shop/big":"too long"},"#,
         r#""handlers":{"owner":{"panics":1,"slow":2}},"unindexed":{"by-node":9}}]}"#,
     );
-    assert_eq!(serde_json::to_string(&caches::page(vec![status])).unwrap(), expected);
+    assert_eq!(serde_json::to_string(&super::super::stores::caches(vec![status])).unwrap(), expected);
 }

@@ -21,7 +21,7 @@ type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 #[derive(derive_more::Debug)]
 #[debug("PageCommand {{ command: {:?}, .. }}", self.command.get_name())]
 pub struct PageCommand {
-    command: Command,
+    pub(in crate::program) command: Command,
     path: Box<Path>,
     show: Box<Show>,
 }
@@ -37,10 +37,6 @@ impl PageCommand {
         show: impl Fn(&str) -> Result<String, serde_json::Error> + Send + Sync + 'static,
     ) -> Self {
         Self { command: add_args::<ServerFlags>(command), path: Box::new(path), show: Box::new(show) }
-    }
-
-    pub(in crate::program) fn command(&self) -> &Command {
-        &self.command
     }
 
     /// Executes the command.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
-use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::field::{Field, Visit};
@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
+use super::{Clock, lenient};
 use crate::key::Chain;
 
 /// Keys of every line; an underscore is appended to a field of the same name.
@@ -30,14 +31,14 @@ const LAST: &str = "error";
 
 /// Formats events.
 pub(super) struct Json {
-    pub(super) now: fn() -> Timestamp,
+    pub(super) now: Clock,
 }
 
 /// Formats the fields of a span, as a JSON object.
 pub(super) struct SpanFields;
 
 /// Fields as JSON, such as `{"name":"web","attempt":1`.
-struct JsonFields(String);
+struct JsonFields(Vec<u8>);
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -61,8 +62,9 @@ where
         let message = message.as_deref().map_or("\"\"", RawValue::get);
         let level = metadata.level().as_str().to_ascii_lowercase();
         let logger = Value::from(metadata.target());
-        let mut line =
-            format!(r#"{{"ts":"{:.6}","level":"{level}","msg":{message},"logger":{logger}"#, (self.now)());
+        let mut line = r#"{"ts":""#.to_owned();
+        (self.now)(&mut Writer::new(&mut line))?;
+        write!(line, r#"","level":"{level}","msg":{message},"logger":{logger}"#)?;
         let first: Vec<_> = FIRST.iter().filter_map(|name| fields.remove_entry(*name)).collect();
         let last = fields.remove_entry(LAST);
         for (name, value) in first.into_iter().chain(fields).chain(last) {
@@ -101,62 +103,44 @@ impl JsonFields {
     fn of(fields: &impl RecordFields) -> String {
         // Enough for most spans. Each reconcile has one, and its fields are formatted even if it logs
         // nothing.
-        let mut members = Self(String::with_capacity(256));
+        let mut members = Self(Vec::with_capacity(256));
         fields.record(&mut members);
         if members.0.is_empty() {
-            members.0.push('{');
+            members.0.push(b'{');
         }
-        members.0.push('}');
-        members.0
+        members.0.push(b'}');
+        // serde_json writes only UTF-8.
+        String::from_utf8(members.0).unwrap_or_default()
     }
 
-    fn name(&mut self, field: &Field) {
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.quote(|all| all.push_str(field.name()));
-        self.0.push(':');
-    }
-
-    /// Appends the text of `write` in quotes. Most texts need no escapes.
-    fn quote(&mut self, write: impl FnOnce(&mut String)) {
-        let before = self.0.len();
-        self.0.push('"');
-        write(&mut self.0);
-        if self.0[before + 1..].bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
-            let text = self.0.split_off(before + 1);
-            self.0.truncate(before);
-            self.0.push_str(&Value::from(text).to_string());
-        } else {
-            self.0.push('"');
-        }
-    }
-
-    fn plain(&mut self, field: &Field, value: &impl fmt::Display) {
-        self.name(field);
-        // Writing to a String cannot fail.
-        write!(self.0, "{value}").ok();
+    fn member(&mut self, field: &Field, value: &(impl Serialize + ?Sized)) {
+        self.0.push(if self.0.is_empty() { b'{' } else { b',' });
+        // Neither can fail: a scalar is written to memory.
+        serde_json::to_writer(&mut self.0, field.name()).ok();
+        self.0.push(b':');
+        serde_json::to_writer(&mut self.0, value).ok();
     }
 }
 
 impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.plain(field, &Value::from(value));
+        self.member(field, &value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, &value);
+        self.member(field, &value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, &value);
+        self.member(field, &value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, &value);
+        self.member(field, &value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.name(field);
-        self.quote(|all| all.push_str(value));
+        self.member(field, value);
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
@@ -164,11 +148,7 @@ impl Visit for JsonFields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.name(field);
-        // If a user's `Debug` fails midway, its partial output is kept.
-        self.quote(|all| {
-            write!(all, "{value:?}").ok();
-        });
+        self.member(field, &format_args!("{}", lenient(value)));
     }
 }
 

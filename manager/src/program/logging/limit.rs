@@ -23,6 +23,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
+use super::lenient;
 use crate::util::{self, BoundedMap, TokenBucket};
 
 /// The limit of lines with the same key.
@@ -219,9 +220,7 @@ impl Reader {
 impl Visit for Reader {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if let Some(slot) = self.slot(field) {
-            slot.clear();
-            // If a user's `Debug` fails midway, its partial output is kept.
-            fmt::write(slot, format_args!("{value:?}")).ok();
+            *slot = lenient(value).to_string();
         }
     }
 

@@ -20,8 +20,8 @@ impl io::Write for Sender {
     }
 }
 
-fn noon() -> Timestamp {
-    "2026-01-02T12:00:00.000042Z".parse().unwrap()
+fn noon(writer: &mut Writer<'_>) -> fmt::Result {
+    writer.write_str("2026-01-02T12:00:00.000042Z")
 }
 
 /// Runs `work` under a subscriber and returns the lines it logged.

@@ -1,14 +1,24 @@
-//! `/debug/caches`: every store of the cache, by cluster, kind and scope; the manager's own cluster first.
+//! `/debug/caches` and `/debug/watches`: the stores of the cache, and their lists and watches.
 
-use super::pages::{Caches, Packed, Store, Trouble};
+use super::pages::{Caches, Packed, Store, Trouble, Watch, Watches};
 use super::seconds;
-use crate::cache::{KindStatus, Packing, Projection};
+use crate::cache::{KindStatus, Packing, PartStatus, Projection};
 
-pub(super) fn page(mut kinds: Vec<KindStatus>) -> Caches {
+/// Returns every store, by cluster, kind and scope; the manager's own cluster first.
+pub(super) fn caches(mut kinds: Vec<KindStatus>) -> Caches {
     // A stable sort: stores that differ only in their projection stay in the order of declaration.
     kinds.sort_by_cached_key(|status| (status.cluster.clone(), status.kind.clone(), status.scope.clone()));
     Caches { caches: kinds.into_iter().map(Store::from).collect() }
 }
+
+/// Returns every list and watch, failing watches first.
+pub(super) fn watches(kinds: &[KindStatus]) -> Watches {
+    let mut watches: Vec<_> = kinds.iter().flat_map(Watch::of).collect();
+    watches.sort_by(|one, other| one.rank().cmp(&other.rank()));
+    Watches { watches }
+}
+
+// === impl Store ===
 
 impl From<KindStatus> for Store {
     fn from(status: KindStatus) -> Self {
@@ -54,8 +64,35 @@ impl Packed {
     }
 }
 
+// === impl Watch ===
+
+impl Watch {
+    fn rank(&self) -> impl Ord {
+        (self.working, &self.cluster, &self.kind, &self.scope, &self.namespace)
+    }
+
+    fn of(status: &KindStatus) -> impl Iterator<Item = Self> {
+        status.parts.iter().map(|part| {
+            let PartStatus { namespace, working, since, last_error, absent, lists, watches, .. } = part;
+            Self {
+                cluster: status.cluster.as_deref().map(str::to_owned),
+                kind: status.kind.to_string(),
+                scope: status.scope.clone(),
+                projection: name_of(status.projection).into(),
+                namespace: namespace.as_deref().map(str::to_owned),
+                working: *working,
+                since_seconds: seconds(since.elapsed()),
+                lists: *lists,
+                watches: *watches,
+                last_error: last_error.clone(),
+                absent: *absent,
+            }
+        })
+    }
+}
+
 /// Returns the value of a page's `projection`.
-pub(super) fn name_of(projection: Projection) -> &'static str {
+fn name_of(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => "full",
         Projection::Metadata => "metadata",
