@@ -33,11 +33,6 @@ impl Body {
     pub(super) fn bytes(&self) -> Bytes {
         Bytes::from(self.value.to_string())
     }
-
-    /// Returns `metadata.uid`: the caller's condition on the stored object, if it set one.
-    pub(super) fn uid(&self) -> Option<&str> {
-        metadata_text(&self.value, "uid")
-    }
 }
 
 /// Returns a text field of the metadata of an object.

@@ -78,7 +78,8 @@ async fn find(
     }
     let mut tried = vec!["--kubeconfig (not given)".to_owned()];
 
-    let listed = listed_files(environment.kubeconfig.as_ref());
+    let mut listed: Vec<_> = environment.kubeconfig.iter().flat_map(std::env::split_paths).collect();
+    listed.retain(|path| !path.as_os_str().is_empty());
     if !listed.is_empty() {
         let names: Vec<_> = listed.iter().map(|path| path.display().to_string()).collect();
         return load(&listed, context, format!("{} (KUBECONFIG)", names.join(", "))).await;
@@ -174,11 +175,6 @@ impl ProxyVariables {
         let matcher = Matcher::builder().all("http://proxy").no(entries.join(",")).build();
         entries.contains(&"*") || matcher.intercept(server).is_none()
     }
-}
-
-fn listed_files(list: Option<&OsString>) -> Vec<PathBuf> {
-    let paths = list.into_iter().flat_map(std::env::split_paths);
-    paths.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 #[cfg(test)]

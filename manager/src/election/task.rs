@@ -137,7 +137,8 @@ impl Task {
         let answer = match answer {
             Ok(answer) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(lease = %self.elector.lock.name, "requests for the lease are answered again");
+                    let lease = &self.elector.lock.name;
+                    tracing::info!(%lease, "requests for the lease are answered again");
                 }
                 answer
             }

@@ -65,7 +65,8 @@ impl Memory {
         let same = applied.term == term
             && applied.body == self.hash_of_body(body)
             && *applied.uid == *uid
-            && body.uid().is_none_or(|given| given == uid);
+            // The caller's condition on the stored object, if it set one.
+            && metadata_text(&body.value, "uid").is_none_or(|given| given == uid);
         if !same {
             return false;
         }

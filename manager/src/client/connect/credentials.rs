@@ -55,8 +55,8 @@ struct CurrentIdentity {
     identity: Arc<Identity>,
     /// As in the identity, or the time of the 401 if that came earlier.
     renew_at: BootInstant,
-    /// Whether the API server refused this credential with 401, and no attempt to fetch another one has failed
-    /// since.
+    /// Whether the API server refused this credential with 401, and no attempt to fetch another one has
+    /// failed since.
     refused: bool,
 }
 
