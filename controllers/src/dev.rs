@@ -156,7 +156,7 @@ async fn run_on(
     interruptible(install_crd(&client)).await?;
     steps.print("the CRD waitdeployments.apps.mainstay.dev is installed");
 
-    let mut sample = Sample::reserve()?;
+    let sample = Sample::reserve()?;
     let manager = Manager::new(options, loaded, connection)?;
     register(&manager, Sockets::default())?;
     let key = NamespacedName::namespaced(sample::NAMESPACE, sample::NAME);
@@ -170,7 +170,7 @@ async fn run_on(
         "applied WaitDeployment {}/{}: two replicas, once {} answers",
         sample::NAMESPACE,
         sample::NAME,
-        sample.address()
+        sample.address
     ));
     if let Some(address) = manager.inspect_addr() {
         steps.print(&format!(

@@ -165,16 +165,13 @@ impl Section for ProbePolicy {
             wrong_items("dnsSuffixes", &self.dns_suffixes, is_dns_name, "a domain such as example.com");
         let kinds = wrong_items("resources", &self.resources, is_kind, "a kind such as Pod or Job.batch");
         let mut problems: Vec<Problem> = cross.chain(suffixes).chain(kinds).collect();
-        match (self.mode, self.allow.is_empty()) {
-            (ProbeMode::AllowList, true) => {
-                let expected = "at least one entry with mode AllowList, or mode ServicesOnly";
-                problems.push(Problem::new("allow", &self.allow, expected));
-            }
-            (ProbeMode::AllowList, false) | (_, true) => {}
-            (mode, false) => {
-                let expected = format!("[] with mode {mode:?}, which does not read it, or mode AllowList");
-                problems.push(Problem::new("allow", &self.allow, expected));
-            }
+        let (mode, reads_list) = (self.mode, self.mode == ProbeMode::AllowList);
+        if reads_list && self.allow.is_empty() {
+            let expected = "at least one entry with mode AllowList, or mode ServicesOnly";
+            problems.push(Problem::new("allow", &self.allow, expected));
+        } else if !reads_list && !self.allow.is_empty() {
+            let expected = format!("[] with mode {mode:?}, which does not read it, or mode AllowList");
+            problems.push(Problem::new("allow", &self.allow, expected));
         }
         problems
     }

@@ -251,7 +251,7 @@ impl Run<'_> {
         reconciler.metrics.observe(self.request, decision.as_str());
         let result = match decision.course {
             Course::Leave => return Ok(Action::Done),
-            Course::Wait => self.dry_run(None).await,
+            Course::Wait => WriteResult::not_tried().with(self.dry_run(None).await),
             Course::Write(planned) => self.write(found, planned).await?,
             Course::Conflict(_) | Course::Terminating | Course::Invalid(_) => WriteResult::not_tried(),
         };
@@ -302,25 +302,30 @@ impl Run<'_> {
         status: &WaitDeploymentStatus,
     ) -> Result<(), ReconcileError> {
         let Self { reconciler, request, object, cx } = *self;
-        self.send_events(gate::write_transition(object, decision, result.write), result);
+        let written = gate::write_transition(object, decision, result.write);
+        self.send_events(written, result.deployment(object).as_ref());
         let is_shown = gate::is_shown(status, object);
         if !is_shown && !reconciler.status.write(cx, request, uid_of(object), status).await? {
             return Ok(());
         }
         let (write, now) = (result.write, Timestamp::now());
         let change = StatusChange { object, decision, write, after: status, now };
-        self.send_events(change.transitions(), result);
+        self.send_events(change.transitions(), None);
         reconciler.metrics.count(&change);
         Ok(())
     }
 
-    /// Sends one Event per transition.
-    fn send_events(&self, transitions: impl IntoIterator<Item = gate::Transition>, result: &WriteResult) {
+    /// Sends one Event per transition, with `related` as its related object.
+    fn send_events(
+        &self,
+        transitions: impl IntoIterator<Item = gate::Transition>,
+        related: Option<&ObjectReference>,
+    ) {
         let (events, regarding) = (self.cx.events(), self.object.object_ref(&()));
-        for gate::Transition { kind, reason, note, is_about_deployment } in transitions {
-            match result.deployment(self.object).filter(|_| is_about_deployment) {
+        for gate::Transition { kind, reason, note } in transitions {
+            match related {
                 Some(related) => {
-                    events.event_with_related(&regarding, &related, kind, &reason, ACTION, &note);
+                    events.event_with_related(&regarding, related, kind, &reason, ACTION, &note);
                 }
                 None => events.event(&regarding, kind, &reason, ACTION, &note),
             }

@@ -19,10 +19,9 @@ const SLOW_START: Duration = Duration::from_secs(8);
 
 /// The prerequisite of the sample.
 pub(super) struct Sample {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// Bound, so that no other process gets the port, and not listening yet, so that connections are refused.
-    /// `None` once it listens.
-    socket: Option<TcpSocket>,
+    socket: TcpSocket,
 }
 
 // === impl Sample ===
@@ -32,11 +31,7 @@ impl Sample {
     pub(super) fn reserve() -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
-        Ok(Self { address: socket.local_addr()?, socket: Some(socket) })
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { address: socket.local_addr()?, socket })
     }
 
     /// Returns the WaitDeployment as a user would write it.
@@ -58,10 +53,9 @@ impl Sample {
     }
 
     /// Listens on the port after a delay, and accepts connections for as long as the future is polled.
-    pub(super) async fn listen_later(&mut self, steps: &Steps) -> io::Result<Infallible> {
+    pub(super) async fn listen_later(self, steps: &Steps) -> io::Result<Infallible> {
         sleep(SLOW_START).await;
-        let Some(socket) = self.socket.take() else { return std::future::pending().await };
-        let listener = socket.listen(16)?;
+        let listener = self.socket.listen(16)?;
         steps.print(&format!("the prerequisite now listens on {}", self.address));
         loop {
             // A connection is all that a probe needs.

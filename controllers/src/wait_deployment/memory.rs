@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::gate::{Applied, DryRun, Refusal};
+use super::gate::{Applied, DryRun};
 use crate::deployment::{Fingerprint, LiveDeployment};
 
 /// Delay before a dry run that was refused for a reason that may pass is repeated: another object has to
@@ -45,18 +45,9 @@ struct AttemptKey {
 /// The results of the last write and the last dry run, by object. The two locks are never held together.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    writes: Mutex<HashMap<NamespacedName, (AttemptKey, LastWrite)>>,
+    /// `None` for a Deployment that was written: the cache shows it.
+    writes: Mutex<HashMap<NamespacedName, (AttemptKey, Option<Applied>)>>,
     dry_runs: Mutex<HashMap<NamespacedName, (AttemptKey, DryRun, Instant)>>,
-}
-
-/// The result of a write.
-#[derive(Debug)]
-pub(super) enum LastWrite {
-    Written,
-    /// The API server refused the write as invalid.
-    Refused(Refusal),
-    /// Not adopted: the template differs.
-    Different,
 }
 
 // === impl Attempt ===
@@ -94,11 +85,9 @@ impl Memory {
             return None;
         }
         match last {
-            LastWrite::Written => live.map(|live| Applied::Current(Box::new(live.clone()))),
-            LastWrite::Refused(refusal) => {
-                (key.reconcile_at == attempt.key.reconcile_at).then(|| Applied::Refused(refusal.clone()))
-            }
-            LastWrite::Different => Some(Applied::Differs),
+            None => live.map(|live| Applied::Current(Box::new(live.clone()))),
+            Some(Applied::Refused(_)) if key.reconcile_at != attempt.key.reconcile_at => None,
+            Some(failed) => Some(failed.clone()),
         }
     }
 
@@ -106,13 +95,13 @@ impl Memory {
     pub(super) fn remember_written(&self, request: &NamespacedName, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
         let key = AttemptKey { fingerprint, ..attempt.key.clone() };
-        self.writes.lock().insert(request.clone(), (key, LastWrite::Written));
+        self.writes.lock().insert(request.clone(), (key, None));
     }
 
     /// Remembers that the attempt had no effect: the API server refused it as invalid, or the template
     /// differs.
-    pub(super) fn remember_failed(&self, request: &NamespacedName, attempt: &Attempt, last: LastWrite) {
-        self.writes.lock().insert(request.clone(), (attempt.key.clone(), last));
+    pub(super) fn remember_failed(&self, request: &NamespacedName, attempt: &Attempt, failed: Applied) {
+        self.writes.lock().insert(request.clone(), (attempt.key.clone(), Some(failed)));
     }
 
     /// Returns the result of a dry run of the attempt, if the last one had the same key. A refusal that may

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use mainstay::client::{Live, WriteError};
+use mainstay::client::Live;
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tracing::info;
 
 use super::adopt::ManagedFieldsTooLarge;
 use super::gate::{Applied, DryRun, PlannedWrite, Refusal, RefusalKind, Replicas, Write};
-use super::memory::{Attempt, LastWrite};
+use super::memory::Attempt;
 use super::refused::{invalid_refusal, is_dry_run_unsupported, refusal_that_may_pass};
 use super::{FoundDeployment, Run, WaitDeploymentReconciler};
 use crate::deployment::{
@@ -49,6 +49,14 @@ impl WriteResult {
         Self { error: Some(error), ..Self::of(Applied::Refused(refusal), Write::None) }
     }
 
+    /// Adds the outcome of the dry run.
+    pub(super) fn with(self, dry_run: Result<DryRun, ReconcileError>) -> Self {
+        match dry_run {
+            Ok(dry_run) => Self { dry_run, ..self },
+            Err(error) => Self { error: Some(error), ..self },
+        }
+    }
+
     /// Returns a reference to the Deployment that was written, for Events about it.
     pub(super) fn deployment(&self, object: &WaitDeployment) -> Option<ObjectReference> {
         let Applied::Current(live) = &self.applied else { return None };
@@ -82,8 +90,7 @@ impl Run<'_> {
         // Drops the body before the dry run makes another one: both may be large.
         drop(attempt);
         if planned.holds() && matches!(result.applied, Applied::Current(_)) {
-            let WriteResult { dry_run, error, .. } = self.dry_run(live).await;
-            result = WriteResult { dry_run, error, ..result };
+            result = result.with(self.dry_run(live).await);
         }
         Ok(result)
     }
@@ -104,7 +111,7 @@ impl Run<'_> {
                 Err(error) => return refused(error),
             };
             if version.is_none() {
-                memory.remember_failed(request, attempt, LastWrite::Different);
+                memory.remember_failed(request, attempt, Applied::Differs);
                 return Ok(WriteResult::of(Applied::Differs, Write::None));
             }
         }
@@ -115,7 +122,7 @@ impl Run<'_> {
             Ok(now) => now,
             Err(error) => match invalid_refusal(&error) {
                 Some(refusal) => {
-                    memory.remember_failed(request, attempt, LastWrite::Refused(refusal.clone()));
+                    memory.remember_failed(request, attempt, Applied::Refused(refusal.clone()));
                     return Ok(WriteResult::refused(refusal, ReconcileError::terminal(error)));
                 }
                 None => return refused(error.into()),
@@ -137,43 +144,31 @@ impl Run<'_> {
 
     /// Returns whether the API server would accept the whole Deployment, without holding any part back. The
     /// request is made once per desired Deployment, and again only after a refusal that may pass.
-    pub(super) async fn dry_run(&self, live: Option<&LiveDeployment>) -> WriteResult {
-        let Self { reconciler: WaitDeploymentReconciler { memory, .. }, request, object, .. } = *self;
-        let attempt = Attempt::new(object, self.desired(), None, self.cx.term());
-        let mut result = WriteResult::not_tried();
-        result.dry_run = match memory.recall_dry_run(request, &attempt) {
-            Some(known) => known,
-            // From another replica, or from before a restart.
-            None if status_shows_accepted(object) => DryRun::Accepted,
-            None => match self.send_dry_run(&attempt, live).await {
-                Ok(answer) => {
-                    memory.remember_dry_run(request, &attempt, answer.clone());
-                    answer
-                }
-                Err(error) => {
-                    result.error = Some(error.into());
-                    DryRun::Unknown
-                }
+    pub(super) async fn dry_run(&self, live: Option<&LiveDeployment>) -> Result<DryRun, ReconcileError> {
+        let Self { reconciler: WaitDeploymentReconciler { memory, write_deployment, .. }, request, .. } =
+            *self;
+        let attempt = Attempt::new(self.object, self.desired(), None, self.cx.term());
+        if let Some(known) = memory.recall_dry_run(request, &attempt) {
+            return Ok(known);
+        }
+        // From another replica, or from before a restart.
+        if status_shows_accepted(self.object) {
+            return Ok(DryRun::Accepted);
+        }
+        let body = guarded(&attempt.desired, live, None);
+        let answer = match write_deployment.dry_run(self.cx, None::<&Live>, &body).await {
+            Ok(_) => DryRun::Accepted,
+            Err(error) if is_dry_run_unsupported(&error) => {
+                info!(deployment = %request, %error, "the Deployment cannot be dry-run");
+                DryRun::Unknown
+            }
+            Err(error) => match invalid_refusal(&error).or_else(|| refusal_that_may_pass(&error)) {
+                Some(refusal) => DryRun::Refused(refusal),
+                None => return Err(error.into()),
             },
         };
-        result
-    }
-
-    async fn send_dry_run(
-        &self,
-        attempt: &Attempt,
-        live: Option<&LiveDeployment>,
-    ) -> Result<DryRun, WriteError> {
-        let body = guarded(&attempt.desired, live, None);
-        let Err(error) = self.reconciler.write_deployment.dry_run(self.cx, None::<&Live>, &body).await else {
-            return Ok(DryRun::Accepted);
-        };
-        if is_dry_run_unsupported(&error) {
-            info!(deployment = %self.request, %error, "the Deployment cannot be dry-run");
-            return Ok(DryRun::Unknown);
-        }
-        let refusal = invalid_refusal(&error).or_else(|| refusal_that_may_pass(&error));
-        refusal.map(DryRun::Refused).ok_or(error)
+        memory.remember_dry_run(request, &attempt, answer.clone());
+        Ok(answer)
     }
 }
 

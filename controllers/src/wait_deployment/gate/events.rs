@@ -45,8 +45,6 @@ pub(crate) struct Transition {
     pub(crate) reason: String,
     /// The message of the Event.
     pub(crate) note: String,
-    /// Whether the Event names the Deployment as its related object.
-    pub(crate) is_about_deployment: bool,
 }
 
 /// The opening of a gate.
@@ -147,13 +145,13 @@ pub(crate) fn write_transition(
             (event::DEPLOYMENT_UPDATED, format!("wrote the Deployment for generation {generation}"))
         }
     };
-    Some(Transition { is_about_deployment: true, ..transition(EventType::Normal, reason, note) })
+    Some(transition(EventType::Normal, reason, note))
 }
 
 // === private ===
 
 fn transition(kind: EventType, reason: &str, note: impl Into<String>) -> Transition {
-    Transition { kind, reason: reason.to_owned(), note: note.into(), is_about_deployment: false }
+    Transition { kind, reason: reason.to_owned(), note: note.into() }
 }
 
 fn dependency_transitions(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Vec<Transition> {

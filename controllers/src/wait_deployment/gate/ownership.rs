@@ -65,11 +65,8 @@ impl<'a> Ownership<'a> {
 
 /// Compares selectors; an absent field equals an empty one.
 fn is_same_selector(one: &LabelSelector, other: &LabelSelector) -> bool {
-    let parts = |selector: &LabelSelector| {
-        let LabelSelector { match_labels, match_expressions } = selector.clone();
-        (match_labels.unwrap_or_default(), match_expressions.unwrap_or_default())
-    };
-    parts(one) == parts(other)
+    one.match_labels.iter().flatten().eq(other.match_labels.iter().flatten())
+        && one.match_expressions.iter().flatten().eq(other.match_expressions.iter().flatten())
 }
 
 // === impl Conflict ===

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::gate::RefusalKind;
+use super::super::gate::{Refusal, RefusalKind};
 use super::*;
 use crate::deployment::desired;
 
@@ -67,7 +67,7 @@ fn a_new_term_recalls_no_result_of_an_earlier_one() {
     let (create, now) = (attempt(1, &none, None), live(&none, 1));
     memory.remember_written(&web(), &create, &now);
     assert_eq!(recall_in(&memory, 2, &none, Some(&now)), None, "written");
-    memory.remember_failed(&web(), &create, LastWrite::Refused(invalid()));
+    memory.remember_failed(&web(), &create, Applied::Refused(invalid()));
     assert_eq!(recall_in(&memory, 2, &none, None), None, "refused");
     assert_eq!(recall(&memory, &none, None), Some(Applied::Refused(invalid())));
 }
@@ -75,7 +75,7 @@ fn a_new_term_recalls_no_result_of_an_earlier_one() {
 #[test]
 fn a_refused_write_is_not_repeated_until_a_relevant_field_changes() {
     let (memory, none) = (Memory::default(), json!({}));
-    memory.remember_failed(&web(), &attempt(1, &none, None), LastWrite::Refused(invalid()));
+    memory.remember_failed(&web(), &attempt(1, &none, None), Applied::Refused(invalid()));
     assert_eq!(recall(&memory, &none, None), Some(Applied::Refused(invalid())));
     assert_eq!(recall(&memory, &none, Some(&live(&none, 1))), None);
     let by_hand = json!({"mainstay.dev/reconcile-at": "now"});
