@@ -68,8 +68,8 @@ fn documented() -> Vec<(String, bool)> {
 async fn an_event_goes_through_the_modules_that_the_docs_list_in_their_order() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let modules = Modules::default();
-    // With a single dispatcher, tracing decides once for each line of code whether it is enabled, by the default
-    // dispatcher of the thread that reaches the line first. With two dispatchers these two decide.
+    // With a single dispatcher, tracing decides once for each line of code whether it is enabled, by the
+    // default dispatcher of the thread that reaches the line first. With two dispatchers these two decide.
     let [traced, _second] =
         [(); 2].map(|()| Dispatch::new(tracing_subscriber::registry().with(modules.clone())));
     let _traced = tracing::dispatcher::set_default(&traced);
