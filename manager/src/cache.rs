@@ -230,7 +230,7 @@ impl Cache {
         if self.0.cores().iter().any(|core| core.kind == kind && core.is_started()) {
             return Err(TransformError::TooLate { kind });
         }
-        transforms.insert(kind, Arc::new(Transform::new(change)));
+        transforms.insert(kind, Arc::new(Transform(Box::new(change))));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ impl DeclaredIndexes {
         F: Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     {
         let (kind, code) = (store.kind().clone(), TypeId::of::<F>());
-        let known = self.0.lock().iter().find(|index| index.function.name() == name).map(|index| index.code);
+        let known = self.0.lock().iter().find(|index| *index.function.name == *name).map(|index| index.code);
         // A closure without captured values always makes the same index.
         if known == Some(code) && size_of::<F>() == 0 {
             return Ok(());
@@ -55,7 +55,7 @@ impl DeclaredIndexes {
         // Before the lock, so that a replaced or refused index is dropped after the lock is released.
         let mut index = Arc::new(Index::new(Arc::clone(store), IndexFunction::new(name, function), code));
         let mut all = self.0.lock();
-        match all.iter_mut().find(|known| known.function.name() == name) {
+        match all.iter_mut().find(|known| *known.function.name == *name) {
             None => all.push(index),
             Some(known) if known.code == code => std::mem::swap(known, &mut index),
             // Another thread has declared the name meanwhile.
@@ -70,7 +70,7 @@ impl DeclaredIndexes {
         let (mut select, mut held) = (select.clone(), Vec::new());
         let all = self.0.lock();
         for wanted in &mut select.functions {
-            let index = all.iter().find(|index| index.function.name() == &*wanted.name);
+            let index = all.iter().find(|index| *index.function.name == *wanted.name);
             wanted.function = index.map(|index| Arc::clone(&index.function));
             held.extend(index.cloned());
         }

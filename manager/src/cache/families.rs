@@ -13,8 +13,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::clusters::Peers;
 use crate::cache::store::{HandlerTrouble, KindStatus};
 
-/// The labels of one series: `kind` and `group` of the store, then [`OF_CLUSTER`] if the store belongs to another
-/// cluster than the manager's own, then `handler` or `index` in families with a series per handler or index.
+/// The labels of one series: `kind` and `group` of the store, then [`OF_CLUSTER`] if the store belongs to
+/// another cluster than the manager's own, then `handler` or `index` in families with a series per handler or
+/// index.
 type Labels = Vec<(&'static str, String)>;
 /// Name, help text and value of a gauge with one number per store.
 type Gauge = (&'static str, &'static str, fn(&KindStatus) -> usize);

@@ -81,8 +81,7 @@ impl<K> Store<K> {
     /// # Errors
     /// Fails before the first list is complete, and for a namespace outside the scope of the store.
     pub fn entry(&self, request: &NamespacedName) -> Result<Option<Entry<K>>, ReadError> {
-        let view = self.kind.get(request)?;
-        Ok(view.map(|view| self.entry_of(view)))
+        Ok(self.kind.get(request)?.map(|view| self.entry_of(view)))
     }
 
     /// Returns the selected objects in no particular order, without decoding them.

@@ -164,8 +164,8 @@ impl<'a> Scan<'a> {
         Ok((meta, body))
     }
 
-    /// Returns the labels and the whole body of an object that is too large to be kept, for the index functions;
-    /// `None` for any other object.
+    /// Returns the labels and the whole body of an object that is too large to be kept, for the index
+    /// functions; `None` for any other object.
     pub(crate) fn too_large(
         &self,
         context: &StoreContext,

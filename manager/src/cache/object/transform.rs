@@ -37,17 +37,11 @@ pub enum TransformError {
 type Change = dyn Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync;
 
 /// The transform of one kind.
-pub(crate) struct Transform(Box<Change>);
+pub(crate) struct Transform(pub(in crate::cache) Box<Change>);
 
 // === impl Transform ===
 
 impl Transform {
-    pub(crate) fn new(
-        change: impl Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Box::new(change))
-    }
-
     /// Returns the transformed body; `None` if the transform changed nothing. It must not change the object's
     /// name, namespace, uid or resourceVersion.
     pub(crate) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {

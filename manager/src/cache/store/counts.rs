@@ -118,8 +118,8 @@ impl Counts {
         self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
     }
 
-    /// Counts a slow call of a handler. Returns the number of slow calls since the last log line, with this one;
-    /// `None` if it is too early for another line.
+    /// Counts a slow call of a handler. Returns the number of slow calls since the last log line, with this
+    /// one; `None` if it is too early for another line.
     pub(crate) fn count_slow_call(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
     }

@@ -26,7 +26,7 @@ type Evaluate = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 #[derive(derive_more::Debug)]
 #[debug("IndexFunction {{ name: {:?}, .. }}", self.name)]
 pub(crate) struct IndexFunction {
-    name: Box<str>,
+    pub(crate) name: Box<str>,
     evaluate: Box<Evaluate>,
     /// If the index is built in a wider store: the part of it that the function is called for. Written at
     /// most once, before the first call there; empty = all objects.
@@ -41,10 +41,6 @@ impl IndexFunction {
         evaluate: impl Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), evaluate: Box::new(evaluate), part: OnceLock::new() }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Limits the function to a part of a wider store from now on.

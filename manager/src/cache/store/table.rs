@@ -101,8 +101,7 @@ impl Table {
     }
 
     /// Handles an ADDED or MODIFIED event.
-    pub(crate) fn changed(&mut self, part: usize, arrival: impl Into<Arrival>) {
-        let arrival = arrival.into();
+    pub(crate) fn changed(&mut self, part: usize, arrival: Arrival) {
         let meta = arrival.view.meta();
         self.advance(part, &meta.resource_version);
         if !self.deletions.outdate(meta) && !self.hidden.contains_key(&meta.uid) {
@@ -262,12 +261,6 @@ impl Table {
 /// Returns whether a part of this namespace holds an object; `None` = all namespaces.
 fn is_in(namespace: Option<&str>, request: &NamespacedName) -> bool {
     namespace.is_none() || namespace == request.namespace()
-}
-
-impl From<View> for Arrival {
-    fn from(view: View) -> Self {
-        Self { view, values: Values::default() }
-    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ impl Endpoint {
         Self { client, base, projection }
     }
 
-    /// Requests one page of at most `limit` items (0 = all): the first, or the one of the continue token `next`.
+    /// Requests one page of at most `limit` items (0 = all): the first, or the one of the continue token
+    /// `next`.
     pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Body, Failure> {
         let next = next.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
         self.send(&format!("limit={limit}{next}"), "PartialObjectMetadataList").await

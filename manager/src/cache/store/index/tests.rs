@@ -10,7 +10,7 @@ impl Indexes {
             all.extend(index.values.keys().map(|value| format!("label {}={value}", index.key)));
         }
         for index in &self.functions {
-            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.function.name())));
+            all.extend(index.buckets.keys().map(|value| format!("{} {value}", index.function.name)));
         }
         all.sort();
         all

@@ -73,10 +73,10 @@ impl ObjectStore {
         let mut functions = self.functions.write();
         let rest = functions.iter().filter(|one| !Arc::ptr_eq(one, function)).cloned().collect();
         let before = std::mem::replace(&mut *functions, rest);
-        let last = !functions.iter().any(|one| one.name() == function.name());
+        let last = !functions.iter().any(|one| one.name == function.name);
         drop((functions, table));
         if last {
-            self.counts.forget_index(function.name());
+            self.counts.forget_index(&function.name);
         }
         // There may be many values, and functions are user code: neither is dropped under a lock.
         drop((index, before));
@@ -93,9 +93,9 @@ impl ObjectStore {
     /// Calls an index function; a failure is counted and logged. Never called under a lock.
     pub(super) fn index_values(&self, function: &IndexFunction, view: &View) -> Box<[Arc<str>]> {
         function.evaluate(view).unwrap_or_else(|failure| {
-            if let Some(failures) = self.counts.count_unindexed(function.name()) {
+            if let Some(failures) = self.counts.count_unindexed(&function.name) {
                 tracing::warn!(
-                    kind = %self.kind, object = %view.request(), index = function.name(), failures,
+                    kind = %self.kind, object = %view.request(), index = %function.name, failures,
                     error = %failure,
                     "object left out of an index"
                 );

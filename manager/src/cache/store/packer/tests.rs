@@ -27,16 +27,14 @@ struct Rig {
     tasks: JoinSet<()>,
 }
 
+fn empty() -> ObjectStore {
+    let limits = CacheSettings::default().limits();
+    ObjectStore::new(config_map(), Scope::all(), Projection::Full, vec![None], limits)
+}
+
 impl Rig {
     fn start(pack: Pack) -> Self {
-        let store = ObjectStore::new(
-            config_map(),
-            Scope::all(),
-            Projection::Full,
-            vec![None],
-            CacheSettings::default().limits(),
-        );
-        let store = Arc::new(store);
+        let store = Arc::new(empty());
         store.start(None);
         let epoch = store.begin_list();
         store.end_list(0, epoch, &crate::cache::ResourceVersion::new("1"));
@@ -317,13 +315,7 @@ async fn a_damaged_body_is_reported_to_its_reader_only() {
 
 #[test]
 fn a_replaced_version_is_not_packed() {
-    let store = ObjectStore::new(
-        config_map(),
-        Scope::all(),
-        Projection::Full,
-        vec![None],
-        CacheSettings::default().limits(),
-    );
+    let store = empty();
     let put = |version: u64| {
         let object = object("a", "u1", version).to_string();
         store.receive(0, Received::Changed, object.as_bytes());
@@ -344,13 +336,7 @@ fn a_replaced_version_is_not_packed() {
 
 #[test]
 fn readers_see_the_same_bytes_while_dictionaries_change() {
-    let store = ObjectStore::new(
-        config_map(),
-        Scope::all(),
-        Projection::Full,
-        vec![None],
-        CacheSettings::default().limits(),
-    );
+    let store = empty();
     for number in 0..50 {
         let mut object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         object["data"] = alike(number);
@@ -384,13 +370,7 @@ fn readers_see_the_same_bytes_while_dictionaries_change() {
 
 #[test]
 fn a_batch_takes_the_bodies_that_fit_and_at_least_one() {
-    let store = ObjectStore::new(
-        config_map(),
-        Scope::all(),
-        Projection::Full,
-        vec![None],
-        CacheSettings::default().limits(),
-    );
+    let store = empty();
     for number in 0..10 {
         let object = object(&format!("object-{number}"), &format!("u{number}"), 5);
         store.receive(0, Received::Changed, object.to_string().as_bytes());

@@ -44,8 +44,7 @@ impl Table {
     }
 
     /// Stores one object of a list, or of an initial event.
-    pub(crate) fn listed(&mut self, part: usize, epoch: u64, arrival: impl Into<Arrival>) {
-        let arrival = arrival.into();
+    pub(crate) fn listed(&mut self, part: usize, epoch: u64, arrival: Arrival) {
         let meta = arrival.view.meta();
         match self.hidden.get_mut(&meta.uid) {
             Some(hidden) if hidden.epoch >= epoch => {
@@ -115,11 +114,11 @@ impl Table {
     }
 
     /// Stores the older version that a list has shown, unless the stored version has changed meanwhile.
-    pub(crate) fn set_back(&mut self, older: &Older, arrival: impl Into<Arrival>) {
+    pub(crate) fn set_back(&mut self, older: &Older, arrival: Arrival) {
         if let Some((number, _)) =
             self.objects.lookup(older.stored.request()).filter(|(_, slot)| slot.view.is(&older.stored))
         {
-            self.replace(number, arrival.into(), Origin::Live);
+            self.replace(number, arrival, Origin::Live);
         }
     }
 

@@ -21,8 +21,7 @@ pub(crate) struct Removal<'a> {
 
 impl Table {
     /// Stores the object of a response to an own write, if it is newer than the stored one.
-    pub(crate) fn written(&mut self, arrival: impl Into<Arrival>, writer: Writer) {
-        let arrival = arrival.into();
+    pub(crate) fn written(&mut self, arrival: Arrival, writer: Writer) {
         let meta = arrival.view.meta();
         let Meta { request, uid, resource_version: version, .. } = meta;
         let Some(part) = self.part_of(request) else { return };

@@ -6,6 +6,12 @@ use crate::cache::store::Select;
 use crate::cache::tests::fixtures::{object, object_in, request, view, view_of};
 use crate::client::Writer;
 
+impl From<View> for Arrival {
+    fn from(view: View) -> Self {
+        Self { view, values: Values::default() }
+    }
+}
+
 impl Table {
     pub(crate) fn list(&self, select: &Select) -> Vec<View> {
         let (mut walk, mut views) = (self.walk(), Vec::new());
@@ -25,14 +31,14 @@ fn synced(views: impl IntoIterator<Item = View>, version: u64) -> Table {
 fn list(table: &mut Table, views: impl IntoIterator<Item = View>, at: u64) {
     let epoch = table.begin_list();
     for view in views {
-        table.listed(0, epoch, view);
+        table.listed(0, epoch, view.into());
     }
     end_list(table, epoch, at);
 }
 
 fn end_list(table: &mut Table, epoch: u64, at: u64) {
     for older in table.end_list(0, epoch, &version(at)) {
-        table.set_back(&older, older.listed.clone());
+        table.set_back(&older, older.listed.clone().into());
     }
 }
 
@@ -97,7 +103,7 @@ fn a_relist_reports_only_differences() {
 fn the_first_list_is_initial_and_ends_in_sync() {
     let mut table = Table::new([None]);
     let epoch = table.begin_list();
-    table.listed(0, epoch, view("a", "u1", 5));
+    table.listed(0, epoch, view("a", "u1", 5).into());
     assert!(!table.synced);
     table.end_list(0, epoch, &version(10));
     assert!(table.synced);
@@ -110,11 +116,11 @@ fn parts_sync_together_and_sweep_only_their_own_namespace() {
     let mut table = Table::new([Some("shop".into()), Some("bank".into())]);
     let bank = view_of(&object_in("bank", "b", "u2", 6));
     let epoch = table.begin_list();
-    table.listed(0, epoch, view("a", "u1", 5));
+    table.listed(0, epoch, view("a", "u1", 5).into());
     table.end_list(0, epoch, &version(10));
     assert!(!table.synced, "one of two parts is listed");
     let epoch = table.begin_list();
-    table.listed(1, epoch, bank);
+    table.listed(1, epoch, bank.into());
     table.end_list(1, epoch, &version(11));
     assert!(table.synced);
     changes(&mut table);
@@ -126,46 +132,46 @@ fn parts_sync_together_and_sweep_only_their_own_namespace() {
 #[test]
 fn events_move_a_key_forward_only() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    table.changed(0, view("a", "u1", 12));
-    table.changed(0, view("a", "u1", 12));
-    table.changed(0, view("a", "u1", 11));
+    table.changed(0, view("a", "u1", 12).into());
+    table.changed(0, view("a", "u1", 12).into());
+    table.changed(0, view("a", "u1", 11).into());
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(10));
     assert_eq!(changes(&mut table), ["a/u1@5 -> a/u1@12"]);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
-    table.changed(0, view("a", "u2", 14));
+    table.changed(0, view("a", "u2", 14).into());
     assert_eq!(changes(&mut table), ["- a/u1@12", "+ a/u2@14"]);
 }
 
 #[test]
 fn a_late_delete_of_an_earlier_uid_spares_its_successor() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    table.written(view("a", "u2", 12), Writer::default());
+    table.written(view("a", "u2", 12).into(), Writer::default());
     assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite", "+ a/u2@12 OwnWrite"]);
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(11));
-    table.changed(0, view("a", "u2", 12));
+    table.changed(0, view("a", "u2", 12).into());
     assert_eq!(changes(&mut table), [""; 0]);
 }
 
 #[test]
 fn an_own_write_enters_once_and_its_event_is_silent() {
     let mut table = synced([view("a", "u1", 5)], 10);
-    table.written(view("a", "u1", 12), Writer::default());
-    table.written(view("b", "u2", 13), Writer::default());
+    table.written(view("a", "u1", 12).into(), Writer::default());
+    table.written(view("b", "u2", 13).into(), Writer::default());
     assert_eq!(changes(&mut table), ["a/u1@5 -> a/u1@12 OwnWrite", "+ b/u2@13 OwnWrite"]);
-    table.changed(0, view("a", "u1", 12));
-    table.changed(0, view("b", "u2", 13));
-    table.written(view("a", "u1", 11), Writer::default());
+    table.changed(0, view("a", "u1", 12).into());
+    table.changed(0, view("b", "u2", 13).into());
+    table.written(view("a", "u1", 11).into(), Writer::default());
     assert_eq!(changes(&mut table), [""; 0]);
 }
 
 #[test]
 fn a_late_write_response_restores_no_deleted_object() {
     let mut table = synced([], 10);
-    table.changed(0, view("a", "u1", 12));
+    table.changed(0, view("a", "u1", 12).into());
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(14));
     changes(&mut table);
-    table.written(view("a", "u1", 12), Writer::default());
+    table.written(view("a", "u1", 12).into(), Writer::default());
     assert_eq!(changes(&mut table), [""; 0]);
     assert!(table.get(&request("a")).is_none());
 }
@@ -173,12 +179,12 @@ fn a_late_write_response_restores_no_deleted_object() {
 #[test]
 fn write_responses_in_any_order_restore_no_older_object() {
     let mut table = Table::new([None]);
-    table.written(view("a", "u1", 3), Writer::default());
-    table.written(view("a", "u2", 6), Writer::default());
+    table.written(view("a", "u1", 3).into(), Writer::default());
+    table.written(view("a", "u2", 6).into(), Writer::default());
     hide(&mut table, "a", "u2");
     changes(&mut table);
-    table.written(view("a", "u1", 2), Writer::default());
-    table.written(view("a", "u2", 7), Writer::default());
+    table.written(view("a", "u1", 2).into(), Writer::default());
+    table.written(view("a", "u2", 7).into(), Writer::default());
     assert_eq!(changes(&mut table), [""; 0]);
 }
 
@@ -186,7 +192,7 @@ fn write_responses_in_any_order_restore_no_older_object() {
 fn an_own_write_above_a_list_survives_it_and_one_below_does_not() {
     for (at, expected) in [(11, vec![]), (12, vec!["- a/u1@12"])] {
         let mut table = synced([], 10);
-        table.written(view("a", "u1", 12), Writer::default());
+        table.written(view("a", "u1", 12).into(), Writer::default());
         changes(&mut table);
         list(&mut table, [], at);
         assert_eq!(changes(&mut table), expected, "list at {at}");
@@ -198,12 +204,12 @@ fn an_own_delete_hides_the_uid_until_its_event() {
     let mut table = synced([view("a", "u1", 5)], 10);
     hide(&mut table, "a", "u1");
     assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite"]);
-    table.changed(0, view("a", "u1", 11));
-    table.written(view("a", "u1", 11), Writer::default());
+    table.changed(0, view("a", "u1", 11).into());
+    table.written(view("a", "u1", 11).into(), Writer::default());
     assert_eq!(changes(&mut table), [""; 0], "writes before the deletion");
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(12));
     assert_eq!((changes(&mut table), table.hidden.len()), (vec![], 0));
-    table.changed(0, view("a", "u2", 13));
+    table.changed(0, view("a", "u2", 13).into());
     assert_eq!(changes(&mut table), ["+ a/u2@13"]);
 }
 
@@ -219,7 +225,7 @@ fn a_late_event_of_a_return_to_the_selection_does_not_undo_an_own_delete() {
         } else {
             table.deleted(0, &request("a"), &Uid::new("u1"), &version(11));
         }
-        table.changed(0, view("a", "u1", 12));
+        table.changed(0, view("a", "u1", 12).into());
         table.deleted(0, &request("a"), &Uid::new("u1"), &version(13));
         assert_eq!((changes(&mut table), table.get(&request("a")).is_some()), (vec![], false), "{late_list}");
     }
@@ -231,13 +237,13 @@ fn a_late_event_does_not_undo_an_own_write_outside_the_selection() {
     let epoch = table.begin_list();
     // u1 was created and deleted; then an own write created u2 outside the selection.
     table.left_selection(view("a", "u2", 6).meta(), Writer::default());
-    table.changed(0, view("a", "u1", 4));
+    table.changed(0, view("a", "u1", 4).into());
     assert!(table.get(&request("a")).is_none());
-    table.listed(0, epoch, view("a", "u1", 4));
+    table.listed(0, epoch, view("a", "u1", 4).into());
     table.end_list(0, epoch, &version(4));
     table.deleted(0, &request("a"), &Uid::new("u1"), &version(5));
     assert_eq!(changes(&mut table), [""; 0]);
-    table.changed(0, view("a", "u2", 8));
+    table.changed(0, view("a", "u2", 8).into());
     assert_eq!(changes(&mut table), ["+ a/u2@8"], "u2 has entered the selection");
     table.left_selection(view("b", "u3", 20).meta(), Writer::default());
     list(&mut table, [view("a", "u2", 8), view("b", "u4", 9)], 9);
@@ -249,7 +255,7 @@ fn a_list_that_began_before_an_own_delete_does_not_undo_it_and_a_later_one_decid
     let mut table = synced([view("a", "u1", 5)], 10);
     let epoch = table.begin_list();
     hide(&mut table, "a", "u1");
-    table.listed(0, epoch, view("a", "u1", 5));
+    table.listed(0, epoch, view("a", "u1", 5).into());
     table.end_list(0, epoch, &version(11));
     assert_eq!(changes(&mut table), ["- a/u1@5 OwnWrite"]);
     list(&mut table, [view("a", "u1", 12)], 13);
@@ -274,7 +280,7 @@ fn indexes_follow_every_change_and_keep_no_empty_sets() {
     };
     let mut table = synced([owned("o1", 5)], 10);
     assert_eq!(table.list(&Select::owned_by("o1")).len(), 1);
-    table.changed(0, owned("o2", 11));
+    table.changed(0, owned("o2", 11).into());
     assert_eq!(
         (table.list(&Select::owned_by("o1")).len(), table.list(&Select::owned_by("o2")).len()),
         (0, 1)
@@ -296,13 +302,13 @@ fn a_walk_returns_each_object_once_while_writers_interleave() {
     // o000 was visited and gets a slot ahead of the walk; the last object was not and gets the slot of o000.
     table.deleted(0, &request(&name(0)), &Uid::new("u1"), &version(11));
     table.deleted(0, &request(&name(count - 1)), &Uid::new("u1"), &version(12));
-    table.changed(0, view(&name(count - 1), "u2", 13));
-    table.changed(0, view(&name(0), "u2", 14));
+    table.changed(0, view(&name(count - 1), "u2", 13).into());
+    table.changed(0, view(&name(0), "u2", 14).into());
     // Not visited yet: another version, another uid, deleted, new.
-    table.changed(0, view(&name(100), "u1", 15));
-    table.changed(0, view(&name(101), "u2", 16));
+    table.changed(0, view(&name(100), "u1", 15).into());
+    table.changed(0, view(&name(101), "u2", 16).into());
     table.deleted(0, &request(&name(102)), &Uid::new("u1"), &version(17));
-    table.changed(0, view("new", "u1", 18));
+    table.changed(0, view("new", "u1", 18).into());
     while table.stride(&mut walk, &Select::namespace("shop"), &mut views) {}
     let mut seen: Vec<String> =
         views.iter().map(|view| format!("{}@{}", view.meta().name(), view.meta().resource_version)).collect();

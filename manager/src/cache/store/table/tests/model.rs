@@ -88,7 +88,7 @@ impl Follower {
                     &version(*at),
                 );
             } else {
-                self.table.changed(0, state(*name, *uid, *at));
+                self.table.changed(0, state(*name, *uid, *at).into());
             }
         }
         let last = server.history.iter().filter(|event| event.2 > self.watched).take(count).last();
@@ -109,7 +109,7 @@ impl Follower {
                 self.listing = None;
                 return;
             };
-            self.table.listed(0, *epoch, next);
+            self.table.listed(0, *epoch, next.into());
         }
     }
 
@@ -119,7 +119,7 @@ impl Follower {
         }
         match self.answers.remove(at % self.answers.len()) {
             Answer::Written(view) => {
-                self.table.written(view, Writer::default());
+                self.table.written(view.into(), Writer::default());
             }
             Answer::Deleted(name, uid) => {
                 hide(&mut self.table, &format!("n{name}"), &format!("u{uid}"));
