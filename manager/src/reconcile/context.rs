@@ -184,8 +184,8 @@ impl Authority for Context {
 impl RunEnvironment {
     /// Makes an environment without a fence; its writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
-        let (writer, elsewhere, writes) = (Writer::default(), Arc::default(), Arc::default());
-        Self { writer, runtime: None, fenced: false, elsewhere, writes, client, events, stopping }
+        let (writer, runtime, elsewhere) = (Writer::default(), None, Arc::default());
+        Self { writer, runtime, fenced: false, elsewhere, writes: Arc::default(), client, events, stopping }
     }
 
     /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of

@@ -273,7 +273,7 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
     for _ in 0..100 {
         let _clients = (cx.client(), there.client());
     }
-    // The clients are also the same if another thread uses the context first.
+    // The client belongs to the runtime of the run, also if another thread asks for it first.
     let elsewhere = edge.context(&cx);
     std::thread::scope(|threads| threads.spawn(|| drop(elsewhere.client().clone())).join()).unwrap();
     assert_eq!(tasks() - before, 3);
