@@ -206,17 +206,7 @@ impl Dependencies {
 
     /// Handles a changed Service: probes that connect to it become due now. Returns the WaitDeployments that
     /// wait for it.
-    pub fn on_service_change(&self, service: &View) -> Vec<NamespacedName> {
-        self.changed(service.request())
-    }
-
-    /// Handles a changed EndpointSlice: probes that connect to its Service become due now. Returns the
-    /// WaitDeployments that wait for this Service.
-    pub fn on_slice_change(&self, slice: &View) -> Vec<NamespacedName> {
-        service_of_slice(slice.meta()).map(|service| self.changed(&service)).unwrap_or_default()
-    }
-
-    fn changed(&self, service: &NamespacedName) -> Vec<NamespacedName> {
+    pub fn on_service_change(&self, service: &NamespacedName) -> Vec<NamespacedName> {
         let Self { engine, services, service_waiters, .. } = self;
         let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
         // Few Services have a probe that connects to them, so the cheap question goes first. Without a ready
@@ -227,6 +217,12 @@ impl Dependencies {
             engine.probe_now(namespace, name);
         }
         service_waiters.lock().of(service)
+    }
+
+    /// Handles a changed EndpointSlice as a change of its Service.
+    pub fn on_slice_change(&self, slice: &View) -> Vec<NamespacedName> {
+        let service = service_of_slice(slice.meta());
+        service.map(|service| self.on_service_change(&service)).unwrap_or_default()
     }
 
     fn evaluate_service(&self, namespace: &str, check: &ServiceCheck) -> Result<Observation, ProbeCheck> {

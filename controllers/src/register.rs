@@ -102,7 +102,7 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
         .watches(&deployments, map_view(namesake(objects.clone())))
-        .watches(&services, map_view(move |service| of_service.on_service_change(service)))
+        .watches(&services, map_view(move |service| of_service.on_service_change(service.request())))
         .watches(&slices, map_view(move |slice| of_slice.on_slice_change(slice)))
         .source(results)
         .reconciler(WaitDeploymentReconciler::new(

@@ -17,40 +17,38 @@ pub(super) fn evaluate(
     let ServiceCheck { name, min_ready, port } = check;
     let service = format!("Service {namespace}/{name}");
     let of_port = port.as_ref().map(|port| format!(" for port {port}")).unwrap_or_default();
-    let not_ready = |reason, message| Ok(Observation::not_ready(reason, message));
-    match found {
+    let (reason, message) = match found {
         // The message leaves the count out: with it each new Pod would need a status update.
         Endpoints::Ready(count) if count >= *min_ready => {
             let message = format!("{service} has {}{of_port}", at_least(*min_ready));
-            Ok(Observation::new(State::Ready, probe::ENDPOINTS_READY, message))
+            return Ok(Observation::new(State::Ready, probe::ENDPOINTS_READY, message));
         }
-        Endpoints::Ready(0) => {
-            not_ready(probe::NO_ENDPOINTS, format!("{service} has no ready endpoint{of_port}"))
+        Endpoints::Ready(0) => (probe::NO_ENDPOINTS, format!("{service} has no ready endpoint{of_port}")),
+        Endpoints::Ready(_) => {
+            let expected = at_least(*min_ready);
+            (probe::TOO_FEW_ENDPOINTS, format!("{service} does not have {expected}{of_port} yet"))
         }
-        Endpoints::Ready(_) => not_ready(
-            probe::TOO_FEW_ENDPOINTS,
-            format!("{service} does not have {}{of_port} yet", at_least(*min_ready)),
-        ),
-        Endpoints::External(_) if *min_ready > 1 => not_ready(
+        Endpoints::External(_) if *min_ready > 1 => (
             probe::TOO_FEW_ENDPOINTS,
             format!("{service} is an ExternalName, which counts as one endpoint; expected {min_ready}"),
         ),
         Endpoints::External(Some(port)) if port > 0 => {
-            Err(ProbeCheck::Tcp(Address { host: Host::Name(name.to_ascii_lowercase()), port }))
+            return Err(ProbeCheck::Tcp(Address { host: Host::Name(name.to_ascii_lowercase()), port }));
         }
-        Endpoints::External(_) => not_ready(
-            probe::PORT_NOT_FOUND,
-            format!("{service} is an ExternalName; give the port as a number"),
-        ),
+        Endpoints::External(_) => {
+            (probe::PORT_NOT_FOUND, format!("{service} is an ExternalName; give the port as a number"))
+        }
         Endpoints::NoPort => {
             let port = port.as_ref().map(ToString::to_string).unwrap_or_default();
-            not_ready(probe::PORT_NOT_FOUND, format!("{service} has no port {port}"))
+            (probe::PORT_NOT_FOUND, format!("{service} has no port {port}"))
         }
-        Endpoints::NotFound => not_ready(probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
+        Endpoints::NotFound => (probe::SERVICE_NOT_FOUND, format!("{service} does not exist")),
         Endpoints::Unknown(cause) => {
-            Ok(Observation::blind(probe::SERVICES_UNKNOWN, format!("Services cannot be read: {cause}")))
+            let message = format!("Services cannot be read: {cause}");
+            return Ok(Observation::blind(probe::SERVICES_UNKNOWN, message));
         }
-    }
+    };
+    Ok(Observation::not_ready(reason, message))
 }
 
 fn at_least(count: usize) -> String {

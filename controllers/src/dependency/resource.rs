@@ -22,7 +22,7 @@ mod state;
 use std::sync::{Arc, Weak};
 
 use kube::core::{DynamicObject, GroupVersionKind};
-use mainstay::cache::{Delta, DeltaHandler, LabelSelector, Select, Store, View};
+use mainstay::cache::{Delta, DeltaHandler, Store, View};
 use mainstay::key::{Key as _, KindId, NamespacedName};
 use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use mainstay_api::{Check, Plan, WaitDeployment};
@@ -30,14 +30,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::DropGuard;
 
-use self::check::{gvk, kind_name, verb};
+use self::check::{gvk, kind_name, select, verb};
 use self::kinds::Kinds;
 use self::reader::MAX_SELECTED;
 use self::rights::{Question, Rights};
 use crate::dependency::cycles::Awaited;
 use crate::dependency::waiters::Waiters;
 use crate::reasons::condition;
-use crate::selector;
 
 pub use driver::ResourceWatch;
 pub use reader::ResourceReader;
@@ -181,10 +180,9 @@ impl Resources {
         let found = match &check.objects {
             Objects::Name(name) => vec![NamespacedName::namespaced(namespace, name.as_str())],
             Objects::Selector(selector) => {
-                let selector = selector::text_of(selector).parse::<LabelSelector>().ok();
-                let select = selector.map(|selector| Select::namespace(namespace).labels(selector));
                 // Before the cache has synced the list is empty; closed gates re-check themselves.
-                let found = select.map(|select| self.shared.objects.list(&select).unwrap_or_default());
+                let select = select(namespace, selector).ok();
+                let found = select.and_then(|select| self.shared.objects.list(&select).ok());
                 let mut found: Vec<_> =
                     found.into_iter().flatten().map(|entry| entry.view().request().clone()).collect();
                 found.sort_unstable();

@@ -3,7 +3,7 @@
 mod facts;
 mod ready;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -100,14 +100,6 @@ impl CachedServices {
         facts.collect::<Result<_, _>>().map_err(cause)
     }
 
-    fn headless(&self, namespace: &str, name: &str) -> Result<ServiceAnswer, String> {
-        let slices = self.slices_of(namespace, name)?;
-        let mut ips: Vec<_> = slices.iter().flat_map(|slice| slice.ready_addresses()).collect();
-        ips.sort_unstable();
-        ips.dedup();
-        Ok(ServiceAnswer::Headless(ips))
-    }
-
     fn facts_of(&self, namespace: &str, name: &str) -> Result<Option<Arc<ServiceFacts>>, String> {
         let found = self.services.entry(&NamespacedName::namespaced(namespace, name)).map_err(cause)?;
         found.map(|service| self.service_facts.of(service.view()).map_err(cause)).transpose()
@@ -115,10 +107,12 @@ impl CachedServices {
 
     fn look_up(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAnswer, String> {
         let Some(facts) = self.facts_of(namespace, name)? else { return Ok(ServiceAnswer::NotFound) };
-        match facts.answer(port) {
-            Some(answer) => Ok(answer),
-            None => self.headless(namespace, name),
+        if let Some(answer) = facts.answer(port) {
+            return Ok(answer);
         }
+        let slices = self.slices_of(namespace, name)?;
+        let ips: BTreeSet<_> = slices.iter().flat_map(|slice| slice.ready_addresses()).collect();
+        Ok(ServiceAnswer::Headless(ips.into_iter().collect()))
     }
 
     /// Returns the endpoints of the Services with an address: as a cluster address, which at most one
@@ -176,11 +170,9 @@ impl Services for CachedServices {
 fn index_keys(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
     match facts {
         Ok(facts) => {
-            let own = facts.cluster_addresses().map(|ip| cluster_address_key(ip.to_canonical()));
-            let mut keys: Vec<_> = own.chain(facts.fingerprints().map(other_key)).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys
+            let own = facts.cluster_addresses.iter().map(|ip| cluster_address_key(ip.to_canonical()));
+            let others = facts.fingerprints.iter().copied().map(other_key);
+            own.chain(others).collect::<BTreeSet<_>>().into_iter().collect()
         }
         Err(error) => {
             warn!(%error, "a Service cannot be decoded and may have any address; probes do not connect");

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 
 /// Most authorities in one text; a bundle of all public authorities has some 150.
 pub(super) const MAX_AUTHORITIES: usize = 500;
-/// Longest text in bytes, twice the size of a bundle of all public authorities.
-pub(super) const MAX_TEXT: usize = 512 * 1024;
+/// Longest text in KiB, twice the size of a bundle of all public authorities.
+pub(super) const MAX_KIB: usize = 512;
 
 /// The authorities to trust, or the reason why there are none.
 pub type Authorities = Result<Arc<RootCertStore>, NoAuthorities>;
@@ -30,7 +30,7 @@ pub enum NoAuthorities {
 /// # Errors
 /// Fails with [`NoAuthorities::Invalid`] for any other text.
 pub fn authorities(pem: &str) -> Authorities {
-    if pem.len() > MAX_TEXT {
+    if pem.len() > MAX_KIB * 1024 {
         return Err(NoAuthorities::Invalid);
     }
     let mut roots = RootCertStore::empty();

@@ -1,7 +1,11 @@
 //! Properties of a resource check that follow from the check alone.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::GroupVersionKind;
+use mainstay::cache::{self, Select};
 use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
+
+use crate::selector;
 
 /// Conditions of finished work, which is often deleted later: once one was True, a deletion does not undo it.
 const FINAL_CONDITIONS: [&str; 4] = ["Complete", "Completed", "Succeeded", "SuccessCriteriaMet"];
@@ -17,6 +21,12 @@ pub(super) fn kind_name(kind: &GroupVersionKind) -> String {
 
 pub(super) fn verb(check: &ResourceCheck) -> &'static str {
     if matches!(check.objects, Objects::Name(_)) { "get" } else { "list" }
+}
+
+/// Returns the selection of objects with these labels. Fails with the cause for an invalid selector.
+pub(super) fn select(namespace: &str, selector: &LabelSelector) -> Result<Select, String> {
+    let labels = selector::text_of(selector).parse::<cache::LabelSelector>();
+    Ok(Select::namespace(namespace).labels(labels.map_err(|error| error.to_string())?))
 }
 
 /// Returns whether the state, once reached, still counts after the object was deleted.

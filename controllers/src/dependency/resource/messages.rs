@@ -14,22 +14,10 @@ use super::state::Found;
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::resource;
 
-/// Displays the state of a check, such as `condition Complete=True` or `{.status.phase}="Bound"`.
-struct Wanted<'a>(&'a ResourceState);
-
 /// Displays the objects of a check, such as `Job shop/migrate`.
 pub(super) struct ObjectsText<'a> {
     pub(super) namespace: &'a str,
     pub(super) check: &'a ResourceCheck,
-}
-
-impl fmt::Display for Wanted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            ResourceState::Condition { type_, status } => write!(f, "condition {type_}={status}"),
-            ResourceState::JsonPath { path, value } => write!(f, "{path}={value:?}"),
-        }
-    }
 }
 
 impl fmt::Display for ObjectsText<'_> {
@@ -51,7 +39,15 @@ impl ObjectsText<'_> {
     /// status by it.
     pub(super) fn in_state(&self) -> String {
         let verb = if self.is_one() { "has" } else { "have" };
-        format!("{self} {verb} {}", Wanted(&self.check.state))
+        format!("{self} {verb} {}", self.wanted())
+    }
+
+    /// Returns the state of the check, such as `condition Complete=True` or `{.status.phase}="Bound"`.
+    fn wanted(&self) -> String {
+        match &self.check.state {
+            ResourceState::Condition { type_, status } => format!("condition {type_}={status}"),
+            ResourceState::JsonPath { path, value } => format!("{path}={value:?}"),
+        }
     }
 
     fn is_one(&self) -> bool {
@@ -60,7 +56,7 @@ impl ObjectsText<'_> {
 }
 
 pub(super) fn of_found(objects: &ObjectsText<'_>, found: Found) -> Observation {
-    let (wanted, is_one) = (Wanted(&objects.check.state), objects.is_one());
+    let (wanted, is_one) = (objects.wanted(), objects.is_one());
     let one_of = if is_one { "" } else { "one of " };
     match found {
         Found::InState => {

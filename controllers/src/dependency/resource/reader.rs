@@ -1,20 +1,19 @@
 //! The observations of one WaitDeployment's resource checks, read from the cache.
 
 use kube::core::DynamicObject;
-use mainstay::cache::{Entry, LabelSelector, Select, Store};
+use mainstay::cache::{Entry, Store};
 use mainstay::key::{Key as _, NamespacedName};
 use mainstay_api::PlannedDependency;
 use mainstay_api::plan::{Objects, ResourceCheck, ResourceState};
 use tokio::time::Instant;
 
-use super::check::{gvk, is_final, kind_name, verb};
+use super::check::{gvk, is_final, kind_name, select, verb};
 use super::messages::{self, ObjectsText, of_found, of_trouble, unreadable};
 use super::rights::Answer;
 use super::state::{Found, compare};
 use super::{Resources, questions};
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::{self, resource};
-use crate::selector;
 
 /// Most objects that one selector may select: each is read whenever one of them changes.
 pub(super) const MAX_SELECTED: usize = 500;
@@ -71,11 +70,9 @@ impl<'a> ResourceReader<'a> {
                 }
             }
             Objects::Selector(selector) => {
-                let selector = selector::text_of(selector).parse::<LabelSelector>();
-                let selector = selector
-                    .map_err(|error| Observation::invalid(reasons::probe::FAILED, error.to_string()))?;
-                let entries = store.list(&Select::namespace(namespace).labels(selector));
-                entries.map_err(|error| unreadable(&store, &error))?
+                let invalid = |cause| Observation::invalid(reasons::probe::FAILED, cause);
+                let select = select(namespace, selector).map_err(invalid)?;
+                store.list(&select).map_err(|error| unreadable(&store, &error))?
             }
         };
         if entries.is_empty() {

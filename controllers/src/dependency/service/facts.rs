@@ -11,7 +11,7 @@
 //! 2. The facts of a slice are extracted at the first read of a version: most slices belong to Services
 //!    that no check reads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,10 +39,12 @@ type Known<T> = (ResourceVersion, Result<Arc<T>, Arc<str>>);
 pub(super) struct ServiceFacts {
     form: Form,
     /// Allocated by the cluster from the Service network.
-    cluster_addresses: Box<[IpAddr]>,
-    /// The [`fingerprint`]s of external and load-balancer addresses, sorted. The author of the Service
-    /// chooses these addresses and their number, so they are kept in four bytes each.
-    fingerprints: Box<[u32]>,
+    pub(super) cluster_addresses: Box<[IpAddr]>,
+    /// The [`fingerprint`]s of all other addresses from which nodes forward to the endpoints, external and
+    /// load-balancer addresses, sorted. The author of the Service chooses these addresses and their number,
+    /// so they are kept in four bytes each. Node ports are left out, since they exist at every address of
+    /// every node.
+    pub(super) fingerprints: Box<[u32]>,
     ports: Box<[PortFacts]>,
 }
 
@@ -183,16 +185,6 @@ impl ServiceFacts {
         matches!(self.form, Form::External(_))
     }
 
-    pub(super) fn cluster_addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.cluster_addresses.iter().copied()
-    }
-
-    /// Returns the fingerprints of all other addresses from which nodes forward to the endpoints. Node
-    /// ports are left out, since they exist at every address of every node.
-    pub(super) fn fingerprints(&self) -> impl Iterator<Item = u32> {
-        self.fingerprints.iter().copied()
-    }
-
     /// Returns whether the Service lists an external or load-balancer address with this fingerprint.
     pub(super) fn lists(&self, fingerprint: u32) -> bool {
         self.fingerprints.binary_search(&fingerprint).is_ok()
@@ -261,10 +253,8 @@ pub(super) fn fingerprint(ip: IpAddr) -> u32 {
 }
 
 fn fingerprints(texts: impl Iterator<Item = String>) -> Box<[u32]> {
-    let mut fingerprints: Vec<_> = texts.filter_map(|text| text.parse().ok()).map(fingerprint).collect();
-    fingerprints.sort_unstable();
-    fingerprints.dedup();
-    fingerprints.into()
+    let fingerprints = texts.filter_map(|text| text.parse().ok()).map(fingerprint);
+    fingerprints.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn hash_of(value: &impl Hash) -> u64 {

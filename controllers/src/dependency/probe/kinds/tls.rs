@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Failure;
 use crate::dependency::probe::Connection;
-use crate::dependency::probe::authorities::{MAX_AUTHORITIES, MAX_TEXT, NoAuthorities};
+use crate::dependency::probe::authorities::{MAX_AUTHORITIES, MAX_KIB, NoAuthorities};
 use crate::dependency::probe::cluster_info::ClusterInfo;
 use crate::reasons::probe;
 
@@ -40,13 +40,12 @@ pub(super) async fn trust(
             NoAuthorities::Unknown(cause) => {
                 (probe::AUTHORITIES_NOT_FOUND, format!("{what} cannot be read: {cause}"))
             }
-            NoAuthorities::Invalid => {
-                let size = MAX_TEXT / 1024;
-                let message = format!(
-                    "{what} does not hold 1 to {MAX_AUTHORITIES} certificates in at most {size} KiB of PEM"
-                );
-                (probe::AUTHORITIES_INVALID, message)
-            }
+            NoAuthorities::Invalid => (
+                probe::AUTHORITIES_INVALID,
+                format!(
+                    "{what} does not hold 1 to {MAX_AUTHORITIES} certificates in at most {MAX_KIB} KiB of PEM"
+                ),
+            ),
         };
         Failure::before(reason, message)
     })?;
@@ -59,8 +58,7 @@ pub(super) async fn verified(
     config: &Arc<ClientConfig>,
     connection: Connection,
 ) -> Result<(), Failure> {
-    let name = ServerName::try_from(check.server_name.clone()).map_err(|_| unusable_name())?;
-    handshake(config, name, connection).await.map(drop)
+    handshake(config, &check.server_name, connection).await.map(drop)
 }
 
 /// Encrypts a connection. Accepts any certificate, as the kubelet does for HTTPS probes. Offers `protocol` by
@@ -70,15 +68,11 @@ pub(super) async fn unverified(
     protocol: &[u8],
     connection: Connection,
 ) -> Result<Connection, Failure> {
-    let name = match host {
-        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| unusable_name())?,
-        Host::Ip(ip) => ServerName::IpAddress((*ip).into()),
-    };
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(UnchainedVerifier::any(Arc::clone(&provider)));
     let mut config = config(provider, verifier)?;
     config.alpn_protocols = vec![protocol.to_owned()];
-    handshake(&Arc::new(config), name, connection).await
+    handshake(&Arc::new(config), &host.to_string(), connection).await
 }
 
 // === private ===
@@ -120,9 +114,11 @@ async fn system() -> Arc<RootCertStore> {
 
 async fn handshake(
     config: &Arc<ClientConfig>,
-    name: ServerName<'static>,
+    name: &str,
     connection: Connection,
 ) -> Result<Connection, Failure> {
+    let name = ServerName::try_from(name.to_owned());
+    let name = name.map_err(|_| Failure::before(probe::FAILED, "the name is not valid for TLS"))?;
     let connected = TlsConnector::from(Arc::clone(config)).connect(name, connection).await;
     connected.map(Connection::new).map_err(|error| failed(&error))
 }
@@ -159,8 +155,4 @@ fn of_certificate(error: &CertificateError) -> (&'static str, &'static str) {
         }
         _ => (probe::CERTIFICATE_INVALID, "its certificate is not acceptable"),
     }
-}
-
-fn unusable_name() -> Failure {
-    Failure::before(probe::FAILED, "the name is not valid for TLS")
 }
