@@ -61,7 +61,8 @@ async fn an_undeclared_kind_is_refused_before_any_request() {
     assert!(
         error.starts_with(
             "ConfigMap shop/card was not sent: controller \"test\" has not declared that it writes \
-             this kind; call .owns(&store) or .writes::<ConfigMap>() on the controller; declared: Deployment.apps ("
+             this kind; call .owns(&store) or .writes::<ConfigMap>() on the controller; declared: \
+             Deployment.apps ("
         ) && error.contains(file!()),
         "{error}"
     );
