@@ -3,7 +3,6 @@
 //! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
 //! Durations are integers with the unit in the name, as the API conventions require
 //! (<https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units>).
-//! Nothing encodes them; `skip_serializing_if` on a field keeps its default out of the CRD.
 
 #![expect(
     clippy::doc_markdown,
@@ -13,7 +12,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 mod choices;
 
@@ -70,7 +69,7 @@ pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
 ];
 
 /// Dependencies that must hold before the Deployment starts, and policies for missing and lost ones.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitFor {
     /// Dependencies to wait for, 1 to 16.
@@ -113,7 +112,7 @@ pub struct WaitFor {
 }
 
 /// One dependency: a name, exactly one check, and its timing.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
     /// Name of the dependency, a DNS label, unique within the object.
@@ -157,7 +156,7 @@ pub struct Dependency {
 }
 
 /// Ready endpoints of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceDependency {
     /// Name of a Service in the same namespace.
@@ -171,7 +170,7 @@ pub struct ServiceDependency {
 }
 
 /// A TCP connection.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TcpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
@@ -182,7 +181,7 @@ pub struct TcpDependency {
 }
 
 /// An HTTP GET. Any status from 200 to 399 is a success; redirects are not followed.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -220,7 +219,7 @@ pub struct HttpHeader {
 }
 
 /// The standard health service, <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -237,7 +236,7 @@ pub struct GrpcDependency {
 }
 
 /// A TLS handshake.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -265,7 +264,7 @@ pub struct ConfigMapKey {
 }
 
 /// A DNS name that resolves, under a suffix that the manager's probePolicy admits.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsDependency {
     /// The complete name; no search list is used.
@@ -280,7 +279,7 @@ pub struct DnsDependency {
 
 /// An object, or all objects of a selector, in a state. Exactly one of name and selector, and exactly one of
 /// condition and jsonPath.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {
     /// API version of the object, such as batch/v1.

@@ -230,7 +230,8 @@ impl Dependencies {
         endpoints::evaluate(namespace, check, found)
     }
 
-    /// Evaluates a dependency by the cache alone. Fails with the probe that decides if the cache is not enough.
+    /// Evaluates a dependency by the cache alone. Fails with the probe that decides if the cache is not
+    /// enough.
     fn evaluate(
         &self,
         namespace: &str,

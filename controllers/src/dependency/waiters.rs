@@ -13,8 +13,8 @@ use mainstay::key::NamespacedName;
 #[derive(Debug)]
 pub(crate) struct Waiters<T> {
     by_subject: HashMap<T, BTreeSet<NamespacedName>>,
-    /// The subjects of each waiting WaitDeployment, as given to [`set`](Self::set), with order and duplicates.
-    /// Never an empty list.
+    /// The subjects of each waiting WaitDeployment, as given to [`set`](Self::set), with order and
+    /// duplicates. Never an empty list.
     by_request: HashMap<NamespacedName, Vec<T>>,
 }
 

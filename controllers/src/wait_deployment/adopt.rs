@@ -120,8 +120,8 @@ impl Run<'_> {
 // === impl LiveMetadata ===
 
 impl LiveMetadata {
-    /// Returns whether the API server's answer is about the Deployment `found` of the cache, by its uid, and that
-    /// Deployment is still not being deleted and still has no controller.
+    /// Returns whether the API server's answer is about the Deployment `found` of the cache, by its uid, and
+    /// that Deployment is still not being deleted and still has no controller.
     fn is_still(&self, found: &Entry<LiveDeployment>) -> bool {
         self.uid == *found.meta().uid.to_string()
             && self.deletion_timestamp.is_none()

@@ -278,9 +278,9 @@ impl Targets {
         id
     }
 
-    /// Returns the id of the entry for the target and timeout of a want, and makes the entry if there is none.
-    /// If only the timeout of the want has changed and no other object uses its entry `earlier`, that entry is
-    /// kept with the new timeout.
+    /// Returns the id of the entry for the target and timeout of a want, and makes the entry if there is
+    /// none. If only the timeout of the want has changed and no other object uses its entry `earlier`, that
+    /// entry is kept with the new timeout.
     fn entry_for(&mut self, want: &Want, earlier: Option<u64>, due: Instant, now: Instant) -> u64 {
         let key = (want.target.clone(), want.timeout);
         if let Some(id) = self.ids.get(&key) {

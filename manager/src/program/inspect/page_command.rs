@@ -15,8 +15,8 @@ type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 /// A command that requests one of a program's [own pages](crate::inspect::OwnPages) from a running manager
 /// and prints it.
 ///
-/// Beside its own arguments it has the flags of `inspect` for the server and the output: `--address`, `--config`,
-/// `--token-file`, `--own` and `-o table|json`.
+/// Beside its own arguments it has the flags of `inspect` for the server and the output: `--address`,
+/// `--config`, `--token-file`, `--own` and `-o table|json`.
 #[must_use = "a page command does nothing until a program has it"]
 #[derive(derive_more::Debug)]
 #[debug("PageCommand {{ command: {:?}, .. }}", self.command.get_name())]

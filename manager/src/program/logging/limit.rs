@@ -45,7 +45,8 @@ struct Shared {
     report: Duration,
     /// The subscriber that this layer is part of; it gets the reports.
     subscriber: OnceLock<WeakDispatch>,
-    /// Held until the lines taken from `inner` have been reported, so that `flush` waits for the other thread.
+    /// Held until the lines taken from `inner` have been reported, so that `flush` waits for the other
+    /// thread.
     reporting: Mutex<()>,
     /// Never locked while a line is logged.
     inner: Mutex<Inner>,
