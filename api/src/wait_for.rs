@@ -2,7 +2,11 @@
 //!
 //! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
 //! Durations are integers with the unit in the name, as the API conventions require
-//! (<https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units>).
+//! ([units]).
+//! They are only decoded: a client writes `spec.waitFor` as JSON. `skip_serializing_if` keeps the default of a
+//! field out of the CRD.
+//!
+//! [units]: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units
 
 #![expect(
     clippy::doc_markdown,
@@ -12,7 +16,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 mod choices;
 
@@ -69,7 +73,7 @@ pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
 ];
 
 /// Dependencies that must hold before the Deployment starts, and policies for missing and lost ones.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitFor {
     /// Dependencies to wait for, 1 to 16.
@@ -112,7 +116,7 @@ pub struct WaitFor {
 }
 
 /// One dependency: a name, exactly one check, and its timing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
     /// Name of the dependency, a DNS label, unique within the object.
@@ -156,7 +160,7 @@ pub struct Dependency {
 }
 
 /// Ready endpoints of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceDependency {
     /// Name of a Service in the same namespace.
@@ -170,7 +174,7 @@ pub struct ServiceDependency {
 }
 
 /// A TCP connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 pub struct TcpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
@@ -181,7 +185,7 @@ pub struct TcpDependency {
 }
 
 /// An HTTP GET. Any status from 200 to 399 is a success; redirects are not followed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -219,7 +223,7 @@ pub struct HttpHeader {
 }
 
 /// The standard health service, <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -236,7 +240,7 @@ pub struct GrpcDependency {
 }
 
 /// A TLS handshake.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
@@ -264,7 +268,7 @@ pub struct ConfigMapKey {
 }
 
 /// A DNS name that resolves, under a suffix that the manager's probePolicy admits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsDependency {
     /// The complete name; no search list is used.
@@ -279,7 +283,7 @@ pub struct DnsDependency {
 
 /// An object, or all objects of a selector, in a state. Exactly one of name and selector, and exactly one of
 /// condition and jsonPath.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {
     /// API version of the object, such as batch/v1.
