@@ -1,8 +1,8 @@
 //! Searches an object for the value that a path selects.
 
-use std::collections::HashMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -40,6 +40,18 @@ pub(super) struct Search<'a> {
     pub(super) bytes_read: usize,
 }
 
+/// Reads one field of an object, and `observedGeneration`.
+struct FieldVisitor<'n>(&'n str);
+
+#[derive(Default)]
+struct Field<'a> {
+    value: Option<&'a RawValue>,
+    observed_generation: Option<i64>,
+}
+
+/// Calls the function with each element of a list.
+struct ElementVisitor<F>(F);
+
 // === impl JsonPath ===
 
 impl JsonPath {
@@ -68,25 +80,32 @@ impl<'a> Search<'a> {
         let Some((step, rest)) = steps.split_first() else { return self.add(json, observed) };
         match step {
             Step::Field(name) => {
-                if let Some((value, own)) = self.field(json, name) {
-                    self.walk(value, own.or(observed), rest);
+                let field = self.field(json, name);
+                if let Some(value) = field.value {
+                    self.walk(value, field.observed_generation.or(observed), rest);
                 }
             }
             Step::Index(index) => {
-                let elements = self.elements(json);
-                let from_end = || elements.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?);
-                let at = usize::try_from(*index).ok().or_else(from_end);
-                if let Some(element) = at.and_then(|at| elements.get(at)) {
+                let mut length = 0;
+                if *index < 0 {
+                    self.each(json, |_, _| length += 1);
+                }
+                // Negative if the index is before the start of the list.
+                let mut left = index.saturating_add(length);
+                let mut found = None;
+                self.each(json, |_, element| {
+                    found = found.or((left == 0).then_some(element));
+                    left -= 1;
+                });
+                if let Some(element) = found {
                     self.walk(element, observed, rest);
                 }
             }
-            Step::Filter(filter) => {
-                for element in self.elements(json) {
-                    if !self.has_several && self.matches(element, filter) {
-                        self.walk(element, observed, rest);
-                    }
+            Step::Filter(filter) => self.each(json, |search, element| {
+                if !search.has_several && search.matches(element, filter) {
+                    search.walk(element, observed, rest);
                 }
-            }
+            }),
         }
     }
 
@@ -110,29 +129,72 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns a field of an object, and the `observedGeneration` of the object.
-    fn field(&mut self, json: &'a RawValue, name: &str) -> Option<(&'a RawValue, Option<i64>)> {
-        let fields: HashMap<String, &RawValue> = self.read(json);
-        let observed = fields.get("observedGeneration").and_then(|value| value.get().parse().ok());
-        Some((*fields.get(name)?, observed))
-    }
-
-    fn elements(&mut self, json: &'a RawValue) -> Vec<&'a RawValue> {
-        self.read(json)
-    }
-
-    /// Reads the fields of an object or the elements of a list; any other value has none.
-    fn read<T: Deserialize<'a> + Default>(&mut self, json: &'a RawValue) -> T {
+    fn field(&mut self, json: &'a RawValue, name: &str) -> Field<'a> {
         self.bytes_read += json.get().len();
-        serde_json::from_str(json.get()).unwrap_or_default()
+        let read = serde_json::Deserializer::from_str(json.get()).deserialize_map(FieldVisitor(name));
+        read.unwrap_or_default()
+    }
+
+    fn each(&mut self, json: &'a RawValue, mut visit: impl FnMut(&mut Self, &'a RawValue)) {
+        self.bytes_read += json.get().len();
+        let visitor = ElementVisitor(|element| visit(self, element));
+        // A value that is not a list has no elements.
+        let _is_list = serde_json::Deserializer::from_str(json.get()).deserialize_seq(visitor).is_ok();
     }
 
     fn matches(&mut self, element: &'a RawValue, filter: &Filter) -> bool {
-        let mut fields = filter.fields.iter();
-        let value = fields.try_fold(element, |value, name| Some(self.field(value, name)?.0));
-        let scalar = value.filter(|value| !value.get().starts_with(['{', '[']));
-        scalar.is_some_and(|scalar| {
-            serde_json::from_str(scalar.get()).is_ok_and(|value: Value| value == filter.literal)
-        })
+        let mut value = element;
+        for name in &filter.fields {
+            let Some(next) = self.field(value, name).value else { return false };
+            value = next;
+        }
+        let is_scalar = !value.get().starts_with(['{', '[']);
+        is_scalar && serde_json::from_str::<Value>(value.get()).is_ok_and(|value| value == filter.literal)
+    }
+}
+
+// === impl FieldVisitor ===
+
+impl<'de> Visitor<'de> for FieldVisitor<'_> {
+    type Value = Field<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut field = Field::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let is_generation = key == "observedGeneration";
+            if key != self.0 && !is_generation {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value: &RawValue = map.next_value()?;
+            if key == self.0 {
+                field.value = Some(value);
+            }
+            if is_generation {
+                field.observed_generation = value.get().parse().ok();
+            }
+        }
+        Ok(field)
+    }
+}
+
+// === impl ElementVisitor ===
+
+impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for ElementVisitor<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element()? {
+            (self.0)(element);
+        }
+        Ok(())
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! A reconcile that finds its gate closed calls [`Cycles::closed`] with the edges of the gate, and gets the
 //! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback
-//! gets that gate, whose next reconcile calls `closed` again; it may get further gates that are reached from
-//! the cycle. The graph is in memory; a search reads no objects.
+//! gets that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no
+//! objects.
 //!
 //! # Invariants
 //! 1. A cycle contains only gates that were recorded as closed in this term of leadership.
@@ -15,8 +15,7 @@
 //! 3. A search visits at most `MAX_VISITED` gates and compares at most `MAX_COMPARED` pairs of gates.
 //!    In the same graph it finds the same cycle.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::iter::successors;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use mainstay::key::{Key, NamespacedName};
 use parking_lot::Mutex;
@@ -71,13 +70,13 @@ struct Graph {
 /// Namespace, key and value of a label.
 type Label = (String, String, String);
 
-/// The outcome of a search.
+/// The gates that a search visited, nearest first.
 #[derive(Debug)]
 struct Search {
-    /// The visited gates, nearest first; the first is the start of the search.
+    /// The first is the start of the search.
     gates: Vec<NamespacedName>,
-    /// The shortest cycle through the start, beginning with it.
-    cycle: Option<Vec<NamespacedName>>,
+    /// Pairs of indices into `gates`: the first gate waits for the second. In the order of the search.
+    edges: Vec<(usize, usize)>,
 }
 
 // === impl Cycles ===
@@ -101,13 +100,13 @@ impl Cycles {
             graph.by_label.set(request, labels(request, &gate));
             graph.gates.insert(request.clone(), gate);
         }
-        let Search { gates, cycle } = graph.search(request);
+        let search = graph.search(request);
+        let cycle = search.cycle();
         let mut concerned = BTreeSet::new();
         // If this gate has not changed, the call for the changed gate has notified all others.
         if is_news {
             concerned.extend(graph.with_cycle_through(request));
-            // Each gate that shares a cycle with this one is among those that this one waits for.
-            concerned.extend(gates.into_iter().filter(|_| cycle.is_some()));
+            concerned.extend(search.waiting_for_start());
         }
         match &cycle {
             Some(cycle) => graph.cycles.insert(request.clone(), cycle.clone()),
@@ -157,27 +156,27 @@ impl Graph {
     }
 
     /// Searches breadth first, so the first way back to the start is the shortest.
-    fn search(&self, start: &NamespacedName) -> Search {
-        let (mut seen, mut left) = (HashSet::from([start]), MAX_COMPARED);
-        // Each gate with the position of the gate before it on the way from the start.
-        let (mut visited, mut at) = (vec![(start, 0)], 0);
-        let mut last = None;
-        while let Some(&(gate, _)) = visited.get(at) {
+    fn search<'a>(&'a self, start: &'a NamespacedName) -> Search {
+        let (mut indices, mut left) = (HashMap::from([(start, 0)]), MAX_COMPARED);
+        let mut search = Search { gates: vec![start.clone()], edges: Vec::new() };
+        let mut queue = VecDeque::from([start]);
+        let mut from = 0;
+        while let Some(gate) = queue.pop_front() {
             for other in self.next(gate, &mut left) {
-                if other == start {
-                    last.get_or_insert(at);
-                } else if visited.len() < MAX_VISITED && seen.insert(other) {
-                    visited.push((other, at));
+                let is_new = !indices.contains_key(other);
+                if is_new && indices.len() >= MAX_VISITED {
+                    continue;
                 }
+                let to = *indices.entry(other).or_insert(search.gates.len());
+                if is_new {
+                    search.gates.push(other.clone());
+                    queue.push_back(other);
+                }
+                search.edges.push((from, to));
             }
-            at += 1;
+            from += 1;
         }
-        let cycle = last.map(|last| {
-            let before = |at: &usize| (*at > 0).then(|| visited[*at].1);
-            let way: Vec<_> = successors(Some(last), before).map(|at| visited[at].0.clone()).collect();
-            way.into_iter().rev().collect()
-        });
-        Search { gates: visited.into_iter().map(|(gate, _)| gate.clone()).collect(), cycle }
+        search
     }
 
     /// Returns the closed gates that the gate of `request` waits for, in the order of `awaits`, after at most
@@ -222,6 +221,39 @@ fn labels(request: &NamespacedName, gate: &Gate) -> Vec<Label> {
     let namespace = request.namespace().unwrap_or_default();
     let held = gate.holds.iter().flatten();
     held.map(|(key, value)| (namespace.to_owned(), key.clone(), value.clone())).collect()
+}
+
+// === impl Search ===
+
+impl Search {
+    /// Returns the shortest cycle through the start of the search.
+    fn cycle(&self) -> Option<Vec<NamespacedName>> {
+        let mut cycle = Vec::new();
+        let mut at = 0;
+        loop {
+            // The first edge to a gate is the one by which the search found it.
+            at = self.edges.iter().find(|(_, to)| *to == at)?.0;
+            cycle.push(self.gates[at].clone());
+            if at == 0 {
+                break;
+            }
+        }
+        cycle.reverse();
+        Some(cycle)
+    }
+
+    /// Returns all visited gates that wait for the start, directly or through other gates.
+    fn waiting_for_start(&self) -> Vec<NamespacedName> {
+        let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (from, to) in &self.edges {
+            before.entry(*to).or_default().push(*from);
+        }
+        let (mut seen, mut queue) = (BTreeSet::new(), vec![0]);
+        while let Some(at) = queue.pop() {
+            queue.extend(before.remove(&at).into_iter().flatten().filter(|from| seen.insert(*from)));
+        }
+        seen.into_iter().map(|at| self.gates[at].clone()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::Method;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::DeserializeOwned;
 
 use crate::key::{KindId, NamespacedName};
 
@@ -59,15 +58,22 @@ pub enum Extent {
 /// An object as [`live`] read it from the API server.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// With uid and resourceVersion.
-    pub(super) metadata: ObjectMeta,
+    uid: String,
+    resource_version: String,
     json: Bytes,
 }
 
-/// An object, of which only the metadata is decoded.
 #[derive(Deserialize)]
-pub(super) struct WithMetadata {
-    pub(super) metadata: ObjectMeta,
+struct Object {
+    metadata: Stamp,
+}
+
+/// The two fields every stored object has.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stamp {
+    uid: String,
+    resource_version: String,
 }
 
 /// Reads an object from the API server; `None` if it does not exist. Use it for kinds that no cache holds: a
@@ -84,7 +90,7 @@ pub async fn live(
     kind: &KindId,
     name: &NamespacedName,
 ) -> Result<Option<Live>, WriteError> {
-    let what = format!("read of {kind} {name}");
+    let what = read_of(kind, name);
     check_name(kind, name).map_err(|why| WriteError::Malformed { what: what.clone(), why })?;
     let json = match send(cx.client(), Method::GET, &kind.object_path(name), None, &what).await {
         Err(error) if error.is_not_found() => return Ok(None),
@@ -93,15 +99,17 @@ pub async fn live(
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
 }
 
+/// Names the read of an object in errors.
+pub(super) fn read_of(kind: &KindId, name: &NamespacedName) -> String {
+    format!("read of {kind} {name}")
+}
+
 // === impl Live ===
 
 impl Live {
     pub(super) fn read(json: Bytes) -> Result<Self, serde_json::Error> {
-        let WithMetadata { metadata } = serde_json::from_slice(&json)?;
-        let missing = serde_json::Error::missing_field;
-        metadata.uid.as_ref().ok_or_else(|| missing("uid"))?;
-        metadata.resource_version.as_ref().ok_or_else(|| missing("resourceVersion"))?;
-        Ok(Self { metadata, json })
+        let Object { metadata: Stamp { uid, resource_version } } = serde_json::from_slice(&json)?;
+        Ok(Self { uid, resource_version, json })
     }
 
     /// Decodes the object.
@@ -115,11 +123,11 @@ impl Live {
 
 impl Current for Live {
     fn uid(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.metadata.uid.as_deref().unwrap_or_default())
+        Cow::Borrowed(&self.uid)
     }
 
     fn resource_version(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.metadata.resource_version.as_deref().unwrap_or_default())
+        Cow::Borrowed(&self.resource_version)
     }
 
     fn json(&self) -> Bytes {

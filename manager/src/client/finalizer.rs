@@ -18,13 +18,14 @@ use std::sync::Arc;
 
 use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
 use serde_json::json;
 
 use crate::key::{KindId, is_dns_subdomain};
 
 use super::apply::Authority;
 use super::call::{MERGE_PATCH, send};
-use super::current::live;
+use super::current::{live, read_of};
 use super::error::WriteError;
 use super::owner::name_of;
 
@@ -174,11 +175,9 @@ impl Finalizer {
             Err(error) if error.is_conflict() => error,
             result => return result,
         };
-        match live(cx, kind, &name_of(object)).await {
-            Ok(Some(live)) if live.metadata.uid == object.uid => {
-                self.patch(cx, kind, &live.metadata, edit).await
-            }
-            Ok(_) => Ok(Edited::TooLate),
+        match read_live(cx, kind, object).await {
+            Ok(Some(live)) => self.patch(cx, kind, &live, edit).await,
+            Ok(None) => Ok(Edited::TooLate),
             Err(error) if error.is_forbidden() => Err(conflict),
             Err(error) => Err(error),
         }
@@ -224,6 +223,20 @@ impl fmt::Display for Finalizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Reads the metadata of an object from the API server; `None` if the object was deleted or replaced by
+/// another one.
+async fn read_live(
+    cx: &impl Authority,
+    kind: &KindId,
+    object: &ObjectMeta,
+) -> Result<Option<ObjectMeta>, WriteError> {
+    let name = name_of(object);
+    let Some(live) = live(cx, kind, &name).await? else { return Ok(None) };
+    let live: PartialObjectMeta =
+        live.decode().map_err(|source| WriteError::Undecodable { what: read_of(kind, &name), source })?;
+    Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
 }
 
 /// Returns the reason if a name is invalid.

@@ -22,10 +22,10 @@ use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use kube::client::Body;
 use parking_lot::RwLock;
+use serde::Deserialize;
 use tower::{BoxError, Service as _, service_fn};
 
 use super::connect::{ResponseBody, Stack, whole};
-use super::current::WithMetadata;
 use super::writer::Writer;
 
 /// Longest response that is collected for the observer; etcd refuses objects a fifth of this size.
@@ -230,16 +230,29 @@ fn is_dry_run(head: &Parts, body: &[u8]) -> bool {
     in_query || head.method == Method::DELETE && in_body().is_some_and(|stages| !stages.is_empty())
 }
 
+/// The part of a request body that names the version it is for. No other field is decoded: a merge patch may
+/// have `null` where an object has a text. A JSON patch has a `test` operation instead, and counts as a write
+/// without a version.
+#[derive(Deserialize)]
+struct ForVersion {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: String,
+}
+
 /// Returns the writer of a request. That of a reconcile has the version that the request is for, if the body
-/// names one. A JSON patch has a `test` operation instead, and counts as a write without a version.
+/// names one.
 fn writer_of(head: &Parts, body: &[u8]) -> Writer {
     let writer = Writer::of(&head.extensions);
     if !writer.is_run() || !matches!(head.method, Method::PUT | Method::PATCH) {
         return writer;
     }
-    let version =
-        serde_json::from_slice(body).ok().and_then(|body: WithMetadata| body.metadata.resource_version);
-    writer.for_version(version.and_then(|version| version.parse().ok()))
+    let version = serde_json::from_slice::<ForVersion>(body).ok();
+    writer.for_version(version.and_then(|body| body.metadata.resource_version.parse().ok()))
 }
 
 /// With `Accept: application/json;as=PartialObjectMetadata;...` the response is not the object.

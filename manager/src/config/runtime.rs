@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
-use super::{BindAddress, Duration, LogFilter, Problem, Section, Size, is_namespace};
+use super::{BindAddress, Duration, LogFilter, Problem, Section, Size, is_dns_name, is_namespace};
 use crate::cache::{CacheSettings, Pack};
 use crate::election::{
     DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD, ElectionSettings, OnLost,
@@ -204,12 +204,18 @@ impl Section for LeaderElection {
 
     fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
+        if !is_dns_name(&self.lease_name) {
+            let expected = "the name of a Lease: lower-case letters, digits, - and .";
+            problems.push(Problem::new("leaseName", &self.lease_name, expected));
+        }
         if !self.namespace.is_empty() && !is_namespace(&self.namespace) {
             let expected = "the name of a namespace, or \"\" for the manager's own";
             problems.push(Problem::new("namespace", &self.namespace, expected));
         }
-        // The namespace and identity of the process are unknown here; any valid ones serve.
-        let election = Self { namespace: String::new(), ..self.clone() };
+        // The namespace and identity of the process are unknown here; the timings are checked with any valid
+        // ones.
+        let election =
+            Self { namespace: "default".to_owned(), lease_name: "lease".to_owned(), ..self.clone() };
         problems.extend(election.settings("default", "replica").validate().into_iter().map(|invalid| {
             let key = invalid.path.rsplit('.').next().unwrap_or_default();
             Problem::message(key, format!("{}; {}", invalid.value, invalid.expected))

@@ -205,7 +205,7 @@ impl ObjectStore {
     }
 
     /// Marks the store as started, with the transform of all objects that are stored from now on; returns
-    /// whether this call did so. A later call has no effect.
+    /// whether this call did so. A later call sets the transform only if none is set.
     pub(crate) fn start(&self, transform: Option<&Arc<Transform>>) -> bool {
         let first = {
             let _table = self.table.write();

@@ -54,6 +54,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     let bodies = [
         ("PUT", r#"{"metadata": {"resourceVersion": "7"}}"#),
         ("PATCH", r#"{"metadata": {"resourceVersion": "7"}}"#),
+        ("PATCH", r#"{"metadata": {"labels": {"gone": null}, "resourceVersion": "7"}}"#),
         ("PATCH", r#"{"metadata": {"labels": {}}}"#),
         ("PATCH", r#"[{"op": "test", "path": "/metadata/resourceVersion", "value": "7"}]"#),
         ("DELETE", "{}"),
@@ -73,7 +74,7 @@ async fn a_write_carries_the_key_of_its_run_and_its_version() {
     let reported = writers.0.lock().clone();
     assert_eq!(
         reported.iter().map(|writer| writer.was_for_version(Some(7))).collect::<Vec<_>>(),
-        [true, true, false, false, false]
+        [true, true, true, false, false, false]
     );
     for writer in reported {
         assert!(writer.is_controller("one") && writer.is_run_of(&web) && !writer.is_run_of(&api));

@@ -94,8 +94,17 @@ impl Widths {
 
     /// Returns a row as one line with a line feed, without blanks at the end.
     pub(super) fn line(&self, row: &[String]) -> String {
-        let cells = row.iter().zip(&self.0).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join(GAP).trim_end())
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&self.0) {
+            let blanks = width.saturating_sub(cell.chars().count());
+            line.push_str(cell);
+            // Not `{:width$}`, which panics for a width above 65,535.
+            line.extend(std::iter::repeat_n(' ', blanks));
+            line.push_str(GAP);
+        }
+        line.truncate(line.trim_end().len());
+        line.push('\n');
+        line
     }
 }
 

@@ -17,6 +17,14 @@ fn columns_are_as_wide_as_their_longest_cell() {
 }
 
 #[test]
+fn a_cell_may_be_longer_than_a_format_can_pad() {
+    let long = "x".repeat(70_000);
+    let table = table(&[[&long, "1s", "-"], ["web", "2s", "-"]]);
+    let text = table.to_string();
+    assert!(text.lines().nth(2).is_some_and(|line| line.len() > 70_000), "padded to the long cell");
+}
+
+#[test]
 fn control_characters_in_cells_are_escaped() {
     let table = table(&[["a", "1s", "two\nlines\u{1b}[2J\u{9b}1m"]]);
     let line = table.to_string().lines().nth(1).map(str::to_owned);
