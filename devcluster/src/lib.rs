@@ -16,19 +16,6 @@
 //! # }
 //! ```
 
-mod cluster;
-mod command_line;
+mod real;
 
-mod programs;
-mod progress;
-
-mod certificates;
-mod folder;
-mod https;
-mod port;
-mod process;
-
-pub use certificates::CertificateError;
-pub use cluster::{ApiServer, DevCluster, Options, StartError};
-pub use programs::ProgramsError;
-pub use progress::Progress;
+pub use real::{ApiServer, CertificateError, DevCluster, Options, ProgramsError, Progress, StartError};

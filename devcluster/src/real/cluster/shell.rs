@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::Options;
 use super::error::{READY_TIMEOUT, StartError};
-use crate::certificates::Certificates;
-use crate::command_line;
-use crate::folder::Folder;
-use crate::https::{Https, Response};
-use crate::port::Port;
-use crate::process::Process;
-use crate::programs::Programs;
+use crate::real::certificates::Certificates;
+use crate::real::command_line;
+use crate::real::folder::Folder;
+use crate::real::https::{Https, Response};
+use crate::real::port::Port;
+use crate::real::process::Process;
+use crate::real::programs::Programs;
 
 /// Time between two checks of a server that is not ready: short beside a start, long beside one request.
 const POLL_PERIOD: Duration = Duration::from_millis(20);

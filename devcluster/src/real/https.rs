@@ -16,7 +16,7 @@ use rustls::pki_types::{IpAddr, PrivatePkcs8KeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::certificates::Certificates;
+use crate::real::certificates::Certificates;
 
 /// A request without a response after this time fails; the caller sends it again until its own deadline.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

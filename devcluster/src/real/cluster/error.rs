@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::certificates::CertificateError;
-use crate::programs::ProgramsError;
+use crate::real::certificates::CertificateError;
+use crate::real::programs::ProgramsError;
 
 /// A start takes three seconds on an idle machine; the bound is for a machine that is busy compiling.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(2);

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::certificates::Certificates;
+use crate::real::certificates::Certificates;
 
 /// etcd's socket in the cluster's folder, which is the working folder of all programs: no port, and closed to
 /// other users by the folder. etcd requires the form `host:port` for the name of the file.
@@ -34,7 +34,7 @@ impl Flags {
         self
     }
 
-    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::port::Port) that reserves
+    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::real::port::Port) that reserves
     /// it.
     fn serving(self, port: u16, certificates: &Certificates) -> Self {
         self.flag("bind-address", "127.0.0.1")

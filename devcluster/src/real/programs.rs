@@ -10,7 +10,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::progress::Progress;
+use crate::real::progress::Progress;
 
 /// The variable of envtest and similar tools: the folder of programs that the user has chosen.
 const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";

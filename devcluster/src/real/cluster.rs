@@ -19,10 +19,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use crate::command_line;
-use crate::process::Process;
-use crate::programs::Programs;
-use crate::progress::Progress;
+use crate::real::command_line;
+use crate::real::process::Process;
+use crate::real::programs::Programs;
+use crate::real::progress::Progress;
 
 pub use beside::ApiServer;
 pub use error::StartError;

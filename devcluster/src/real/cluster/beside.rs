@@ -7,8 +7,8 @@ use tokio::sync::Mutex;
 
 use super::shell::Shell;
 use super::{APISERVER_GRACE, DevCluster, StartError};
-use crate::port::Port;
-use crate::process::Process;
+use crate::real::port::Port;
+use crate::real::process::Process;
 
 /// Another API server on the data of a cluster, with the same identities, at an address of its own. Dropping
 /// it kills it.
