@@ -16,6 +16,9 @@
 //! # }
 //! ```
 
+pub mod kinds;
+pub mod store;
+
 mod real;
 
 pub use real::{ApiServer, CertificateError, DevCluster, Options, ProgramsError, Progress, StartError};

@@ -1,0 +1,9 @@
+//! What the server knows of a kind: its schema, and the pure functions that a write passes through.
+//!
+//! Everything here is a function of its arguments: no clock, no storage, no HTTP. Objects are
+//! [`serde_json::Value`]s. Built-in kinds and custom resources are described by the same [`Schema`], so there is
+//! one implementation of defaults, pruning, patches and server-side apply.
+
+mod schema;
+
+pub use schema::{Fields, Form, List, Merge, Schema};
