@@ -2,9 +2,9 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// The status `SERVING`.
+/// The number of the status `SERVING` in an answer of the gRPC health service.
 const SERVING: u64 = 1;
-/// Bytes before each message: whether it is compressed, and its length.
+/// Number of bytes before each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 /// Encodes a `HealthCheckRequest`, whose field 1 is the name of the service; empty stands for the whole
