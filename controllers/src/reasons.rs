@@ -29,16 +29,17 @@ pub mod condition {
     /// Condition type. Copied from the Deployment by the status mirror.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-    /// The conditions that the gate writes, in this order; the last two only while they are true.
+    /// The types of the conditions that the gate writes, in this order; the last two only while they are
+    /// true.
     pub const OF_GATE: [&str; 7] =
         [READY, DEPENDENCIES_READY, TEMPLATE_ACCEPTED, RECONCILING, STALLED, UPDATE_HELD, DEPENDENCY_CYCLE];
-    /// The conditions that the mirror copies, each only while the Deployment has it.
+    /// The types of the conditions that the status mirror copies, each only while the Deployment has it.
     pub const OF_MIRROR: [&str; 3] = [AVAILABLE, PROGRESSING, REPLICA_FAILURE];
 }
 
 /// Reason of a condition: the Deployment is available and its rollout complete.
 pub const AVAILABLE: &str = "Available";
-/// Reason of a condition: dependencies are not ready yet.
+/// Reason of a condition: the dependencies are not ready yet, so the gate is closed.
 pub const WAITING_FOR_DEPENDENCIES: &str = "WaitingForDependencies";
 /// Reason of a condition: the rollout of the current spec is not complete, or the Deployment is not available
 /// yet.
@@ -89,20 +90,20 @@ pub const NO_DEPENDENCIES: &str = "NoDependencies";
 pub const WAITING: &str = "Waiting";
 /// Reason of a condition: a dependency that was ready when the gate opened is not ready any more.
 pub const LOST: &str = "Lost";
-/// Reason of a condition: no result yet.
+/// Reason of a condition or dependency: there is no result yet.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Reason of a condition: the API server accepts the Deployment.
+/// Reason of the condition TemplateAccepted: the API server accepts the Deployment.
 pub const ACCEPTED: &str = "Accepted";
-/// Reason of a condition: the API server refuses the Deployment as invalid.
+/// Reason of the condition TemplateAccepted: the API server refuses the Deployment as invalid.
 pub const INVALID: &str = "Invalid";
-/// Reason of a condition: the API server refuses the Deployment by RBAC or the like.
+/// Reason of the condition TemplateAccepted: the API server refuses the Deployment by RBAC or the like.
 pub const FORBIDDEN: &str = "Forbidden";
-/// Reason of a condition: the API server refuses the Deployment by a quota.
+/// Reason of the condition TemplateAccepted: the API server refuses the Deployment by a quota.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-/// Reason of a condition: a new template is held back.
+/// Reason of the condition UpdateHeld: a new Pod template is held back from the Deployment.
 pub const TEMPLATE_HELD: &str = "TemplateHeld";
-/// Reason of a condition: the first replicas are held back.
+/// Reason of the condition UpdateHeld: the first replicas of the Deployment are held back.
 pub const REPLICAS_HELD: &str = "ReplicasHeld";
 
 /// Reasons of Events that differ from the reasons of conditions.
@@ -113,7 +114,7 @@ pub mod event {
     pub const DEPENDENCY_LOST: &str = "DependencyLost";
     /// Reason of an Event: the gate has opened; the note has the time for which it was closed.
     pub const GATE_OPENED: &str = "GateOpened";
-    /// Reason of an Event: the gate has opened at its deadline.
+    /// Reason of an Event: the gate has opened at its deadline, although dependencies are not ready.
     pub const PROCEEDED_AFTER_DEADLINE: &str = "ProceededAfterDeadline";
     /// Reason of an Event: the Deployment was created.
     pub const DEPLOYMENT_CREATED: &str = "DeploymentCreated";
@@ -121,7 +122,7 @@ pub mod event {
     pub const DEPLOYMENT_UPDATED: &str = "DeploymentUpdated";
     /// Reason of an Event: a Deployment without a controller was adopted.
     pub const DEPLOYMENT_ADOPTED: &str = "DeploymentAdopted";
-    /// Reason of an Event: part of the current spec is held back.
+    /// Reason of an Event: part of the current spec is held back from an existing Deployment.
     pub const UPDATE_HELD: &str = "UpdateHeld";
     /// Reason of an Event: the object is part of a cycle of closed gates.
     pub const DEPENDENCY_CYCLE: &str = super::DEPENDENCY_CYCLE;
@@ -149,13 +150,13 @@ pub mod probe {
     pub const ANSWERED: &str = "Answered";
     /// Reason of a dependency: the connection was refused.
     pub const REFUSED: &str = "Refused";
-    /// Reason of a dependency: no answer within the timeout.
+    /// Reason of a dependency: there was no answer within the timeout.
     pub const TIMEOUT: &str = "Timeout";
-    /// Reason of a dependency: no route to the address.
+    /// Reason of a dependency: there is no route to the address.
     pub const UNREACHABLE: &str = "Unreachable";
     /// Reason of a dependency: the connection failed in another way.
     pub const FAILED: &str = "Failed";
-    /// Reason of a dependency: no Service of that name.
+    /// Reason of a dependency: there is no Service of that name.
     pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
     /// Reason of a dependency: enough endpoints of the Service are ready.
     pub const ENDPOINTS_READY: &str = "EndpointsReady";
@@ -186,25 +187,25 @@ pub mod probe {
     pub const NO_HEALTH_SERVICE: &str = "NoHealthService";
     /// Reason of a dependency: the TLS handshake failed.
     pub const TLS_FAILED: &str = "TlsFailed";
-    /// Reason of a dependency: the certificate has expired.
+    /// Reason of a dependency: the TLS certificate of the target has expired.
     pub const CERTIFICATE_EXPIRED: &str = "CertificateExpired";
-    /// Reason of a dependency: the certificate is not valid yet.
+    /// Reason of a dependency: the TLS certificate of the target is not valid yet.
     pub const CERTIFICATE_NOT_YET_VALID: &str = "CertificateNotYetValid";
-    /// Reason of a dependency: the certificate is for other names.
+    /// Reason of a dependency: the TLS certificate of the target is for other names.
     pub const CERTIFICATE_WRONG_NAME: &str = "CertificateWrongName";
-    /// Reason of a dependency: the certificate is not signed by a trusted authority.
+    /// Reason of a dependency: the TLS certificate of the target is not signed by a trusted authority.
     pub const CERTIFICATE_UNTRUSTED: &str = "CertificateUntrusted";
-    /// Reason of a dependency: the certificate is invalid for another reason.
+    /// Reason of a dependency: the TLS certificate of the target is invalid for another reason.
     pub const CERTIFICATE_INVALID: &str = "CertificateInvalid";
     /// Reason of a dependency: the `ConfigMap` of authorities, or its key, is missing or cannot be read.
     pub const AUTHORITIES_NOT_FOUND: &str = "AuthoritiesNotFound";
     /// Reason of a dependency: the key of the `ConfigMap` does not contain certificates.
     pub const AUTHORITIES_INVALID: &str = "AuthoritiesInvalid";
-    /// Reason of a dependency: the name has no such record.
+    /// Reason of a dependency: the DNS name has no record of the type.
     pub const NAME_NOT_FOUND: &str = "NameNotFound";
-    /// Reason of a dependency: the name has fewer records than `minRecords`.
+    /// Reason of a dependency: the DNS name has fewer records than `minRecords`.
     pub const TOO_FEW_RECORDS: &str = "TooFewRecords";
-    /// Reason of a dependency: the name servers could not be reached.
+    /// Reason of a dependency: the name servers could not be reached, or could not answer the query.
     pub const LOOK_UP_FAILED: &str = "LookUpFailed";
     /// Reason of a dependency: it is unknown at present whether the namespace enforces a Pod Security level.
     pub const NAMESPACE_UNKNOWN: &str = "NamespaceUnknown";
@@ -249,7 +250,8 @@ pub mod resource {
     pub const KIND_UNKNOWN: &str = "KindUnknown";
 }
 
-/// Returns whether a reason means that the check could not be carried out, so that the state is unknown.
+/// Returns whether the reason of a dependency means that its check could not be carried out, so that its
+/// state is unknown.
 pub fn is_blind(reason: &str) -> bool {
     matches!(
         reason,
@@ -271,16 +273,16 @@ pub fn is_blind(reason: &str) -> bool {
 
 /// The rules that deny probes, for metrics and logs: mostly keys of `probePolicy`.
 pub mod denial {
-    /// Rule that denies a probe: the mode allows Services only.
+    /// Rule that denies a probe: the mode of the probe policy allows Services only.
     pub const MODE: &str = "mode";
     /// Rule that denies a probe: no entry of the allow list matches the target.
     pub const ALLOW: &str = "allow";
-    /// Rule that denies a probe: the matching entries do not name the namespace, which enforces a Pod
-    /// Security level.
+    /// Rule that denies a probe: the matching entries of the allow list do not name the namespace, which
+    /// enforces a Pod Security level.
     pub const POD_SECURITY: &str = "podSecurity";
     /// Rule that denies a probe: the target is a Service of another namespace.
     pub const CROSS_NAMESPACE: &str = "crossNamespace";
-    /// Rule that denies a probe: the name may not be looked up.
+    /// Rule that denies a probe: the name of the `dns` check may not be looked up.
     pub const DNS_SUFFIXES: &str = "dnsSuffixes";
     /// Rule that denies a probe: the target is a loopback address.
     pub const LOOPBACK: &str = "allowLoopback";
@@ -299,7 +301,7 @@ pub mod denial {
     /// Rule that denies a probe: the target is the manager itself.
     pub const MANAGER: &str = "manager";
 
-    /// All rules.
+    /// All rules that deny probes.
     pub const ALL: [&str; 13] = [
         MODE,
         ALLOW,
