@@ -3,10 +3,10 @@
 //! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
 //! Durations are integers with the unit in the name, as the API conventions require
 //! ([units]).
-//! They are only decoded: a client writes `spec.waitFor` as JSON. `skip_serializing_if` keeps the default of a
-//! field out of the CRD.
+//! They are only decoded: a client writes `spec.waitFor` as JSON. `skip_serializing_if` keeps the default of
+//! a field out of the CRD.
 //!
-//! [units]: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units
+//! [units]: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#units
 
 #![expect(
     clippy::doc_markdown,

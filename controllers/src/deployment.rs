@@ -114,7 +114,8 @@ pub struct LiveSpec {
     pub selector: LabelSelector,
 }
 
-/// The Pod template of a live Deployment. It is large, so it is decoded only where needed.
+/// A live Deployment of which only the Pod template is decoded. It is large, so it is decoded only where
+/// needed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LiveTemplate {
     /// The spec of the Deployment, of which only the Pod template is decoded.

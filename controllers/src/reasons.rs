@@ -93,17 +93,17 @@ pub const LOST: &str = "Lost";
 /// Reason of a condition or dependency: there is no result yet.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Reason of the condition TemplateAccepted: the API server accepts the Deployment.
+/// Reason of the condition `TemplateAccepted`: the API server accepts the Deployment.
 pub const ACCEPTED: &str = "Accepted";
-/// Reason of the condition TemplateAccepted: the API server refuses the Deployment as invalid.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment as invalid.
 pub const INVALID: &str = "Invalid";
-/// Reason of the condition TemplateAccepted: the API server refuses the Deployment by RBAC or the like.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment by RBAC or the like.
 pub const FORBIDDEN: &str = "Forbidden";
-/// Reason of the condition TemplateAccepted: the API server refuses the Deployment by a quota.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment by a quota.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-/// Reason of the condition UpdateHeld: a new Pod template is held back from the Deployment.
+/// Reason of the condition `UpdateHeld`: a new Pod template is held back from the Deployment.
 pub const TEMPLATE_HELD: &str = "TemplateHeld";
-/// Reason of the condition UpdateHeld: the first replicas of the Deployment are held back.
+/// Reason of the condition `UpdateHeld`: the first replicas of the Deployment are held back.
 pub const REPLICAS_HELD: &str = "ReplicasHeld";
 
 /// Reasons of Events that differ from the reasons of conditions.

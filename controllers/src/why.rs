@@ -113,8 +113,8 @@ pub struct Probe {
     pub failures: u32,
     /// Seconds until the next probe of the target; `null` if `delayed_by` is set.
     pub next_seconds: Option<f64>,
-    /// The reason why the target has no time for its next probe: `inFlight` while one is in flight, or the
-    /// name of the limit that delays it.
+    /// The cause of a missing `next_seconds`: `inFlight` while a probe is in flight, or the name of the limit
+    /// that delays the next probe; `null` otherwise.
     pub delayed_by: Option<String>,
 }
 

@@ -69,7 +69,7 @@ pub struct Tail {
 
 impl Write {
     /// Returns whether this is a write of a controller: neither of the Lease nor of an Event, since Events
-    /// decide nothing.
+    /// cause no action.
     pub fn is_work(&self) -> bool {
         !self.is_of_lease() && self.resource != "events"
     }

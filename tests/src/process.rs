@@ -41,7 +41,7 @@ pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
 pub struct ManagerProcess {
     child: Child,
     /// Standard input of the process, open for as long as this value lives, for programs that end with it.
-    /// Kept apart from `child`, whose `wait` would close it.
+    /// Kept apart from `child`, because its `wait` would close it.
     _stdin: Option<ChildStdin>,
     /// Lines of the log of the process so far, in order; each a JSON object if it parses as JSON, else a
     /// string.

@@ -34,16 +34,16 @@ use ttl_cache::TtlCache;
 /// How long a Pod Security level or certificate authorities from the API server stay cached. They change
 /// rarely, and half a minute of delay does no harm.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long a failed read of a namespace or `ConfigMap` is cached before the API server is asked again.
+/// How long a failed read of a namespace or `ConfigMap` is cached before the next request for it.
 const RETRY: Duration = Duration::from_secs(5);
 /// How long a term of leadership waits for the first lookup of the API server's addresses before it starts
 /// probes. Later, probes of raw addresses fail until the lookup succeeds.
 const FIRST_LOOKUP: Duration = Duration::from_secs(5);
-/// Maximum number of namespaces whose Pod Security level is cached.
+/// Maximum number of namespaces in the cache of Pod Security levels.
 const MAX_NAMESPACES: usize = 1000;
-/// Maximum number of `ConfigMap` keys whose certificate authorities are cached.
+/// Maximum number of `ConfigMap` keys in the cache of certificate authorities.
 const MAX_KEYS: usize = 64;
-/// The label of a namespace whose value is the Pod Security level that the namespace enforces.
+/// The label of a namespace with the Pod Security level that the namespace enforces as its value.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 /// Reads facts about the cluster that probes need, such as the addresses of the API server and certificate
@@ -52,7 +52,7 @@ const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 pub struct LiveClusterInfo {
     api_server: ApiServer,
     own: OwnAddresses,
-    /// The context whose client sends the requests to the API server; not set before the manager runs.
+    /// The context with the client for requests to the API server; not set before the manager runs.
     context: OnceLock<Context>,
     /// Cache by namespace: whether it enforces a Pod Security level other than privileged, or the reason why
     /// it cannot be read.
@@ -76,7 +76,7 @@ impl LiveClusterInfo {
         }
     }
 
-    /// Sets the context whose client sends requests to the API server. Reads of objects fail before.
+    /// Sets the context with the client for requests to the API server. Reads of objects fail before.
     pub fn set_context(&self, context: Context) {
         // Set once, when the manager starts.
         drop(self.context.set(context));

@@ -1,11 +1,11 @@
 //! Cycles of closed gates: each gate waits for the next one, so none of them can ever open.
 //!
 //! A gate waits for another WaitDeployment by a `resource` check on it, or by a `service` check or a probe
-//! of a Service whose selector picks Pods that the other WaitDeployment holds back.
+//! of a Service with a selector of Pods that the other WaitDeployment holds back.
 //!
 //! A reconcile that finds its gate closed calls [`Cycles::closed`] with the edges of the gate, and gets the
 //! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback
-//! gets that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no
+//! gets that gate, and its next reconcile calls `closed` again. The graph is in memory; a search reads no
 //! objects.
 //!
 //! # Invariants
@@ -87,8 +87,8 @@ struct Search {
 // === impl Cycles ===
 
 impl Cycles {
-    /// Makes an empty graph of closed gates. `notify` is called, outside any lock, with each gate whose cycle
-    /// may have come, gone or changed; it must not block.
+    /// Makes an empty graph of closed gates. `notify` is called, outside any lock, with each gate for which a
+    /// cycle may have come, gone or changed; it must not block.
     pub fn new(notify: impl Fn(NamespacedName) + Send + Sync + 'static) -> Self {
         Self { graph: Mutex::default(), notify: Box::new(notify) }
     }
@@ -123,8 +123,8 @@ impl Cycles {
         cycle
     }
 
-    /// Records that the gate of the WaitDeployment `request` is no longer closed, and notifies the gates
-    /// whose cycle this breaks.
+    /// Records that the gate of the WaitDeployment `request` is no longer closed, and notifies the other
+    /// gates of the cycles that this breaks.
     pub fn opened(&self, request: &NamespacedName) {
         let mut graph = self.graph.lock();
         if graph.gates.remove(request).is_none() {
@@ -142,8 +142,8 @@ impl Cycles {
     }
 }
 
-/// Formats a cycle of closed gates for readers with access to the namespace of its first gate, such as `web
-/// -> api -> web`. The names of gates in other namespaces are left out.
+/// Formats a cycle of closed gates as text such as `web -> api -> web`, for readers with access to the
+/// namespace of its first gate. The names of gates in other namespaces are left out.
 pub fn text_of(cycle: &[NamespacedName]) -> String {
     let Some(first) = cycle.first() else { return String::new() };
     let name = |gate: &NamespacedName| {
@@ -156,7 +156,7 @@ pub fn text_of(cycle: &[NamespacedName]) -> String {
 // === impl Graph ===
 
 impl Graph {
-    /// Returns the gates whose last returned cycle leads through the gate of `request`.
+    /// Returns the gates for which the last returned cycle leads through the gate of `request`.
     fn with_cycle_through(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
         let through = self.cycles.iter().filter(|(_, cycle)| cycle.contains(request));
         through.map(|(gate, _)| gate.clone()).collect()

@@ -137,7 +137,7 @@ struct Shared {
 // === impl ProbeResult ===
 
 impl ProbeResult {
-    /// Returns the result of a probe whose check succeeded: `Connected` for a TCP check, otherwise
+    /// Returns the result of a probe with a successful check: `Connected` for a TCP check, otherwise
     /// `Answered`.
     pub fn good(check: &ProbeCheck) -> Self {
         if matches!(check, ProbeCheck::Tcp(_)) { Self::Connected } else { Self::Answered }
@@ -181,7 +181,7 @@ impl ProbeResult {
 
 impl Engine {
     /// Makes a probe engine and its driver, with at most `max_in_flight` probes at one time. `changed` is
-    /// called, outside any lock, with each object whose verdict is new or has changed; it must not block.
+    /// called, outside any lock, with each object that gets a new or changed verdict; it must not block.
     pub fn new(
         max_in_flight: usize,
         policy: ProbePolicy,
@@ -256,7 +256,7 @@ impl Engine {
     /// Makes probes of the targets that connect to this Service and are not ready due now, because the
     /// endpoints of the Service have changed.
     ///
-    /// A Service whose endpoints change all the time at most doubles the rate of its probes, apart from a
+    /// A Service with endpoints that change all the time at most doubles the rate of its probes, apart from a
     /// burst of three. All limits apply to these probes too.
     pub fn probe_now(&self, namespace: &str, service: &str) {
         let service = NamespacedName::namespaced(namespace, service);
@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Returns whether recent losses of probe targets have a common cause on the manager's side, such as its
-    /// network: then a loss proves nothing about its target. Stays true for half a minute longer, so that
+    /// network: then a loss is no evidence against its target. Stays true for half a minute longer, so that
     /// every target is probed again.
     ///
     /// Reads all probe targets; meant to be called before acting on a loss.

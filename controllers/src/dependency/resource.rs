@@ -101,7 +101,7 @@ struct Listener {
 
 impl Resources {
     /// Makes an observer of objects of the kinds in `allowed`. `enqueue` is called, outside any lock, with
-    /// each WaitDeployment whose checks may have changed; it must not block.
+    /// each WaitDeployment for which an observation may have changed; it must not block.
     pub fn new(
         objects: &Store<WaitDeployment>,
         allowed: Vec<String>,

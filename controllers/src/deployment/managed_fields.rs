@@ -12,8 +12,8 @@ use super::FIELD_MANAGER;
 
 /// The only API version of `managedFields` entries with field names that this file reads.
 const API_VERSION: &str = "apps/v1";
-/// Path in `fieldsV1` of the Pod template's annotations, to which users add keys such as that of `kubectl
-/// rollout restart`.
+/// Path in `fieldsV1` of the annotations of the Pod template. Users add keys to them, such as that of
+/// `kubectl rollout restart`.
 const TEMPLATE_ANNOTATIONS: &str = "/f:spec/f:template/f:metadata/f:annotations";
 
 /// Returns the `managedFields` of a Deployment after the gate has taken over fields of its creator; `None` if

@@ -38,7 +38,7 @@ pub(super) struct Attempt {
 struct AttemptKey {
     term: u64,
     fingerprint: Fingerprint,
-    /// Value of the annotation of the WaitDeployment by which a user asks for a reconcile.
+    /// Value of the annotation of the WaitDeployment by which a user requests a reconcile.
     reconcile_at: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Attempt {
 
 impl Memory {
     /// Returns the remembered result of the attempt, if the last write had the same key and met the same
-    /// Deployment `live`. A refused write is also repeated when a user asks for a reconcile.
+    /// Deployment `live`. A refused write is also repeated when a user requests a reconcile.
     pub(super) fn recall(
         &self,
         request: &NamespacedName,

@@ -26,7 +26,8 @@ const PERIOD: Duration = Duration::from_secs(30);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest duration of one lookup of the API server's addresses.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an address of the API server is kept after the last lookup that returned it.
+/// How long an address of the API server is kept after the last lookup that returned it, although later
+/// lookups do not.
 const ADDRESS_TTL: Duration = Duration::from_hours(1);
 /// Namespace and name of the Service through which Pods reach the API server.
 const SERVICE: (&str, &str) = ("default", "kubernetes");

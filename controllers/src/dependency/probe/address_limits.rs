@@ -15,8 +15,8 @@ use std::time::Duration;
 use mainstay::util::{Limit, TokenBucket};
 use tokio::time::Instant;
 
-/// Longest time from now to the turn of a postponed probe; a longer queue would consist of turns whose
-/// targets are gone.
+/// Longest time from now to the turn of a postponed probe; a longer queue would consist of turns of targets
+/// that are gone.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Limits how often the objects of a namespace probe one address. A probe over the limit gets a turn: the

@@ -35,7 +35,7 @@ struct Progress {
     /// time.
     detail: Detail,
     /// The result of the attempt if its time ends during a request to another server than the target, such as
-    /// a name server: its silence proves nothing about the target.
+    /// a name server: its silence is no evidence against the target.
     pending: Option<ProbeResult>,
     /// The failure of this attempt so far that got furthest; `None` before the first failure.
     failure: Option<Failure>,

@@ -19,8 +19,8 @@ const JITTER: f64 = 0.1;
 /// Number of early probes of a target, sent because its Service has changed, that may follow each other
 /// without a pause. In the long run, early probes at most double the rate.
 const EARLY_BURST: u32 = 3;
-/// Time from a failed early probe to the next: the proxies of the nodes know a ready endpoint within about a
-/// second (`iptables.minSyncPeriod` of kube-proxy).
+/// Time from a failed early probe to the next: the proxies of the nodes learn of a ready endpoint within
+/// about a second (`iptables.minSyncPeriod` of kube-proxy).
 const FOLLOW_UP: Duration = Duration::from_secs(1);
 
 /// A probe that lasted this long is slow, even if it ended before its timeout.
@@ -41,7 +41,7 @@ pub(super) struct Entry {
     /// When the target is probed next; `None` while a probe is in flight. The task of the target follows this
     /// time, and ends when the entry is dropped.
     pub(super) due: watch::Sender<Option<Instant>>,
-    /// Whether a probe of the target has started whose result is not recorded yet.
+    /// Whether a probe of the target has started, and its result is not recorded yet.
     pub(super) is_probed: bool,
     /// When the last probe of the target began; `None` before the first probe.
     pub(super) started: Option<Instant>,

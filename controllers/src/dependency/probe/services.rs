@@ -50,7 +50,7 @@ pub enum ServiceAnswer {
     NoPort,
     /// The Service does not exist.
     NotFound,
-    /// The cache cannot be read at present; with the cause.
+    /// The cache of Services cannot be read at present; with the cause.
     Unknown(String),
 }
 

@@ -22,7 +22,7 @@ pub(super) const RETRY: Duration = Duration::from_secs(30);
 /// How long a kind that no check needs stays listed and watched.
 pub(super) const LINGER: Duration = Duration::from_mins(10);
 
-/// Why the objects of a kind cannot be read.
+/// The reason why the objects of a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// The API server does not serve the kind.

@@ -17,11 +17,11 @@ pub enum Endpoints {
     /// The Service is an `ExternalName` and has no endpoints; with its port number, if the check or the only
     /// port of the Service gives it.
     External(Option<u16>),
-    /// The Service exists without this port.
+    /// The Service exists, but has no port of this name or number.
     NoPort,
     /// The Service does not exist.
     NotFound,
-    /// The cache cannot be read at present; with the cause.
+    /// The cache of Services or EndpointSlices cannot be read at present; with the cause.
     Unknown(String),
 }
 

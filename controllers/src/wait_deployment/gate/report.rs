@@ -127,8 +127,8 @@ fn dependencies_ready(object: &WaitDeployment, decision: &Decision) -> Condition
     }
 }
 
-/// Returns the message of the condition DependenciesReady for dependencies that are ready now, or were at the
-/// last check.
+/// Returns the message of the condition `DependenciesReady` for dependencies that are ready now, or were at
+/// the last check.
 fn ready_message(decision: &Decision) -> String {
     let needs = &decision.needs;
     if !needs.are_checked {

@@ -34,7 +34,7 @@ enum Reached {
 // === impl Failure ===
 
 impl Failure {
-    /// Makes the failure of a check whose server answered, but not as expected.
+    /// Makes the failure of a check after an answer of the server that is not the expected one.
     pub(super) fn answered(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reached: Reached::Server, reason, message: message.into() }
     }
@@ -86,13 +86,14 @@ impl Failure {
         Self::not_protocol(protocol)
     }
 
-    /// Makes the failure of a check whose answer does not follow `protocol`, or is longer than a probe reads.
+    /// Makes the failure of a check after an answer that does not follow `protocol`, or is longer than a
+    /// probe reads.
     pub(super) fn not_protocol(protocol: &str) -> Self {
         let message = format!("its answer is not {protocol}, or is longer than a probe reads");
         Self::answered(probe::PROTOCOL_ERROR, message)
     }
 
-    /// Makes the failure of a check whose server closed the connection before its answer.
+    /// Makes the failure of a check after the server closed the connection without an answer.
     pub(super) fn closed() -> Self {
         Self::answered(probe::CONNECTION_CLOSED, "it closed the connection without an answer")
     }
