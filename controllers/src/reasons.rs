@@ -3,7 +3,7 @@
 //! They are an interface: users match on them in alerts, scripts and `kubectl wait`. New reasons are added
 //! only here, and no reason changes its meaning.
 
-/// Condition types.
+/// The types of the conditions that the built-in controllers write.
 pub mod condition {
     /// Condition type. True: gate open, current generation applied, Deployment available. Written by the
     /// gate.
@@ -131,8 +131,8 @@ pub mod event {
     /// Reason of an Event: the object cannot be decoded; its Deployment is left as it is.
     pub const UNREADABLE: &str = "Unreadable";
 
-    /// Returns the reason of the Event for a new reason of Ready; `None` if there is no Event for it, or
-    /// another transition sends one.
+    /// Returns the reason of the Event for a new reason of the condition Ready; `None` if there is no Event
+    /// for it, or another transition sends one.
     pub fn of(ready: &str) -> Option<&str> {
         match ready {
             super::ROLLOUT_IN_PROGRESS | super::DEPENDENCY_CYCLE | super::TOO_LARGE => None,
@@ -142,7 +142,7 @@ pub mod event {
     }
 }
 
-/// Reasons of a dependency that is checked by a probe, or is a Service.
+/// Reasons of a dependency that is checked by a probe, or by the endpoints of a Service.
 pub mod probe {
     /// Reason of a dependency: a connection was made, which is enough for a TCP check.
     pub const CONNECTED: &str = "Connected";
@@ -216,7 +216,7 @@ pub mod probe {
     pub const NOT_READY: &str = "NotReady";
 }
 
-/// Reasons of a dependency that is one object or several.
+/// Reasons of a dependency that is checked by the state of one object or several.
 pub mod resource {
     /// Reason of a dependency: the object is in the state of the check.
     pub const IN_STATE: &str = "InState";

@@ -79,7 +79,7 @@ pub struct WaitDeploymentReconciler {
     last_outage: Mutex<LastOutage>,
 }
 
-/// A Deployment as the cache shows it.
+/// The Deployment of a WaitDeployment's name, as the cache shows it.
 #[derive(Debug)]
 struct FoundDeployment {
     /// The cached JSON of the Deployment, from which the template is decoded when it is needed.

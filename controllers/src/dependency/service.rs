@@ -47,7 +47,7 @@ pub struct CachedServices {
     _removals: [Subscription; 2],
 }
 
-/// The decoded part of a Service.
+/// The part of a Service that checks need, as it is decoded from JSON.
 #[derive(Debug, Deserialize)]
 struct ServiceView {
     #[serde(default)]
@@ -56,7 +56,7 @@ struct ServiceView {
     status: ServiceStatus,
 }
 
-/// The decoded part of an EndpointSlice.
+/// The part of an EndpointSlice that checks need, as it is decoded from JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SliceView {

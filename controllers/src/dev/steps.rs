@@ -32,7 +32,7 @@ struct StepPrinter {
     objects: Store<WaitDeployment>,
     deployments: Store<Deployment>,
     last: Mutex<Snapshot>,
-    /// Prints the hint about kubectl only once: after a rollout the object is Ready again.
+    /// Lets the hint about kubectl be printed only once: after a rollout the object is Ready again.
     hint: Once,
 }
 

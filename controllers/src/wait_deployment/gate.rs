@@ -87,7 +87,8 @@ pub struct Decision {
     pub unexplained: bool,
     /// The loss of a dependency that was ready; `None` without a loss.
     pub loss: Option<Loss>,
-    /// The cycle of closed gates that keeps this one closed, as text; [`decide`] finds none.
+    /// The cycle of closed gates that keeps this gate closed, as text; `None` without a cycle. [`decide`]
+    /// always leaves it `None`.
     pub cycle: Option<String>,
     /// Time after which to decide again, even if no event arrives; `None` if time changes no decision.
     pub next: Option<Duration>,

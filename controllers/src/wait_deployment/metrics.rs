@@ -31,7 +31,7 @@ pub struct GateMetrics {
     /// The last state of the gate of each WaitDeployment. The gauges change only under this lock, so they
     /// equal the sums over the map.
     states: Arc<Mutex<HashMap<NamespacedName, &'static str>>>,
-    /// Whether this replica leads.
+    /// Whether this replica leads; gates are counted only while it does.
     leading: watch::Receiver<bool>,
 }
 

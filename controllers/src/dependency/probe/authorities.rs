@@ -19,7 +19,7 @@ pub type Authorities = Result<Arc<RootCertStore>, NoAuthorities>;
 /// The reason why a `ConfigMap` gives no certificate authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAuthorities {
-    /// The `ConfigMap` or the key does not exist.
+    /// The `ConfigMap` with the certificate authorities, or its key, does not exist.
     Missing,
     /// The value of the key is not a list of 1 to 500 certificates in PEM, or is too long.
     Invalid,

@@ -23,7 +23,7 @@ const EARLY_BURST: u32 = 3;
 /// about a second (`iptables.minSyncPeriod` of kube-proxy).
 const FOLLOW_UP: Duration = Duration::from_secs(1);
 
-/// A probe that lasted this long is slow, even if it ended before its timeout.
+/// A probe that lasted this long counts as slow, even if it ended before its timeout.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A probe target with its results, its next probe, and the objects that wait for it.

@@ -55,12 +55,12 @@ impl Streak {
         Self { run, inconclusive: 0 }
     }
 
-    /// Returns whether the last probe was a success.
+    /// Returns whether the last probe of the target was a success.
     pub(super) fn is_good(self) -> bool {
         self.successes() > 0 && self.inconclusive == 0
     }
 
-    /// Returns whether the policy forbade the last probe.
+    /// Returns whether the policy forbade the last probe of the target.
     pub(super) fn is_denied(self) -> bool {
         self.run == Run::Denials
     }

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most IPv4 addresses that one IPv6 address can contain.
+/// Maximum number of IPv4 addresses that one IPv6 address can contain.
 const EMBEDDED: usize = 4;
 
 /// The class of an IP address in a special range.

@@ -22,7 +22,7 @@ pub struct Backends {
     /// address. The cluster allocates cluster addresses, while the author of a Service can list any other
     /// address.
     pub cluster_address_of: Option<String>,
-    /// The endpoints to which a connection may be forwarded.
+    /// The endpoints to which a connection to the address may be forwarded.
     pub endpoints: Vec<Endpoint>,
 }
 
@@ -44,7 +44,7 @@ pub enum ServiceAnswer {
     Cluster(Vec<IpAddr>),
     /// The addresses of the ready endpoints of a Service without a cluster address; may be empty.
     Headless(Vec<IpAddr>),
-    /// The `externalName` of the Service.
+    /// The Service is an `ExternalName`; with the host name in its `externalName`.
     External(String),
     /// The Service exists without a TCP port of this number.
     NoPort,

@@ -32,7 +32,7 @@ pub struct Needs {
     /// Whether the failure of a dependency was ignored because of a suspected outage of the manager's own
     /// network.
     pub ignores_failures: bool,
-    /// Whether the dependencies are being checked.
+    /// Whether the dependencies are being checked, so that there are observations of them.
     pub are_checked: bool,
 }
 
