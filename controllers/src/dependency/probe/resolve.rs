@@ -22,7 +22,7 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The future of [`Resolve::resolve`]: all addresses of the name.
 pub type ResolveFuture<'a> = BoxFuture<'a, io::Result<Vec<IpAddr>>>;
-/// The future of [`Resolve::services`]: the number of SRV records.
+/// The future of [`Resolve::services`]: the number of SRV records of the name that have a target.
 pub type ServicesFuture<'a> = BoxFuture<'a, io::Result<usize>>;
 
 /// Resolves names by DNS. Fails with [`io::ErrorKind::NotFound`] for a name without records of the type.

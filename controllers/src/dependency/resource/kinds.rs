@@ -143,7 +143,8 @@ impl<S> Kinds<S> {
         is_news
     }
 
-    /// Stores the value of a kind that was opened. Gives the value back if the kind was closed meanwhile.
+    /// Stores the value of a kind that was opened. Gives the value back if the kind was closed meanwhile, or
+    /// returns an earlier value that it replaces.
     pub(super) fn opened(&mut self, kind: &GroupVersionKind, open: S) -> Option<S> {
         match self.slots.get_mut(kind) {
             Some(slot) => slot.open.replace(open),
