@@ -27,7 +27,7 @@ pub struct Record {
     pub acquired: Option<Timestamp>,
     /// Time of the last write by an elector, on that elector's wall clock, in whole microseconds.
     pub renewed: Option<Timestamp>,
-    /// Number of changes of holder; never below zero.
+    /// `leaseTransitions`: number of changes of the Lease's holder; never below zero.
     pub transitions: i32,
 }
 
@@ -112,7 +112,8 @@ impl Record {
         }
     }
 
-    /// Returns whether [`Record::duration`] replaces the stored duration by another one.
+    /// Returns whether the Lease has a holder, and a stored duration that [`Record::duration`] replaces
+    /// because it is absent or out of range.
     pub fn has_invalid_duration(&self) -> bool {
         let stated = self.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let sensible = 1..=LONGEST_LEASE.as_secs();
@@ -120,7 +121,7 @@ impl Record {
     }
 }
 
-/// Truncates to microseconds, as the API does, so that a time equals its stored form.
+/// Truncates a time to microseconds, as the API does, so that a time equals its stored form.
 fn to_micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
@@ -128,7 +129,7 @@ fn to_micros(time: Timestamp) -> Timestamp {
 // === impl Version ===
 
 impl Version {
-    /// Makes the version of a Lease as the server sent it.
+    /// Makes the version of a Lease from the Lease as the server sent it.
     pub fn of(mut lease: Lease) -> Self {
         // An update without managedFields keeps them; with them it would be several times as large.
         lease.metadata.managed_fields = None;
@@ -145,7 +146,7 @@ impl Version {
         self.0.metadata.resource_version.as_deref()
     }
 
-    /// Returns the Lease, for an update that replaces this version.
+    /// Returns a copy of the whole Lease at this version, for an update that replaces it.
     pub(super) fn lease(&self) -> Lease {
         Lease::clone(&self.0)
     }

@@ -34,7 +34,8 @@ impl Turn<'_> {
         self.write_or_get(self.acquiring(last));
     }
 
-    /// Writes a record over the known Lease; gets the Lease instead if the known one may be stale.
+    /// Sends a request that writes a record over the known Lease; gets the Lease instead if the known one may
+    /// be stale.
     fn write_or_get(&mut self, record: Record) {
         self.send(match &self.state.known {
             Known::Absent(_) if self.state.fresh => Call::Create(record),
