@@ -15,7 +15,7 @@ pub(crate) type Failure = (Arc<str>, BoxError);
 #[derive(Default)]
 pub(crate) struct NamedTasks {
     tasks: JoinSet<Result<(), BoxError>>,
-    /// The names of the tasks with an end that was not returned yet.
+    /// The names of the tasks that run, or have ended without being awaited yet.
     names: BTreeMap<Id, Arc<str>>,
 }
 
@@ -30,7 +30,8 @@ impl NamedTasks {
         self.names.insert(self.tasks.spawn(task).id(), name);
     }
 
-    /// Waits for a task to fail. `None` if no task runs, so that a `select!` skips it.
+    /// Waits for a task to fail and returns its name and error. `None` if no task runs, so that a `select!`
+    /// skips it.
     ///
     /// # Cancel safety
     /// No failure is lost.
@@ -48,7 +49,7 @@ impl NamedTasks {
         self.names.values()
     }
 
-    /// Drops every task at its next await.
+    /// Aborts every task: it is dropped at its next await.
     pub(crate) fn abort_all(&mut self) {
         self.tasks.abort_all();
     }

@@ -25,7 +25,7 @@ use crate::key::{KindId, KindScope, NamespacedName};
 pub(crate) struct Writes {
     controller: Arc<str>,
     field_manager: Arc<str>,
-    /// `None` for the manager's own.
+    /// The name of the cluster to write to; `None` for the manager's own.
     cluster: Option<Arc<str>>,
     /// Every store that the controller watches: objects are compared with these before they are written.
     stores: Vec<Arc<UntypedStore>>,
