@@ -106,7 +106,7 @@ pub struct Controller<Q: Key = NamespacedName> {
     pub(crate) settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
     pause: Option<Pause<Q>>,
-    /// The kind of the objects that the keys name, if `reconciles` was called; `owns` needs it.
+    /// The kind of the objects that the controller reconciles, set by `reconciles`; `owns` needs it.
     primary: Option<KindId>,
     /// The cluster of the reconciled objects; `None` for the manager's own.
     cluster: Option<Box<str>>,
@@ -115,7 +115,7 @@ pub struct Controller<Q: Key = NamespacedName> {
     pub(crate) problem: Option<WiringError>,
 }
 
-/// A wired controller, ready to be registered with a manager.
+/// A controller with its wiring and reconciler, ready to be registered with a manager.
 #[derive(derive_more::Debug)]
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
 pub struct Registration<Q: Key = NamespacedName> {
@@ -124,7 +124,7 @@ pub struct Registration<Q: Key = NamespacedName> {
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
-/// The future of a controller, from its start to its end.
+/// The future that runs a controller, from its start to its end.
 pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError>>;
 
 /// The parts of the manager that a controller uses.
@@ -142,7 +142,7 @@ pub(crate) struct Environment {
     pub(crate) removal: Removal,
 }
 
-/// The removal of a controller from a running manager.
+/// The signals and the grace period for the removal of a controller from a running manager.
 pub(crate) struct Removal {
     /// Cancelled when the removal of the controller begins.
     pub(crate) leave: CancellationToken,

@@ -39,7 +39,7 @@ pub use self::settings::{
     unique_identity,
 };
 
-/// Reason of the Events about leadership, the same as client-go's.
+/// Value of `reason` in the Events about leadership, the same as client-go's.
 pub const EVENT_REASON: &str = "LeaderElection";
 
 /// A function that returns the current time for a decision of the elector; tests replace it by a clock that
@@ -49,7 +49,7 @@ type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 /// Callback for each [`LeaseEvent`], in order. The elector's task calls it, so it must not block.
 pub type OnEvent = Arc<dyn Fn(LeaseEvent) + Send + Sync>;
 
-/// Whether this replica leads.
+/// The leadership of this replica: standby, leading, or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// This replica does not lead: it is a candidate, or a leader that was stopped.
@@ -59,7 +59,8 @@ pub enum Leadership {
     },
     /// This replica leads: leader-only work runs.
     Leading {
-        /// `leaseTransitions` of the Lease, which counts its changes of holder: the number of this term.
+        /// `leaseTransitions` of the Lease, which counts its changes of holder and so numbers this term of
+        /// leadership.
         transitions: i32,
     },
     /// This replica lost the Lease while leading, for this reason: leader-only work must end now.
@@ -102,7 +103,7 @@ pub struct Ended {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct InvalidSettings(pub Vec<Invalid>);
 
-/// Campaigns for the Lease and renews it until stopped.
+/// The leader election of one replica: campaigns for the Lease and renews it until stopped.
 #[derive(derive_more::Debug)]
 #[debug("Elector {{ settings: {:?}, .. }}", self.settings)]
 pub struct Elector {

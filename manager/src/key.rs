@@ -67,7 +67,7 @@ struct KindNames {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
 #[debug("{self}")]
 pub struct ObjectKey {
-    /// The kind of the object.
+    /// The kind of the object that the key names.
     pub kind: KindId,
     /// The namespace and name of the object.
     pub name: NamespacedName,
@@ -84,7 +84,7 @@ pub struct Cause {
     pub object: Option<Arc<Subject>>,
 }
 
-/// The object of the event in a [`Cause`].
+/// The object of the event that enqueued a key, in a [`Cause`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The object of this kind with the enqueued key's own namespace and name: usually the reconciled object
@@ -109,7 +109,7 @@ pub enum Trigger {
     Deleted,
     /// The key was enqueued because an object was in the first list of its watch.
     Initial,
-    /// The periodic resync enqueued all objects.
+    /// The key was enqueued by the periodic resync, with all other objects.
     Resync,
     /// The key was enqueued by a source other than a watch: a channel, a timer, a function.
     Generic,

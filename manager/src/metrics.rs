@@ -67,9 +67,9 @@ type Registration = Box<dyn FnOnce(&mut Families) + Send>;
 /// A text format of the metrics in a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus text format 0.0.4.
+    /// The metrics format Prometheus text 0.0.4.
     Text,
-    /// OpenMetrics text 1.0.
+    /// The metrics format OpenMetrics text 1.0.
     OpenMetrics,
 }
 

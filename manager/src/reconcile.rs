@@ -82,7 +82,8 @@ impl Action {
 /// }
 /// ```
 pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
-    /// Reads the object that `request` names, and acts. Any error type converts with `?`.
+    /// Reconciles the object that the key `request` names: reads it and acts. Any error type converts with
+    /// `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
     /// Checks that the reconciler fits a controller that reconciles objects of `primary`. `Manager::register`

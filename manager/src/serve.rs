@@ -134,7 +134,7 @@ impl Bound {
         self
     }
 
-    /// Returns the bound address; for port 0 with the port that the system chose.
+    /// Returns the address that the server is bound to; for port 0 with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -163,8 +163,8 @@ impl Bound {
 // === impl Server ===
 
 impl Server {
-    /// Accepts connections until the stop and returns the open ones. `accept` is an argument so that tests
-    /// can make it fail.
+    /// Accepts and serves connections until the server is stopped, and returns the tasks of the open ones.
+    /// `accept` is an argument so that tests can make it fail.
     async fn accept_with<A>(&self, accept: impl Fn() -> A) -> JoinSet<()>
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
@@ -204,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Waits until fewer connections than the limit are open; evicts one if none ends by itself.
+    /// Waits until fewer connections than the server's limit are open; evicts one if none ends by itself.
     async fn make_room(&self, connections: &mut JoinSet<()>, peers: &Peers) {
         while connections.len() >= self.limits.connections.max(1) {
             // Biased: if a connection has ended, none is evicted.

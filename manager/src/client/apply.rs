@@ -54,8 +54,8 @@ pub struct Applier<K> {
 // === impl Applier ===
 
 impl<K> Applier<K> {
-    /// Makes an applier. Two controllers that write the same kind need two field managers, or each removes
-    /// the other's fields.
+    /// Makes an applier for one kind and one field manager. Two controllers that write the same kind need two
+    /// field managers, or each removes the other's fields.
     pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
         Self {
             kind,

@@ -80,8 +80,8 @@ fn name_in(kind: &KindId, value: &Value) -> Result<NamespacedName, String> {
     check_name(kind, &name).map(|()| name)
 }
 
-/// Fails with the reason if no object of this kind can have this name. An unchecked name could make the path
-/// that of another object, or of a whole collection.
+/// Fails with the reason if no object of this kind can have this name. With an unchecked name the URL path
+/// could be that of another object, or of a whole collection.
 pub(super) fn check_name(kind: &KindId, given: &NamespacedName) -> Result<(), String> {
     let name = given.name();
     if !is_path_segment(name) {

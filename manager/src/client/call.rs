@@ -14,14 +14,14 @@ use super::error::{WriteError, is_fenced};
 
 /// Content type of a JSON merge patch.
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Longest field manager that the API server accepts, in bytes.
+/// Longest name of a field manager that the API server accepts, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
 
-/// Characters of a field manager that are percent-encoded in a query: all but the unreserved ones of RFC
-/// 3986.
+/// Characters of a field manager's name that are percent-encoded in a query: all but the unreserved ones of
+/// RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The part of an object that a write may change.
+/// The part of an object that a write may change: the object without its status, or the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// The whole object except its status.
@@ -62,8 +62,9 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
     Ok(format!("fieldManager={}{dry_run}", utf8_percent_encode(field_manager, ESCAPED)))
 }
 
-/// Sends a request and returns its response: JSON, with the status 200, or 201 for a created object. `body`
-/// is the content type and the content. `what` names the attempt in errors, such as `apply of Pod shop/web`.
+/// Sends a request about an object to the API server and returns the successful response: JSON, with the
+/// status 200, or 201 for a created object. `body` is the content type and the content. `what` names the
+/// attempt in errors, such as `apply of Pod shop/web`.
 ///
 /// # Cancel safety
 /// After the future is dropped the request may still take effect.

@@ -54,7 +54,7 @@ pub use super::infer::infer;
 pub use deadline::DeadlineExceeded;
 pub use fenced::Fenced;
 
-/// Default limit for opening a connection, TLS included, as in client-go.
+/// Default time limit for opening a connection, TLS included, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The body of an HTTP response in every layer of a client's connection stack.
@@ -64,15 +64,15 @@ pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// is always ready, so no layer polls the readiness of the next.
 pub(super) type Stack = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// Opens connections to the host and port of a URI. Every connector is always ready.
+/// A service that opens connections to the host and port of a URI. Every connector is always ready.
 type Connector<S> = BoxCloneSyncService<Uri, S, BoxError>;
 
 /// The purpose of a client of the API server: reads, leader-only writes or the Lease. Each client has its own
 /// connections.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Lists, watches and all other requests that any replica may send: no deadline, because a watch has
-    /// none.
+    /// Lists, watches and all other requests that any replica may send. They have no deadline, because a
+    /// watch has none.
     Watches,
     /// Requests of leader-only work, stopped once this fence is closed: reads included, since writes depend
     /// on their results.
@@ -99,7 +99,7 @@ pub struct Connections {
     observer: ObserverSlot,
 }
 
-/// Why no API server is known, or no connection to it can be made.
+/// The reason why no API server is known, or no connection to it can be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

@@ -20,7 +20,7 @@ pub enum WriteError {
     Malformed {
         /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
-        /// The invalid field and its expected form.
+        /// The reason why the object is invalid, such as a field and its expected form.
         why: String,
     },
     /// The caller's `edit` function failed, so no request was sent.
@@ -45,13 +45,14 @@ pub enum WriteError {
         #[source]
         source: serde_json::Error,
     },
-    /// This replica's term of leadership ended before the response came. Only the next leader may retry.
+    /// The request was stopped: this replica's term of leadership ended before the response came. Only the
+    /// next leader may retry.
     #[error("{what} was stopped: this replica no longer holds the Lease")]
     Fenced {
         /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
     },
-    /// The API server refused the request.
+    /// The API server refused the request with an HTTP error status.
     #[error("{what} was refused: {} {}", .status.code, refusal_text(.status))]
     Refused {
         /// The write that failed, such as `apply of Deployment.apps shop/web`.
@@ -71,7 +72,7 @@ pub enum WriteError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The write happened, but the object in the response does not fit the Rust type.
+    /// The request succeeded, but the object in the response does not fit the Rust type.
     #[error("{what} happened, but the answer does not fit the type; compare the type with the CRD's schema")]
     Undecodable {
         /// The write that failed, such as `apply of Deployment.apps shop/web`.

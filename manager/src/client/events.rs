@@ -43,7 +43,7 @@ const MAX_WORD: usize = 128;
 /// Limit of the Events API for `note`, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// The type of an Event; the API has no third one.
+/// The type of an Event, normal or warning; the API has no third one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// The Event reports an expected change.
@@ -92,7 +92,7 @@ impl EventType {
 // === impl Recorder ===
 
 impl Recorder {
-    /// Makes a recorder and its writer, which writes no Event until it runs. Registers
+    /// Makes a recorder of Events and its writer, which writes no Event until it runs. Registers
     /// `mainstay_events_total`.
     ///
     /// `controller` is the reporting controller, such as `mainstay.dev/orders`; `instance` distinguishes
@@ -107,8 +107,8 @@ impl Recorder {
         Self::with_writer(Shared::new(instance, EventCounts::register(registry)), controller, client)
     }
 
-    /// Makes a recorder and its writer for another API server. They share only the reporting controller, the
-    /// instance and the metric with this recorder.
+    /// Makes a recorder of Events and its writer for another API server. They share only the reporting
+    /// controller, the instance and the metric with this recorder.
     pub fn beside(&self, client: kube::Client) -> (Self, EventWriter) {
         let shared = Shared::new(&self.shared.instance, self.shared.counts.clone());
         Self::with_writer(shared, &self.controller, client)
@@ -130,7 +130,7 @@ impl Recorder {
         &self.controller
     }
 
-    /// Returns a recorder with the same writer and another reporting controller.
+    /// Returns a recorder of Events with the same writer and another reporting controller.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Self {
         Self { controller: controller.into(), ..self.clone() }

@@ -56,7 +56,7 @@ const MAX_NAME: usize = 63;
 #[debug("Finalizer({})", self)]
 pub struct Finalizer(Arc<str>);
 
-/// The text is no valid name of a finalizer. A retry does not help.
+/// The error for a text that is no valid name of a finalizer. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("finalizer {name:?} {why}; write it as domain/name, such as greeter.example.com/cleanup")]
 pub struct InvalidFinalizer {
@@ -110,7 +110,8 @@ impl Finalizer {
         finalizers.iter().any(|one| one.as_ref() == self.name())
     }
 
-    /// Adds the finalizer to metadata in memory. Returns whether the list changed.
+    /// Adds the finalizer to an object's metadata in memory, without a request. Returns whether the list
+    /// changed.
     pub fn add_to(&self, meta: &mut ObjectMeta) -> bool {
         let finalizers = meta.finalizers.get_or_insert_default();
         let missing = !self.is_in(finalizers);
@@ -120,7 +121,8 @@ impl Finalizer {
         missing
     }
 
-    /// Removes the finalizer from metadata in memory. Returns whether the list changed.
+    /// Removes the finalizer from an object's metadata in memory, without a request. Returns whether the list
+    /// changed.
     pub fn remove_from(&self, meta: &mut ObjectMeta) -> bool {
         let Some(finalizers) = &mut meta.finalizers else { return false };
         let before = finalizers.len();

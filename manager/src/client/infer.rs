@@ -22,7 +22,7 @@ use super::connect::{ConnectError, port_of};
 /// environment variables there.
 const NO_PROXY_URL: &str = "http://none";
 
-/// The environment of the process, as far as it determines the API server.
+/// The parts of the process's environment that determine the API server and the proxy to it.
 struct Environment {
     /// Value of `KUBECONFIG`: a list of kubeconfig files, which are merged; `None` if not set.
     kubeconfig: Option<OsString>,

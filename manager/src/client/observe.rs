@@ -49,7 +49,7 @@ pub struct ResourcePath {
     pub subresource: Option<String>,
 }
 
-/// Receives every successful write of this replica.
+/// An observer that is called for every successful write of this replica to the API server.
 ///
 /// The methods run on the writer's own task, after the response came and before the writer gets it: they must
 /// be quick and never block.
@@ -97,8 +97,8 @@ struct UncoveredOnDrop<'a> {
 // === impl ResourcePath ===
 
 impl ResourcePath {
-    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no
-    /// resource.
+    /// Parses a URL path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names
+    /// no resource.
     pub fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {

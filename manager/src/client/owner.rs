@@ -16,7 +16,8 @@ use crate::key::{Key as _, KindId, NamespacedName};
 const NO_NAMESPACE: &str =
     ", which has no namespace: set metadata.namespace first, or let a cluster-scoped object own it";
 
-/// Why an object cannot own another one. A retry helps only after one of the two objects has changed.
+/// The reason why an object cannot own another one. A retry helps only after one of the two objects has
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {

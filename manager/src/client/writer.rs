@@ -26,7 +26,7 @@ pub struct Writer {
 // === impl Writer ===
 
 impl Writer {
-    /// Makes the writer of the controller of this name, outside of reconciles.
+    /// Makes the writer that stands for the controller of this name, outside of reconciles.
     pub fn controller(name: &str) -> Self {
         Self { controller: Some(hash(name)), ..Self::default() }
     }
@@ -36,7 +36,7 @@ impl Writer {
         self.controller == Some(hash(name))
     }
 
-    /// Returns the writer of this controller's reconciles of `key`.
+    /// Returns the writer that stands for this controller's reconciles of `key`.
     #[must_use]
     pub(crate) fn in_run_of(self, key: &impl Key) -> Self {
         Self { key: Some(hash(key)), ..self }

@@ -15,7 +15,7 @@ use super::ControllerSettings;
 use crate::key::{Key, KindId};
 use crate::queue::{Counts, KeySnapshot, State};
 
-/// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
+/// The directory of a manager's running controllers, by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Directory {:?}", self.names().collect::<Vec<_>>())]
 pub struct Directory {

@@ -39,7 +39,7 @@ pub enum WiringError {
         /// The kind given to the second call of `Controller::reconciles`.
         second: KindId,
     },
-    /// The reconciler cannot work in this controller.
+    /// The reconciler does not fit this controller, by its own check.
     #[error("its reconciler does not fit: {source}")]
     Reconciler {
         /// The mistake that the reconciler found in its own check.
@@ -61,7 +61,7 @@ pub enum ControllerError {
         controller: Arc<str>,
         /// The name of the source that failed.
         name: Arc<str>,
-        /// The failure of the source.
+        /// The error with which the source failed.
         #[source]
         source: BoxError,
     },

@@ -11,7 +11,7 @@ use crate::reconcile::BoxError;
 /// The name of a task that failed, and its error.
 pub(crate) type Failure = (Arc<str>, BoxError);
 
-/// Tasks that are awaited and aborted together. Several may have one name.
+/// A set of named tasks that are awaited and aborted together. Several may have one name.
 #[derive(Default)]
 pub(crate) struct NamedTasks {
     tasks: JoinSet<Result<(), BoxError>>,
@@ -44,7 +44,7 @@ impl NamedTasks {
         }
     }
 
-    /// Returns the names of the tasks that run.
+    /// Returns the names of the tasks that have not ended.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.names.values()
     }

@@ -45,7 +45,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Inner {
-    /// Whether `begin_granted` begins a term: set by `grant`, reset by every begin and end.
+    /// Whether `begin_granted` may begin a term of leadership: set by `grant`, reset by every begin and end.
     granted: bool,
     /// Number of the latest term of leadership, counted from 1; 0 before the first.
     number: u64,
@@ -61,7 +61,7 @@ impl Term {
         Self::default()
     }
 
-    /// Makes a term that has begun: for work that needs no Lease.
+    /// Makes a term that has begun and stays open: for work that needs no Lease.
     pub fn begun() -> Self {
         let term = Self::new();
         term.begin();
@@ -74,8 +74,8 @@ impl Term {
         self.begin_granted();
     }
 
-    /// Allows one [`Term::begin_granted`] to begin a term, until the next `end` or `lose`. The elector calls
-    /// it; the manager decides when work starts.
+    /// Allows one [`Term::begin_granted`] to begin a term of leadership, until the next `end` or `lose`. The
+    /// elector calls it; the manager decides when work starts.
     pub(crate) fn grant(&self) {
         self.shared.inner.lock().granted = true;
     }

@@ -26,7 +26,7 @@ use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, R
 /// reconciled.
 pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
 
-/// The reason that the queue shows for a key with a paused object.
+/// The reason that the queue shows for a parked key with a paused object.
 const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 
 /// The data that all workers of one controller share.
@@ -135,7 +135,8 @@ impl PoolState {
         (0..wanted).filter(|number| present.insert(*number)).collect()
     }
 
-    /// Removes a worker that is not wanted any more. Returns whether it was removed.
+    /// Removes a worker from the pool if its number is not wanted any more. Returns whether it was removed,
+    /// and must end.
     fn may_leave(&self, number: usize) -> bool {
         let mut present = self.present.lock();
         let leaves = number >= *self.wanted.borrow();

@@ -49,7 +49,7 @@ pub enum Event {
     Tick,
     /// The request about the Lease that was in flight ended with this answer.
     Answered(Answer),
-    /// The watch delivered a version of the Lease.
+    /// The watch delivered a new version of the Lease.
     Seen(Record, Version),
     /// The watch reported the deletion of the Lease, with its last version.
     Gone(Record, Version),
@@ -57,7 +57,7 @@ pub enum Event {
     WatchUp,
     /// The watch of the Lease ended: poll the Lease until it is back.
     WatchDown,
-    /// The elector was stopped.
+    /// The elector was stopped from outside: end the election.
     Stop,
     /// Leader-only work has ended (`true`), or a deadline passed and it may still run (`false`).
     WorkEnded(bool),
@@ -93,7 +93,7 @@ pub enum Call {
     },
 }
 
-/// An action for the elector to perform, in the order returned.
+/// An action that a decision returns for the elector to perform; several are performed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this request about the Lease and return its outcome as [`Event::Answered`].
@@ -104,7 +104,7 @@ pub enum Action {
     Lead {
         /// Time from which this replica may no longer write, unless the Lease is renewed before.
         until: BootInstant,
-        /// `leaseTransitions` of the record, which rises with each change of holder.
+        /// `leaseTransitions` in the record of the Lease, which rises with each change of holder.
         transitions: i32,
     },
     /// The Lease was renewed: move the end of the fence to `until`, and open a suspended fence.
@@ -121,7 +121,7 @@ pub enum Action {
     StopLeading(Ending),
     /// Stop leader-only work and return its end as [`Event::WorkEnded`].
     EndWork,
-    /// This replica is a candidate again after a loss.
+    /// This replica is a candidate again after a loss of the Lease.
     Standby,
     /// The holder named in the Lease changed; `None` if it names none.
     NewHolder(Option<Arc<str>>),
@@ -135,7 +135,7 @@ pub enum Action {
 /// Reason for which a term of leadership ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// The elector was stopped.
+    /// The term ended in order because the elector was stopped.
     Stopped,
     /// No renewal of the Lease succeeded in time.
     Expired,
@@ -175,7 +175,7 @@ pub struct State {
 enum Known {
     #[default]
     Nothing,
-    /// The Lease does not exist; its last record, if one was seen.
+    /// The Lease does not exist; the value is its last record, if one was seen.
     Absent(Option<Record>),
     Present(Record, Version),
 }

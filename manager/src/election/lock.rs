@@ -28,10 +28,11 @@ use crate::key::{Key as _, NamespacedName};
 /// connection.
 const WATCH_SECONDS: u32 = 290;
 
-/// Hint in error texts about a response that no API server sends to a request about the Lease.
+/// Hint in the text of an error about a response that an API server would not send to a request about the
+/// Lease.
 const SUSPECT: &str = "a proxy between here and the API server may have sent it";
 
-/// Sends requests about one Lease, each with a deadline. Cheap to clone.
+/// A client that sends requests about one Lease, each with a deadline. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseLock {
     api: Api<Lease>,
@@ -168,8 +169,8 @@ impl LeaseLock {
         self.failed(format_args!("no answer to {verb} within {:?}", self.deadline), Trouble::Late)
     }
 
-    /// Returns the error for a response that is not an API server's; its content is ignored. `defect`
-    /// continues the sentence "the answer to get".
+    /// Returns the error for a response about the Lease that no API server would send; its content is
+    /// ignored. `defect` continues the sentence "the answer to get".
     fn strange(&self, verb: &str, defect: &'static str) -> LockError {
         self.failed(format_args!("the answer to {verb} {defect}; {SUSPECT}"), Trouble::Strange(defect))
     }
@@ -252,7 +253,8 @@ fn is_late(error: &Error) -> bool {
     links(error).any(<dyn std::error::Error>::is::<DeadlineExceeded>)
 }
 
-/// Returns the start of a refusal's message on one line; a proxy may send a whole page as its message.
+/// Returns the first 200 characters of a refusal's message on one line; a proxy may send a whole page as its
+/// message.
 fn first_words(text: &str) -> String {
     const MAX_CHARS: usize = 200;
     let words: Vec<_> = text.split_whitespace().collect();

@@ -17,7 +17,7 @@ const FENCE: &str = "mainstay_election_fence_seconds";
 
 type Labels = [(&'static str, String); 1];
 
-/// The metrics of one elector, with their labels set.
+/// The metrics of one elector, labelled with the name of its Lease.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     pub(super) master: Gauge,

@@ -15,8 +15,8 @@ pub const NOTICE: &str = "mainstay.dev/inspect";
 /// A function that returns the text to publish in the Lease now; `None` to publish no text.
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
-/// The text that this replica publishes while it holds the Lease, and the text last read from the Lease.
-/// Clones share both. The default publishes no text.
+/// The text that this replica publishes in an annotation of the Lease while it holds it, and the text last
+/// read from there. Clones share both. The default publishes no text.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Notice {{ seen: {:?}, .. }}", self.seen())]
 pub struct Notice {

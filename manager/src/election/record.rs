@@ -12,20 +12,21 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// Upper bound for a lease duration. Settings above it are refused, and a longer duration in a Lease counts
-/// as this one, so that a mistyped edit cannot block the election for years.
+/// Longest lease duration that is accepted. Settings above it are refused, and a longer duration in a Lease
+/// counts as this one, so that a mistyped edit cannot block the election for years.
 pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 
-/// Holder, times and lease duration in a Lease.
+/// The content of a Lease: holder, times, lease duration and number of transitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// `holderIdentity`; `None` if it is absent or empty, never the empty string.
+    /// `holderIdentity` of the Lease; `None` if it is absent or empty, never the empty string.
     pub holder: Option<Arc<str>>,
-    /// `leaseDurationSeconds` as stored: absent, zero or negative if edited by hand.
+    /// `leaseDurationSeconds` as stored in the Lease: absent, zero or negative if edited by hand.
     pub duration_seconds: Option<i32>,
     /// Time at which the holder acquired the Lease; renewals keep it.
     pub acquired: Option<Timestamp>,
-    /// Time of the last write by an elector, on that elector's wall clock, in whole microseconds.
+    /// Time of the last write of the Lease by an elector, on that elector's wall clock, in whole
+    /// microseconds.
     pub renewed: Option<Timestamp>,
     /// `leaseTransitions`: number of changes of the Lease's holder; never below zero.
     pub transitions: i32,
@@ -54,7 +55,7 @@ impl Record {
         }
     }
 
-    /// Writes the record into a Lease and keeps its other fields.
+    /// Writes the record into the spec of a Lease and keeps the Lease's other fields.
     pub fn write_into(&self, lease: &mut Lease) {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.holder.as_deref().unwrap_or_default().to_owned());
@@ -64,7 +65,8 @@ impl Record {
         spec.lease_transitions = Some(self.transitions);
     }
 
-    /// Returns the record with which `holder`, holding since `acquired`, renews at `wall`.
+    /// Returns the record with which `holder`, which holds the Lease since `acquired`, renews it at time
+    /// `wall`.
     pub(super) fn held(
         holder: Arc<str>,
         duration: Duration,
@@ -103,8 +105,8 @@ impl Record {
             && self.acquired == self.renewed
     }
 
-    /// Returns the lease duration of the record, at most [`LONGEST_LEASE`]; `own` if the stored one is
-    /// absent, zero or negative.
+    /// Returns the lease duration that the record states, at most [`LONGEST_LEASE`]; `own` if it is absent,
+    /// zero or negative.
     pub fn duration(&self, own: Duration) -> Duration {
         match self.duration_seconds.map(u64::try_from) {
             Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds).min(LONGEST_LEASE),

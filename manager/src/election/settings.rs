@@ -59,7 +59,7 @@ pub struct Invalid {
     pub path: &'static str,
     /// The invalid value after parsing.
     pub value: String,
-    /// The expected values, and how to correct the setting.
+    /// The values that the setting may have, and how to correct it.
     pub expected: String,
 }
 
@@ -83,7 +83,7 @@ impl ElectionSettings {
         }
     }
 
-    /// Returns all invalid settings; empty if the settings are valid.
+    /// Returns all invalid settings of the elector; empty if the settings are valid.
     pub fn validate(&self) -> Vec<Invalid> {
         const RENEW: &str = "leaderElection.renewDeadline";
         let mut found = Vec::new();

@@ -38,7 +38,7 @@ struct Task {
     troubles: TroubleLog,
     /// Time since which the Lease has named no holder, after it named one.
     free_since: Option<Instant>,
-    /// Time at which the last `end_work` was called.
+    /// Time at which `end_work` was last called to end leader-only work.
     ending_since: Option<Instant>,
     /// Whether a failed request for the Lease was logged and none has succeeded since.
     failing: bool,

@@ -59,7 +59,7 @@ impl BootInstant {
         Self(since)
     }
 
-    /// Returns the time since `earlier`; zero if `earlier` is later.
+    /// Returns the time that has passed since `earlier`; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -80,12 +80,12 @@ impl std::ops::Add<Duration> for BootInstant {
 // === impl Fence ===
 
 impl Fence {
-    /// Makes a fence that is closed until [`Fence::extend`], for a candidate.
+    /// Makes a fence that allows no writes until [`Fence::extend`], for a candidate.
     pub fn closed() -> Self {
         Self::with_end(0)
     }
 
-    /// Makes an open fence without an end, for a manager without leader election.
+    /// Makes a fence that always allows writes, for a manager without leader election.
     pub fn open() -> Self {
         Self::with_end(u64::MAX)
     }
@@ -111,8 +111,8 @@ impl Fence {
         self.left().is_none_or(|left| !left.is_zero())
     }
 
-    /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no
-    /// end.
+    /// Returns for how long the fence still allows writes without a renewal; zero if it is closed, `None` if
+    /// it never ends.
     pub fn left(&self) -> Option<Duration> {
         match self.inner.until.load(Ordering::SeqCst) {
             u64::MAX => None,

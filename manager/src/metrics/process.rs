@@ -72,7 +72,8 @@ impl Collector for Process {
     }
 }
 
-/// Returns a limit of the process; for no limit the largest number, as `client_golang` does.
+/// Returns the metric value for a resource limit of the process; for no limit the largest number, as
+/// `client_golang` does.
 fn limit(limit: Option<u64>) -> f64 {
     limit.unwrap_or(u64::MAX) as f64
 }

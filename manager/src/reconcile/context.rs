@@ -33,14 +33,15 @@ pub struct RunEnvironment {
     pub client: kube::Client,
     /// Records the Events of the controller.
     pub events: Recorder,
-    /// Cancelled when the manager begins to stop, or the removal of the controller begins.
+    /// Cancelled when the manager begins to stop or the removal of the controller begins; a long reconcile
+    /// may end early then.
     pub stopping: CancellationToken,
 }
 
 /// The name of another cluster, and the controller's environment there.
 type Elsewhere = (Arc<str>, Arc<RunEnvironment>);
 
-/// The context of one run of a reconciler. Cheap to clone.
+/// The context of one reconcile: its client, Event recorder, attempt, cause and deadline. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Context {{ attempt: {:?}, cause: {:?}, id: {:?}, .. }}", self.attempt, self.cause, self.id)]
 pub struct Context {
@@ -133,7 +134,7 @@ impl Context {
         })
     }
 
-    /// Returns the recorder of Events, which users see with the object.
+    /// Returns the recorder of Kubernetes Events, which users see with the object.
     pub fn events(&self) -> &Recorder {
         &self.run_environment.events
     }

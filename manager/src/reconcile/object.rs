@@ -33,14 +33,15 @@ use crate::key::{KindId, NamespacedName};
 
 use super::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
 
-/// Brings the cluster closer to the spec of one object, and cleans up before the object is deleted.
+/// A reconciler that brings the cluster closer to the spec of one object, and cleans up before the object is
+/// deleted.
 ///
 /// It has the shape that kube-rs users know. Both methods must be safe to repeat. See [`with_finalizer`].
 pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
     /// Reconciles an object that exists and is not being deleted.
     fn reconcile(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Takes back what [`reconcile`](Self::reconcile) did, except for children, which the garbage collector
+    /// Undoes the effects of [`reconcile`](Self::reconcile), except for children, which the garbage collector
     /// deletes. Called while the object is being deleted and has the finalizer, and for one that
     /// [`ObjectAdapter::when`] no longer admits.
     ///
@@ -129,8 +130,8 @@ type Admits<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 // === impl ObjectAdapter ===
 
 impl<K, R> ObjectAdapter<K, R> {
-    /// Reconciles only the objects that `admits` returns true for. An object that was reconciled before and
-    /// is no longer admitted is cleaned up and loses the finalizer.
+    /// Limits the reconciler to the objects that `admits` returns true for. An object that was reconciled
+    /// before and is no longer admitted is cleaned up and loses the finalizer.
     #[must_use]
     pub fn when(self, admits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         Self { admits: Some(Box::new(admits)), ..self }
@@ -214,7 +215,7 @@ where
     }
 }
 
-/// Returns the metadata that [`Finalizer`] reads, of an object that is not being deleted.
+/// Returns the metadata that [`Finalizer`] needs to change an object; without the deletion timestamp.
 fn identity(meta: &Meta) -> ObjectMeta {
     ObjectMeta {
         name: Some(meta.name().to_owned()),

@@ -41,7 +41,7 @@ struct PermitBody {
 // === impl BlockingSlots ===
 
 impl BlockingSlots {
-    /// Makes slots for this many handlers at once.
+    /// Makes slots for this many HTTP handlers at once.
     pub(crate) fn new(slots: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(slots)), until_sent: false }
     }

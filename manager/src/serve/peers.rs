@@ -21,7 +21,7 @@ const MIN_WAIT: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct Peers(Vec<Arc<Peer>>);
 
-/// The peer of one connection. The connection holds the second reference.
+/// The client at the other end of one connection. The connection holds the second reference.
 pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Time since which the connection waits for the peer to send or to read; `None` while the handler runs.

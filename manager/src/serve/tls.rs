@@ -77,7 +77,7 @@ impl Certificates {
         self.0.reads.clone()
     }
 
-    /// Returns the SHA-256 of the present certificate, in hexadecimal.
+    /// Returns the SHA-256 of the server's present certificate, in hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         self.0.pair.read().cert.first().map(|own| sha256(own)).unwrap_or_default()
     }

@@ -66,7 +66,7 @@ pub async fn eventually<T, E: fmt::Display>(
     Err(NotYet { limit, last })
 }
 
-/// A state of an object that a test waits for.
+/// A condition on an object that a test waits for, with a time limit.
 ///
 /// ```no_run
 /// # use k8s_openapi::api::apps::v1::Deployment;

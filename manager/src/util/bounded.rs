@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A map of at most `capacity` entries. A new key evicts the least recently used one; entries may also
-/// expire.
+/// A map of at most `capacity` entries. The insertion of a new key into a full map evicts the least recently
+/// used entry; entries may also expire.
 ///
 /// Each call costs one look-up by hash and one by age. Each key is stored twice, so use an `Arc` for long
 /// keys.

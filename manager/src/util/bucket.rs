@@ -9,12 +9,12 @@ use tokio::time::Instant;
 /// from overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
 
-/// Rate and size of a [`TokenBucket`].
+/// Rate and size of a [`TokenBucket`]: the interval between tokens, and the largest burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Time after which one token is added to the bucket.
     pub interval: Duration,
-    /// Tokens in a full bucket; 0 counts as 1.
+    /// Number of tokens in a full bucket; 0 counts as 1.
     pub burst: u32,
 }
 
@@ -95,7 +95,7 @@ where
         now + missing.saturating_sub(self.limit.slack())
     }
 
-    /// Returns whether the bucket is full, as a new one is.
+    /// Returns whether the token bucket is full, as a new one is.
     pub fn is_full(&self, now: T) -> bool {
         self.full_at.is_none_or(|at| at <= now)
     }

@@ -57,7 +57,7 @@ type Attributes = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
 // === impl Follower ===
 
 impl<const N: usize> Follower<N> {
-    /// Follows the files of these paths, which need not exist. Must be called within a runtime.
+    /// Makes a follower of the files at these paths, which need not exist. Must be called within a runtime.
     pub(crate) fn new(files: [PathBuf; N]) -> Self {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

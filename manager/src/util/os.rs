@@ -26,7 +26,7 @@ use portable as system;
 
 pub(crate) use system::process_usage;
 
-/// Resources of this process; `None` for those that the system does not report.
+/// Resource usage of this process; `None` for values that the system does not report.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessUsage {
     /// Start time of the process, in seconds since 1970.
@@ -40,7 +40,7 @@ pub(crate) struct ProcessUsage {
     pub(crate) sent_bytes: Option<f64>,
 }
 
-/// TCP keep-alive: after `idle` without data a probe is sent, then one per `interval`.
+/// Settings of TCP keep-alive: after `idle` without data a probe is sent, then one per `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
     pub(crate) idle: Duration,

@@ -30,7 +30,8 @@ const REMEMBERED: usize = 65_536;
 /// The last successful apply of each object and part (object or status), so that it is not repeated without
 /// need.
 pub(super) struct Memory {
-    /// Random seed of the hashes, so that the cluster's users cannot construct two bodies of equal hash.
+    /// Random seed of the hashes of applied bodies and contents, so that the cluster's users cannot construct
+    /// two bodies of equal hash.
     state: RandomState,
     /// The remembered applies. Locked for single look-ups only.
     applied: Mutex<BoundedMap<(NamespacedName, Part), Applied>>,

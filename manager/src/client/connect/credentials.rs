@@ -36,7 +36,8 @@ pub(super) struct FetchLimits {
     pub(super) max_wait: Duration,
 }
 
-/// The credentials of one [`Connections`](super::Connections); clones share them.
+/// The credentials of one [`Connections`](super::Connections) for its API server, kept up to date. Clones
+/// share them.
 #[derive(Clone)]
 pub(super) struct Credentials {
     source: Arc<Source>,

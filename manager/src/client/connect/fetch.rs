@@ -51,7 +51,7 @@ pub(super) enum SourceKind {
 pub(super) struct Identity {
     /// The kube configuration with the credentials themselves in place of their files or plug-in.
     pub(super) config: kube::Config,
-    /// Adds the credentials to each request; `None` if they are only a certificate.
+    /// The layer that adds the credentials to each request; `None` if they are only a certificate.
     pub(super) authorisation: Option<AuthLayer>,
     pub(super) fetched_at: BootInstant,
     /// From this time on new credentials are fetched.
@@ -78,7 +78,7 @@ impl Source {
         Self { kind: SourceKind::of(&config.auth_info), config, failures: Mutex::default() }
     }
 
-    /// Fetches the credentials. Blocks the thread while files are read or the plug-in runs.
+    /// Fetches the credentials from their source. Blocks the thread while files are read or the plug-in runs.
     pub(super) fn fetch(&self) -> Result<Identity, CredentialError> {
         let mut config = self.config.clone();
         let auth = &mut config.auth_info;
@@ -133,7 +133,7 @@ impl Source {
 // === impl SourceKind ===
 
 impl SourceKind {
-    /// Chooses the source of the credentials, with the precedence of kube.
+    /// Chooses the source of the credentials that the configuration names, with the precedence of kube.
     fn of(auth: &AuthInfo) -> Self {
         let inline = auth.token.is_some() || (auth.username.is_some() && auth.password.is_some());
         let in_files = auth.client_certificate.is_some() || auth.client_key.is_some();

@@ -31,10 +31,11 @@ const REMEMBERED: usize = 512;
 /// Maximum number of characters of a warning that are logged; the API server cuts warnings of webhooks at
 /// 256.
 const MAX_TEXT: usize = 512;
-/// The code of all warnings of the API server: "miscellaneous persistent warning".
+/// The code in all `Warning` headers of the API server: "miscellaneous persistent warning".
 const PERSISTENT: &str = "299";
 
-/// The warnings already logged by one [`Connections`](super::Connections), all roles together.
+/// The warnings of the API server already logged by one [`Connections`](super::Connections), all roles
+/// together.
 #[derive(Clone)]
 pub(super) struct Warnings {
     /// The texts of warnings that were logged. Locked for single look-ups only.

@@ -13,13 +13,13 @@ use super::series::Observed;
 use super::{EventType, Recorder, Shared};
 use crate::metrics::Registry;
 
-/// One call of [`Recorder::event`].
+/// An Event as one call of [`Recorder::event`] recorded it, for tests.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedEvent {
     /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// The second object that the Event concerns, if there is one.
+    /// The second object that the Event concerns; `None` if there is none.
     pub related: Option<ObjectReference>,
     /// Whether the Event is normal or a warning.
     pub event_type: EventType,

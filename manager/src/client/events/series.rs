@@ -101,7 +101,7 @@ enum WriteState {
     /// The next write of the Event may start at this time.
     Due(Instant),
     InFlight,
-    /// The API server has the Event with its present count.
+    /// The Event is fully written: the API server has it with its present count.
     Written,
 }
 
@@ -131,9 +131,9 @@ pub(super) struct EventWrite {
 /// The result of one attempt to write an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WriteResult {
-    /// The API server has the Event with this count.
+    /// The write succeeded: the API server has the Event with this count.
     Written(i32),
-    /// The API server has no Event of this name, or no namespace for it.
+    /// The write failed because the API server has no Event of this name, or no namespace for it.
     NotFound,
     /// A temporary failure of the write, with the wait that the server demands and the error text.
     Retry(Option<Duration>, String),

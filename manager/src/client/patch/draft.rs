@@ -45,7 +45,7 @@ pub(super) struct EditTarget<'a> {
     pub(super) what: &'a str,
 }
 
-/// The request that writes an edit.
+/// The request that writes an edit of an object, if one is needed.
 pub(super) enum Draft {
     Create(Body),
     Patch {

@@ -108,7 +108,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the claim of a holder with this record; it starts now. A holder duration one lease duration
+    /// Returns the claim of a holder with this record; it starts now. A holder states one lease duration
     /// during its term, so if two records differ, one was edited by hand: the longer duration counts, and the
     /// claim ends no sooner than before. Two successive renewals that agree replace any longer duration seen
     /// before, but not by less than this replica's own setting, as both may have been edited.
@@ -183,14 +183,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Marks the known Lease as stale and schedules a get now.
+    /// Marks the known Lease as stale, so that it is read again at once.
     fn get_now(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot;
     }
 
-    /// Marks the known Lease as stale and schedules a get after the candidate's wait, or at the end of the
-    /// claim if that is sooner.
+    /// Marks the known Lease as stale, so that it is read again after the candidate's wait, or at the end of
+    /// the claim if that is sooner.
     fn get_later(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot + self.rules.candidate_wait(self.now.random);

@@ -23,7 +23,7 @@ pub struct Write {
     pub code: u16,
 }
 
-/// The kind of a write.
+/// The kind of a write request, such as create or apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verb {
