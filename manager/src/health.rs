@@ -31,7 +31,7 @@ pub enum Group {
     Live,
     /// `/readyz`: a failure means that this replica should get no traffic now.
     Ready,
-    /// `/healthz`: the endpoint of older manifests.
+    /// `/healthz`: the health endpoint that older manifests use.
     Health,
 }
 

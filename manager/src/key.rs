@@ -73,8 +73,8 @@ pub struct ObjectKey {
     pub name: NamespacedName,
 }
 
-/// Cause for which a key was enqueued. The value is two machine words long, as every key of every queue holds
-/// one.
+/// Cause for which a key was enqueued. It is kept to two machine words, because every key in every queue
+/// holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Kind of event or call that enqueued the key.

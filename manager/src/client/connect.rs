@@ -158,8 +158,8 @@ impl Role {
 // === impl Connections ===
 
 impl Connections {
-    /// Makes the clients' common state for the API server of `config` and registers the request metrics.
-    /// Opens no connection yet.
+    /// Prepares connections to the API server of `config` and registers the request metrics. Opens no
+    /// connection yet.
     ///
     /// # Errors
     /// Fails if the configuration names a proxy that cannot be used.

@@ -12,8 +12,8 @@ use crate::util::BoundedMap;
 /// A problem with the Lease that has been absent for this long is logged again. Two outages in a night make
 /// two lines; a Lease that is deleted every second, or a server that refuses every other request, makes one.
 const QUIET_PERIOD: Duration = Duration::from_mins(10);
-/// Maximum number of remembered problems with the Lease; a server that answers with many different status
-/// codes could exceed it.
+/// Maximum number of remembered problems with the Lease, since a server could answer with many different
+/// status codes.
 const MAX_REMEMBERED: usize = 64;
 
 /// A kind of problem with a Lease.

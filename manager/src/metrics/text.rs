@@ -18,7 +18,7 @@ const BOUND: &str = "le=\"";
 /// The text before the exemplar in a line of a metric, if it is outside of a label's value.
 const EXEMPLAR: &str = " # {";
 
-/// The text of the metrics after [`rewrite`].
+/// The text of the metrics after [`rewrite`], and the families that were left out of it.
 pub(super) struct Rewritten<'a> {
     pub(super) text: String,
     /// Names of metric families that were left out of the text because the name was already written.

@@ -23,7 +23,8 @@ use crate::util::{LogEvery, read_regular};
 
 use super::plugin;
 
-/// How long before their expiry credentials are renewed; a quarter of their lifetime if that is shorter.
+/// Time before the expiry of credentials at which they are renewed; a quarter of their lifetime if that is
+/// shorter.
 const RENEW_AHEAD: Duration = Duration::from_mins(1);
 /// Interval between reads of credential files, as in client-go.
 const FILES_INTERVAL: Duration = Duration::from_mins(1);
