@@ -78,7 +78,7 @@ impl ProbeMetrics {
                 Family::default(),
             ),
             outage: registry.family(
-                "mainstay_waitdeployment_probe_shaken",
+                "mainstay_waitdeployment_probe_outage_suspected",
                 "1 while most targets that answered are silent, so that a fault of the manager is assumed",
                 Gauge::default(),
             ),
