@@ -140,8 +140,8 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Shutdown {
-    /// The deadline of the whole shutdown. The log then names the parts that have not ended, and the Lease is
-    /// not released. Keep it below the Pod's terminationGracePeriodSeconds.
+    /// The deadline of the whole shutdown, counted from its begin. After it the log names the parts that have
+    /// not ended, and the Lease is not released. Keep it below the Pod's terminationGracePeriodSeconds.
     #[schemars(extend("x-mainstay-range" = ["1s", "1h"]))]
     pub grace_period: Duration,
 }
@@ -151,7 +151,7 @@ pub struct Shutdown {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Logging {
-    /// Json is one object per line, for log collectors; Text is for people.
+    /// The format of log lines: Json is one object per line, for log collectors; Text is for people.
     pub format: LogFormat,
     /// The least severe level that is logged: off, error, warn, info, debug or trace, and levels of single
     /// modules after commas, such as `info,mainstay::queue=debug`. Libraries that quote bytes of a peer (h2,
@@ -162,17 +162,17 @@ pub struct Logging {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LogFormat {
-    /// One JSON object per line.
+    /// Each log line is one JSON object.
     Json,
-    /// Text for people.
+    /// Each log line is text for people.
     Text,
 }
 
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Returns the settings of an elector. `own_namespace` is the namespace of the process, `identity` names
-    /// the replica.
+    /// Returns the settings of an elector from this section. `own_namespace` is the namespace of the process,
+    /// `identity` names the replica.
     pub fn settings(&self, own_namespace: &str, identity: impl Into<Arc<str>>) -> ElectionSettings {
         let namespace = if self.namespace.is_empty() { own_namespace } else { &self.namespace };
         ElectionSettings {
@@ -304,7 +304,7 @@ fn listen(host: Ipv4Addr, port: u16) -> BindAddress {
     BindAddress::Tcp(SocketAddr::new(IpAddr::V4(host), port))
 }
 
-/// Reports a relative path: it would depend on the directory in which the process is started.
+/// Returns a problem for a relative path: it would depend on the directory in which the process is started.
 fn check_path(key: &str, path: Option<&Path>, example: &str) -> Option<Problem> {
     let relative = path.filter(|path| !path.is_absolute())?;
     let expected = format!("an absolute path such as {example}, or \"\" for none");
@@ -332,7 +332,7 @@ mod optional_path {
 // === impl Cache ===
 
 impl Cache {
-    /// Returns the settings of the cache.
+    /// Returns the settings of the cache from this section.
     pub fn settings(&self) -> CacheSettings {
         CacheSettings {
             namespaces: self.namespaces.clone(),
