@@ -45,7 +45,8 @@ pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) port: Weak<ControllerPort<Q>>,
     /// Cancelled to remove the controller.
     pub(super) leave: CancellationToken,
-    /// The stage of the controller's end; the channel closes once all parts of the controller have ended.
+    /// Publishes the progress of the controller; the channel closes once all parts of the controller have
+    /// ended.
     pub(super) stage: watch::Receiver<Stage>,
     /// Returns the grace period that runs and sources of the controller have to end in a removal.
     pub(super) grace: Grace,

@@ -84,8 +84,8 @@ pub(super) struct PendingController {
 pub(super) struct NameGuard {
     members: WeakMembers,
     pub(super) name: Arc<str>,
-    /// The channel that publishes the stage of the controller's end. The last field, so that it is dropped
-    /// last: receivers take the close of this channel for the end of the controller.
+    /// Publishes the progress of the controller. The last field, so that it is dropped last: receivers take
+    /// the close of this channel for the end of the controller.
     pub(super) stage: watch::Sender<Stage>,
 }
 
