@@ -80,7 +80,7 @@ pub struct PlannedDependency {
     pub optional: bool,
 }
 
-/// The check of a dependency. Objects of one namespace with equal checks share one probe.
+/// The check of a dependency of an object. Objects of one namespace with equal checks share one probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// The number of ready endpoints of a Service in the object's namespace.

@@ -13,7 +13,7 @@ pub enum MatchPolicy {
     Any,
 }
 
-/// A change that the gate holds back.
+/// A change of the Deployment that is held back until its dependencies hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Gate {
     /// The gate holds back the first start of the Deployment.

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// The longest text that a message quotes, in characters; a longer text is cut.
+/// The longest text that an error message quotes, in characters; a longer text is cut.
 const MAX_QUOTED: usize = 60;
 
 /// Appends the key `name` to a path of keys; a key that is not alphanumeric is quoted: `controllers["*"]`.

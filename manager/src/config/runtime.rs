@@ -14,8 +14,8 @@ use crate::election::{
     DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD, ElectionSettings, OnLost,
 };
 
-/// Replicas elect a leader through a Lease. Only the leader reconciles; the other replicas keep their caches
-/// warm.
+/// Settings of leader election. Replicas elect a leader through a Lease. Only the leader reconciles; the
+/// other replicas keep their caches warm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct LeaderElection {
@@ -47,21 +47,21 @@ pub struct LeaderElection {
     pub on_lost: OnLost,
 }
 
-/// The server of /livez, /readyz and /healthz.
+/// Settings of the server of /livez, /readyz and /healthz.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Health {
-    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
-    /// any free port.
+    /// The address that the server listens on: an IP address with a port; "" or "0" switches the server off,
+    /// port 0 takes any free port.
     pub bind_address: BindAddress,
 }
 
-/// The server of /metrics.
+/// Settings of the server of /metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Metrics {
-    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
-    /// any free port.
+    /// The address that the server listens on: an IP address with a port; "" or "0" switches the server off,
+    /// port 0 takes any free port.
     pub bind_address: BindAddress,
     /// Whether a scrape needs a token, which the API server reviews: the token's account needs the right to
     /// get the nonResourceURL /metrics. The manager's own account needs the right to create such reviews, see
@@ -76,16 +76,16 @@ pub struct Metrics {
     pub tls_dir: Option<PathBuf>,
 }
 
-/// The server of /debug: queues, caches, watches, the leader and the configuration as JSON, and actions by
-/// POST. Every client that can connect sees names of objects and errors.
+/// Settings of the server of /debug: queues, caches, watches, the leader and the configuration as JSON, and
+/// actions by POST. Every client that can connect sees names of objects and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Inspect {
-    /// The address to listen on: a loopback address with a port, or any address with tokenFile or auth; "" or
-    /// "0" switches the server off, port 0 takes any free port. Connect by kubectl exec or port-forward.
-    /// Without tokenFile and auth the server answers only requests whose Host is localhost or a loopback
-    /// address, so that no web page can read the answers; a proxy in the Pod that forwards requests to this
-    /// port would bypass this check.
+    /// The address that the server listens on: a loopback address with a port, or any address with tokenFile
+    /// or auth; "" or "0" switches the server off, port 0 takes any free port. Connect by kubectl exec or
+    /// port-forward. Without tokenFile and auth the server answers only requests whose Host is localhost or a
+    /// loopback address, so that no web page can read the answers; a proxy in the Pod that forwards requests
+    /// to this port would bypass this check.
     pub bind_address: BindAddress,
     /// Whether a request needs a token which the API server reviews: a token of the audience
     /// mainstay-inspect, of an account with the right to get, or post to, the requested nonResourceURL, such
@@ -112,7 +112,8 @@ pub struct Inspect {
     pub peers: bool,
 }
 
-/// Watched objects in memory: one list and watch per kind, shared by all readers of the kind.
+/// Settings of the cache of watched objects in memory: one list and watch per kind, shared by all readers of
+/// the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Cache {
@@ -136,7 +137,7 @@ pub struct Cache {
     pub max_object_bytes: Size,
 }
 
-/// The shutdown of the process after SIGTERM.
+/// Settings of the shutdown of the process after SIGTERM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Shutdown {
@@ -146,8 +147,8 @@ pub struct Shutdown {
     pub grace_period: Duration,
 }
 
-/// Log lines on standard error. A warning or error that repeats, for one controller and one kind, is logged
-/// up to a hundred times at once and then ten times a second; `left_out` counts the lines left out.
+/// Settings of log lines on standard error. A warning or error that repeats, for one controller and one kind,
+/// is logged up to a hundred times at once and then ten times a second; `left_out` counts the lines left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Logging {
@@ -226,7 +227,8 @@ impl Section for LeaderElection {
 
 // === impl Health, Metrics, Inspect ===
 
-/// The ports of health and metrics are controller-runtime's defaults; inspect has the next one.
+/// Port 8081, and 8080 for metrics, are controller-runtime's defaults; the server of /debug has the next one,
+/// 8082.
 impl Default for Health {
     fn default() -> Self {
         Self { bind_address: listen(Ipv4Addr::UNSPECIFIED, 8081) }

@@ -114,7 +114,7 @@ pub enum SectionError {
     Unknown {
         /// The name of the requested section.
         name: String,
-        /// The names of the declared sections.
+        /// The names of the sections that the program declares.
         declared: Vec<&'static str>,
     },
     /// The program declares the section with another type.

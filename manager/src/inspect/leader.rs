@@ -24,7 +24,7 @@ const STOPPED: &str = "stoppedLeading";
 /// The leadership of the replicas as this replica knows it.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// The identity of this replica.
+    /// The identity of this replica in the Lease.
     pub identity: String,
     /// The namespace of the Pods of all replicas; `None` outside a cluster.
     pub namespace: Option<String>,
@@ -39,9 +39,9 @@ pub struct Leader {
 /// The leader election that a replica takes part in: its Lease, its state and its history.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// Namespace of the Lease.
+    /// Namespace of the Lease that the replicas compete for.
     pub namespace: String,
-    /// Name of the Lease.
+    /// Name of the Lease that the replicas compete for.
     pub lease_name: String,
     /// The leadership published by the elector of this replica.
     pub leadership: watch::Receiver<Leadership>,

@@ -86,7 +86,7 @@ pub(crate) struct Queued {
     pub(crate) keys: Vec<Row>,
 }
 
-/// One key of a queue.
+/// One key of a controller's queue in the JSON of `/debug/controllers/NAME/queue`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {

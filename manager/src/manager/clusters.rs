@@ -49,7 +49,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Whether the manager has begun to stop.
+    /// Whether the manager has begun to stop, so that new clusters are refused.
     closed: bool,
     /// The clusters except the manager's own, in the order they were added.
     others: Vec<Other>,

@@ -46,7 +46,7 @@ pub(super) struct Shared {
 struct State {
     /// The configuration of the manager that is in force.
     configuration: Arc<ManagerConfiguration>,
-    /// Whether the manager has begun to stop.
+    /// Whether the manager has begun to stop, so that new controllers and runnables are refused.
     closed: bool,
     /// The registered controllers of the manager, by name.
     controllers: BTreeMap<Arc<str>, Registered>,

@@ -26,11 +26,12 @@ pub(in crate::config) struct ControllerKeys {
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 1000))]
     workers: Option<usize>,
-    /// A reconcile that takes longer is cancelled and counted as failed; 0s is no limit.
+    /// The longest time of one reconcile: one that takes longer is cancelled and counted as failed; 0s is no
+    /// limit.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["0s", "24h"]))]
     reconcile_timeout: Option<Duration>,
-    /// The queue of objects to reconcile.
+    /// Settings of the controller's queue of objects to reconcile.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<QueueKeys>,
 }
@@ -55,7 +56,7 @@ struct QueueKeys {
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<RateKeys>")]
     retry_rate: Option<Option<RateKeys>>,
-    /// An object that has been ready for longer goes first, so that no object starves.
+    /// The time after which an object that is ready goes first, so that no object starves.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["1ms", "24h"]))]
     max_wait: Option<Duration>,
