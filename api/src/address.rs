@@ -105,7 +105,8 @@ impl Host {
         Ok(Self::Name(name))
     }
 
-    /// Parses an IPv6 address without brackets into a host. The error is the reason that the text is none.
+    /// Parses an IPv6 address without brackets into a host. The error is the reason that the text is not such
+    /// an address.
     pub(crate) fn parse_ipv6(text: &str) -> Result<Self, &'static str> {
         if text.contains('%') {
             return Err("a zone id names an interface of the controller's own machine");

@@ -83,11 +83,11 @@ pub struct PlannedDependency {
 /// The check of a dependency of an object. Objects of one namespace with equal checks share one probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    /// The number of ready endpoints of a Service in the object's namespace.
+    /// A check of the number of ready endpoints of a Service in the object's namespace.
     Service(ServiceCheck),
     /// A probe over the network: TCP, HTTP, gRPC, TLS or DNS.
     Probe(ProbeCheck),
-    /// The state of Kubernetes objects in the namespace of the WaitDeployment.
+    /// A check of the state of Kubernetes objects in the object's namespace.
     Resource(ResourceCheck),
 }
 

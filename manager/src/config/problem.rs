@@ -19,7 +19,8 @@ pub enum ConfigError {
     /// The configuration file could not be read; worth a retry only if it is still being mounted.
     #[error("{}: cannot be read", path.display())]
     Read {
-        /// The path of the configuration file, after `manager.yaml` was appended to a directory.
+        /// The path of the configuration file that was read: with `manager.yaml` appended if the given path
+        /// is a directory.
         path: PathBuf,
         /// The error of the operating system that prevented the read.
         source: io::Error,

@@ -227,8 +227,7 @@ impl Section for LeaderElection {
 
 // === impl Health, Metrics, Inspect ===
 
-/// Port 8081, and 8080 for metrics, are controller-runtime's defaults; the server of /debug has the next one,
-/// 8082.
+/// Port 8081, and 8080 for metrics, are controller-runtime's defaults; port 8082 of /debug is the next one.
 impl Default for Health {
     fn default() -> Self {
         Self { bind_address: listen(Ipv4Addr::UNSPECIFIED, 8081) }

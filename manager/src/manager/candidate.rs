@@ -26,7 +26,7 @@ use crate::inspect::LeaseHistory;
 /// The name of the leader election in errors.
 pub(super) const ELECTION: &str = "leader election";
 
-/// This replica as one that takes part in the leader election.
+/// The candidacy of this replica in the leader election, with the published state of the election.
 pub(super) struct Candidate {
     /// Publishes whether this replica leads, or which other replica does.
     pub(super) leadership: watch::Receiver<Leadership>,
