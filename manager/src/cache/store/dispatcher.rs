@@ -63,7 +63,7 @@ pub(crate) enum Job {
         /// Whether the store had synced, so that `present` is the complete initial list.
         synced: bool,
     },
-    /// The store's initial list is complete, and the changes queued before this entry are all of it.
+    /// The store's initial list is complete: all of its changes were queued before this entry.
     Synced,
     Resync(Vec<View>),
 }

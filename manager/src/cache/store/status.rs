@@ -95,9 +95,9 @@ pub struct PartStatus {
     pub last_error: Option<String>,
     /// Whether the server answers that the kind is not served or not readable, as in [`KindStatus::absent`].
     pub absent: bool,
-    /// Lists completed.
+    /// Number of lists completed, the first one included.
     pub lists: u64,
-    /// Watches opened.
+    /// Number of watches opened, the first one included.
     pub watches: u64,
 }
 

@@ -228,7 +228,7 @@ impl Table {
     }
 }
 
-/// Reading.
+/// Reads of a store's table.
 impl Table {
     pub(crate) fn get(&self, request: &NamespacedName) -> Option<&View> {
         Some(&self.objects.lookup(request)?.1.view)

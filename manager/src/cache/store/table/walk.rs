@@ -23,7 +23,7 @@ pub(crate) struct Walk {
 
 // === impl Table ===
 
-/// Lists.
+/// Lists of the objects in a store's table.
 impl Table {
     /// Begins a list of the objects that are stored now.
     pub(crate) fn walk(&self) -> Walk {
