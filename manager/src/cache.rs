@@ -52,7 +52,7 @@ pub use store::{
 };
 pub use typed_store::{Entry, Store};
 
-/// All stores of one cluster. Cheap to clone; all clones are one cache.
+/// The cache of one cluster: all of its stores. Cheap to clone; all clones are one cache.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Cache {{ stores: {:?}, .. }}", self.0.stores.read().len())]
 pub struct Cache(Arc<Inner>);

@@ -227,9 +227,9 @@ impl<Q: Key> WorkQueue<Q> {
         self.shared.with(|inner| inner.shut_down(Phase::Stopped));
     }
 
-    /// Shuts the queue down after a drain: further adds are ignored, ready and dirty keys are still handed
-    /// out, and delayed ones are not waited for. Returns when no key is ready or running any more, or
-    /// [`Self::shut_down`] is called; any number of callers may wait.
+    /// Shuts the queue down after a drain: further adds are ignored, ready keys and keys added during their
+    /// run are still handed out, and delayed ones are not waited for. Returns when no key is ready or running
+    /// any more, or [`Self::shut_down`] is called; any number of callers may wait.
     ///
     /// # Cancel safety
     /// Cancelling stops waiting; the queue keeps draining.

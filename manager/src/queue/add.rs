@@ -15,8 +15,8 @@ pub struct Add {
     /// The reason for the add: its trigger, such as an update or a resync, and the object behind it.
     pub cause: Cause,
     /// Delay before the key may run; `None` for no delay. The earliest of several adds wins. A key in its
-    /// backoff then waits no longer than this time, but stays in backoff: no weak add ends the rest of the
-    /// wait.
+    /// backoff then waits no longer than this time, but stays in backoff: a later add that reports no change
+    /// does not end the rest of the wait.
     pub after: Option<Duration>,
     /// Whether the object of the key is new or has a new generation: then earlier failures no longer count,
     /// and the add is strong.
@@ -59,20 +59,20 @@ pub enum Added {
     Merged,
     /// The add was weak and had no effect: the key stays in its backoff, or parked.
     Kept,
-    /// The queue is full, and the add was of a new key in the background: add it again after
-    /// [`WorkQueue::wait_for_room`](super::WorkQueue::wait_for_room).
+    /// The queue is full, and the add was of a new key in the background band (an initial list or a resync):
+    /// add the key again after [`WorkQueue::wait_for_room`](super::WorkQueue::wait_for_room).
     Refused,
     /// The queue shuts down and ignored the add.
     ShuttingDown,
 }
 
-/// The next attempt of a key after a failed run.
+/// The time of the next attempt of a key after a failed run, if there is one.
 #[must_use = "a parked key is not tried again, which an event or a log line should report"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
-    /// The failed key has its next attempt after this time; zero if a strong add came during the run.
+    /// The failed key has its next attempt after this time; zero if an add during the run reported a change.
     After(Duration),
-    /// The failed key is parked: it has no next attempt until a strong add.
+    /// The failed key is parked: it has no next attempt until an add that reports a change (a strong add).
     Parked,
 }
 
@@ -92,17 +92,17 @@ pub enum Lane {
 // === impl Add ===
 
 impl Add {
-    /// Makes an add for a change: it ends a backoff and wakes a parked key.
+    /// Makes a strong add, for a change: it ends the backoff of a key and wakes a parked key.
     pub fn strong(cause: Cause) -> Self {
         Self { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false }
     }
 
-    /// Makes an add that leaves a failing key in its backoff or parked.
+    /// Makes a weak add, for an event that is no change: it leaves a failing key in its backoff, or parked.
     pub fn weak(cause: Cause) -> Self {
         Self { strength: Strength::Weak, ..Self::strong(cause) }
     }
 
-    /// Makes a strong add for a manual request by a person.
+    /// Makes an add for a manual request by a person. It is strong: it ends a backoff and wakes a parked key.
     pub fn by_hand() -> Self {
         Self::strong(Cause::bare(Trigger::Manual))
     }

@@ -18,7 +18,7 @@ pub(super) struct Span(u64);
 // === impl Moment ===
 
 impl Moment {
-    /// The moment at which the queue was made.
+    /// The moment at which the queue was made, from which all moments count.
     pub(super) const START: Self = Self(0);
     /// A moment later than any real one: the result of a sum that overflows.
     pub(super) const NEVER: Self = Self(u64::MAX);

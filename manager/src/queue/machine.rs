@@ -62,8 +62,8 @@ pub(super) struct Inner<Q> {
     /// Number of wake-ups sent to sleeping callers of `get` since the last of them woke. A caller that wakes
     /// sees the whole queue, so a key that the woken callers will find needs no further wake-up.
     pub(super) notified: usize,
-    /// The moment for which one sleeping caller has set the queue's timer; `START` once this caller has been
-    /// woken for an earlier moment; `None` if no caller holds the timer.
+    /// The moment for which one sleeping caller of `get` has set the queue's timer; `START` once this caller
+    /// has been woken for an earlier moment; `None` if no caller holds the timer.
     pub(super) timer: Option<Moment>,
     pub(super) totals: Totals,
 }
@@ -82,7 +82,8 @@ pub(super) struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// The queue drains before its shutdown: adds are ignored; ready and dirty keys are still handed out.
+    /// The queue drains before its shutdown: adds are ignored; ready keys and keys added during their run are
+    /// still handed out.
     Draining,
     /// The queue is shut down: adds are ignored, and no key is handed out any more.
     Stopped,

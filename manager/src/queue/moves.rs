@@ -234,7 +234,7 @@ impl Lane {
     }
 
     /// Returns the lane of a ready key after an add in `band`: the more urgent one of its own and that of the
-    /// add. A weak add leaves a retry in its lane.
+    /// add. An add that reports no change (not `strong`) leaves a retry in its lane.
     fn raised(self, band: Band, strong: bool) -> Self {
         match (self, band) {
             (Self::Retry, _) if strong => Self::of(band),

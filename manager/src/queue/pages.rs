@@ -26,8 +26,7 @@ pub(super) struct Pages<T> {
     roomy: Vec<u32>,
     /// Number of pages that have memory and hold no value.
     spare: usize,
-    /// Pages whose memory is no longer needed and has yet to be freed, by the caller of
-    /// [`Self::take_unused`].
+    /// Pages with memory that is no longer needed; the caller of [`Self::take_unused`] frees it.
     unused: Vec<Page<T>>,
     len: usize,
 }

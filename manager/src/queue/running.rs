@@ -64,13 +64,13 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::RequeueAfter(wait));
     }
 
-    /// Ends the run as a failure; the next attempt is after the delay of the retry policy.
+    /// Ends the run of the key as a failure; the next attempt is after the delay of the queue's retry policy.
     pub fn retry(self, error: &str) -> Retried {
         self.fail(error, Retry::Backoff)
     }
 
     /// Ends the run as a failure. The next attempt is at the time that `retry` gives, if the policy allows
-    /// one; with [`Retry::Never`] the key is parked until a strong add.
+    /// one; with [`Retry::Never`] the key is parked until an add that reports a change.
     pub fn fail(mut self, error: &str, retry: Retry) -> Retried {
         // The guard is consumed, so this is its first outcome.
         self.end(Outcome::Failed(error, retry)).unwrap_or(Retried::Parked)
@@ -82,8 +82,8 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::PutBack);
     }
 
-    /// Undoes the hand-out and parks the key: it does not run until a strong add, and its snapshot shows this
-    /// `reason`. Its failures stay counted.
+    /// Undoes the hand-out and parks the key: it does not run until an add that reports a change, and its
+    /// snapshot shows this `reason`. Its failures stay counted.
     pub fn park(mut self, reason: &'static str) {
         self.end(Outcome::Park(reason));
     }

@@ -66,11 +66,12 @@ pub(super) enum SlotState {
     Ready { since: Moment, lane: Lane, links: [Links; 2] },
     /// A worker runs the key.
     Running(Run),
-    /// The key is parked: it does not run until a strong add.
+    /// The key is parked: it does not run until an add that reports a change (a strong add).
     Parked { since: Moment, reason: ParkReason },
 }
 
-/// Why a key is parked. The slot's `last_error` holds the text of the failure, if there was one.
+/// Why a key is parked, that is, set aside until a change. The slot's `last_error` holds the text of the
+/// failure, if there was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParkReason {
     /// The key failed in a way that another attempt would not mend.
@@ -82,11 +83,11 @@ pub(super) enum ParkReason {
     Paused(&'static str),
 }
 
-/// Why a key is delayed, which decides its lane when the delay is over.
+/// Why a key in the queue is delayed, which decides its lane when the delay is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelayReason {
-    /// The key failed and waits out its backoff: then it goes into the retry lane, and weak adds do not end
-    /// the delay.
+    /// The key failed and waits out its backoff: then it goes into the retry lane. Weak adds, which report no
+    /// change, do not end the delay.
     Backoff,
     /// The key failed and waits for a time that a server or the reconciler has set, which no new retry policy
     /// shortens: a server knows when it has time. Otherwise as `Backoff`.

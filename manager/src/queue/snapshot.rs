@@ -29,7 +29,7 @@ pub struct Counts {
     pub running: usize,
     /// Number of running keys that were added again during their run.
     pub dirty: usize,
-    /// Number of keys that are parked until a strong add; paused ones included.
+    /// Number of keys that are parked until an add that reports a change; paused ones included.
     pub parked: usize,
     /// Number of keys that are parked without having failed, as the keys of paused objects are.
     pub paused: usize,
@@ -83,7 +83,8 @@ pub enum State {
     Running,
     /// A worker runs the key, which was added again during the run and so runs once more.
     Dirty,
-    /// The key has failed for good or too often, or was set aside for a reason, and waits for a strong add.
+    /// The key has failed for good or too often, or was set aside for a reason, and waits for an add that
+    /// reports a change.
     Parked,
 }
 

@@ -43,10 +43,10 @@ pub struct Enqueue<Q> {
     /// The writer of the delta, and the add for the key of its run; `None` unless a run of this controller
     /// wrote the delta.
     own: Option<(Writer, Add)>,
-    /// The collected keys, in the order of the calls. `None` stands for the usual add, with which each key is
-    /// there once.
+    /// The collected keys in the order of the calls, with the add that the handler chose. `None` stands for
+    /// the add that follows from the delta; such a key is there once.
     keys: Vec<(Q, Option<Add>)>,
-    /// The collected keys that have the usual add; empty while there are at most [`FEW`].
+    /// The collected keys without an add that the handler chose; empty while there are at most [`FEW`].
     seen: HashSet<Q>,
 }
 
@@ -76,7 +76,8 @@ impl<Q: Key> Enqueue<Q> {
         Self { usual, own, keys: Vec::new(), seen: HashSet::new() }
     }
 
-    /// Enqueues a key with the usual add, once per delta.
+    /// Enqueues a key with the strength and urgency that follow from the delta. A repeated call has no
+    /// effect.
     pub fn add(&mut self, key: Q) {
         if self.is_new(&key) {
             trace!(%key, "key named by the handler");
@@ -97,8 +98,8 @@ impl<Q: Key> Enqueue<Q> {
     }
 
     /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. If the run of a key
-    /// wrote the delta, that key gets a weak add instead, unless the answer of the API server may also show
-    /// edits by others.
+    /// wrote the delta, the add of that key is weak instead and ends no backoff, unless the answer of the API
+    /// server may also show edits by others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }

@@ -12,7 +12,7 @@ use tracing::{error, trace};
 use crate::key::{Cause, Key, panic_text};
 use crate::queue::{Add, Added, WorkQueue};
 
-/// Enqueues keys of one source on the queue of its controller. Cheap to clone.
+/// Handle of one source, by which it enqueues keys on the queue of its controller. Cheap to clone.
 ///
 /// A controller does not reconcile until all of its sources have called [`Sink::synced`]: a reconcile must
 /// never take an object that has not been listed yet for a deleted one.
@@ -74,7 +74,7 @@ impl<Q: Key> Sink<Q> {
         &self.pending.name
     }
 
-    /// Enqueues a key by a strong add, for a change outside of the cache.
+    /// Enqueues a key for a change outside of the cache, by an add that ends a backoff of the key.
     pub fn add(&self, key: Q, cause: Cause) {
         self.offer(key, Add::strong(cause));
     }

@@ -50,8 +50,8 @@ struct Feed<Q: Key> {
     predicates: Vec<Box<dyn Predicate>>,
     /// Whether the queue is keyed by the objects of this store, so that each key is the name of one.
     primary: bool,
-    /// The subject of most causes, shared by all of them: the object of the store that has the name of the
-    /// key.
+    /// The subject of the cause of each key that has the name of the changed object, shared by all such
+    /// causes.
     namesake: Arc<Subject>,
 }
 
@@ -133,8 +133,9 @@ impl<Q: Key> StoreSource<Q> {
         Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
-    /// Marks the objects of this store as those that the queue is keyed by: a change of only their status is
-    /// then a weak add, and a new generation, or a new object of the name, clears earlier failures.
+    /// Marks the objects of this store as those that the queue is keyed by. A change of only their status
+    /// then does not end a backoff (a weak add), and a new generation, or a new object of the name, clears
+    /// earlier failures.
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;

@@ -18,7 +18,7 @@ use crate::cache::object::Raw;
 /// Cuts the byte stream of a watch response into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of a line of the response, of which the end has not arrived.
     partial: BytesMut,
     /// Longest line that is returned whole, in bytes.
     limit: usize,

@@ -20,7 +20,7 @@ const MAX_ENVELOPE: usize = 64 * 1024;
 pub(crate) struct PageReader {
     /// The JSON of the page with an empty `items` array.
     envelope: BytesMut,
-    /// The beginning of an item whose end has not arrived.
+    /// The beginning of an item of the page, of which the end has not arrived.
     item: BytesMut,
     /// Longest item that is returned whole, in bytes.
     limit: usize,
@@ -47,7 +47,7 @@ enum Position {
     AfterItem,
 }
 
-/// Whether the next byte is in a JSON string.
+/// Whether the next byte of a list page is in a JSON string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum StringState {
     #[default]

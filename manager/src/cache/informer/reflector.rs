@@ -180,9 +180,9 @@ impl Reflector {
         delay
     }
 
-    /// Counts consecutive denials and returns whether they are enough for the kind to count as absent. A
-    /// server that has just started may deny every request until it has loaded its authorization rules and
-    /// CRDs, and of two servers behind one address only one may have just started.
+    /// Counts consecutive denials (404 or 403) and returns whether they are enough for the kind to count as
+    /// absent. A server that has just started may deny every request until it has loaded its authorization
+    /// rules and CRDs, and of two servers behind one address only one may have just started.
     fn counts_as_absent(&mut self, failure: &Failure) -> bool {
         let denied = matches!(failure, Failure::NotFound(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
@@ -198,8 +198,8 @@ impl Reflector {
         delay.mul_f64(1.0 + self.random.f64() / 2.0)
     }
 
-    /// Lists by pages of `limit` items; 0 = one page with all. Each item is stored as it arrives, and after
-    /// the last page the objects that no page had are removed.
+    /// Lists the objects by pages of `limit` items; 0 = one page with all. Each item is stored as it arrives,
+    /// and after the last page the objects that no page had are removed.
     async fn list(&mut self, limit: u32) -> Result<(), Failure> {
         // Before the request, as in a streamed list.
         let epoch = self.store.begin_list();

@@ -60,7 +60,7 @@ impl Body {
         }
     }
 
-    /// Returns the length of the body in bytes, as it is kept in memory.
+    /// Returns the length of the object's body in bytes, as it is kept in memory: compressed if it is packed.
     pub(crate) fn len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
@@ -68,7 +68,7 @@ impl Body {
         }
     }
 
-    /// Returns the length of the uncompressed JSON in bytes.
+    /// Returns the length of the object's JSON in bytes, uncompressed.
     pub(crate) fn plain_len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),

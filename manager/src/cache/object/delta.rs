@@ -29,7 +29,7 @@ pub(crate) enum Origin {
     Live,
     /// The change comes from the response to a write of this process, by this writer.
     OwnWrite(Writer),
-    /// A periodic resync; the object has not changed.
+    /// The delta comes from a periodic resync; the object has not changed.
     Resync,
 }
 

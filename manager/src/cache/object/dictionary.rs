@@ -13,8 +13,8 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_
 /// The zstd compression level: the fastest one with entropy coding; the next levels take half as long again
 /// and save another 5 %.
 const LEVEL: i32 = 1;
-/// Length of a trained dictionary in bytes. Twice as many save no more on Pods, and their tables no longer
-/// fit into the cache of a core.
+/// Length of a trained compression dictionary in bytes. Twice as many save no more on Pods, and their tables
+/// no longer fit into the cache of a core.
 const DICTIONARY_BYTES: usize = 16 * 1024;
 /// Number of training samples below which a dictionary stays empty.
 const FEWEST_SAMPLES: usize = 8;
@@ -27,7 +27,7 @@ const TRAILER: usize = size_of::<u32>();
 
 /// A compression dictionary for the objects of one kind, prepared for compression and for decompression.
 pub(crate) struct Dictionary {
-    /// The number of this dictionary, counted per store.
+    /// The number of this dictionary: the first one that a store trains has number 1.
     number: u32,
     packing: CDict<'static>,
     reading: DDict<'static>,
@@ -55,7 +55,7 @@ struct Reader {
     plain: Vec<u8>,
 }
 
-/// A packed body cannot be decompressed: memory was overwritten, or this module has a bug.
+/// Error of a compressed body that cannot be decompressed: memory was overwritten, or this module has a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the packed form is damaged: {0}")]
 pub struct Damage(String);
@@ -130,7 +130,7 @@ impl Packed {
         self.frame.len()
     }
 
-    /// Returns whether this body was packed with this dictionary.
+    /// Returns whether this body was compressed with this dictionary.
     pub(crate) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
         Arc::ptr_eq(&self.dictionary, dictionary)
     }

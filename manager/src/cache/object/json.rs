@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         Ok(self.since(start))
     }
 
-    /// Returns the text between `start` and the current position.
+    /// Returns the JSON text between the offset `start` and the current position.
     pub(crate) fn since(&self, start: usize) -> Value<'a> {
         Value { start, text: self.text.get(start..self.at).unwrap_or_default() }
     }

@@ -189,8 +189,8 @@ impl<'a> Scan<'a> {
         present(self.metadata.deleted_at).is_some()
     }
 
-    /// Returns whether the DELETE whose response is this object has removed it at once: neither finalizers
-    /// nor a grace period delay the removal.
+    /// Returns whether a DELETE with this object as its response has removed the object at once: neither
+    /// finalizers nor a grace period delay the removal.
     pub(crate) fn is_gone(&self) -> Result<bool, ScanError> {
         let finalizers: Option<Vec<Cow<'_, str>>> = read(self.metadata.finalizers)?;
         let grace: Option<i64> = read(self.metadata.grace)?;

@@ -13,8 +13,8 @@ use super::{Damage, Meta, scan};
 use crate::client::{Current, Extent};
 use crate::key::{KindId, NamespacedName, ObjectKey};
 
-/// One version of one object. Its slim metadata is always available; its body is decoded on demand. Cheap to
-/// clone.
+/// A view of one version of one object in a store. Its metadata is always available; its body is decoded on
+/// demand. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("{} {}@{}", self.0.context.kind, self.0.meta.request, self.0.meta.resource_version)]
 pub struct View(Arc<Version>);

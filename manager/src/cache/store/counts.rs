@@ -21,23 +21,23 @@ pub(crate) struct Counts {
     unindexed: Mutex<BTreeMap<String, LogEvery>>,
 }
 
-/// The counters of a [`HandlerTrouble`] and the rate limits of its log lines.
+/// The counters of the panics and slow calls of one handler, and the rate limits of their log lines.
 #[derive(Clone, Copy, Default)]
 struct HandlerCounts {
     panics: LogEvery,
     slow: LogEvery,
 }
 
-/// The progress of the slowest part of a store towards its first list.
+/// The progress of a store towards its first list: that of the slowest of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     /// The store has not started.
     Declared,
-    /// The store has started; at least one part has no answer yet.
+    /// The store has started; at least one of its lists has no answer yet.
     Started,
-    /// Every part has got an answer; at least one attempt has failed, and the attempts continue.
+    /// Every list of the store has got an answer; at least one attempt has failed, and the attempts continue.
     Tried,
-    /// Every part has been listed, or its kind was found not to be served or readable.
+    /// Every namespace of the store has been listed, or its kind was found not to be served or readable.
     Settled,
 }
 

@@ -50,7 +50,7 @@ pub struct Subscription {
 
 /// An entry of a store's delivery queue.
 pub(crate) enum Job {
-    /// One change from a state of an object to the next.
+    /// One change of an object: its states before and after it, and the source of the change.
     Change {
         old: Option<View>,
         new: Option<View>,
@@ -60,7 +60,8 @@ pub(crate) enum Job {
     Join {
         subscriber: Subscriber,
         present: Vec<View>,
-        /// Whether the store had synced, so that `present` is the complete initial list.
+        /// Whether the store had synced when the handler subscribed, so that `present` is the complete
+        /// initial list.
         synced: bool,
     },
     /// The store's initial list is complete: all of its changes were queued before this entry.
@@ -77,7 +78,7 @@ pub(crate) struct Subscriber {
     /// Publishes whether the handler has handled the initial list. Closed when the [`Subscription`] is
     /// dropped.
     synced: watch::Sender<bool>,
-    /// The part of the store whose changes the handler receives; `None` = all of it.
+    /// The part of the store with the changes that the handler receives; `None` = all of the store.
     sub_scope: Option<Arc<SubScope>>,
 }
 
@@ -121,7 +122,7 @@ impl Subscription {
         *self.synced.borrow()
     }
 
-    /// Returns the store whose changes the handler receives.
+    /// Returns the store that the handler is subscribed to.
     pub fn store(&self) -> &Arc<UntypedStore> {
         &self.store
     }
@@ -242,7 +243,7 @@ impl Dispatcher {
 // === impl Subscriber ===
 
 impl Subscriber {
-    /// Limits the subscription to a part of the store.
+    /// Limits the subscriber to the changes of a part of the store.
     pub(crate) fn within(self, sub_scope: Arc<SubScope>) -> Self {
         Self { sub_scope: Some(sub_scope), ..self }
     }
@@ -252,7 +253,7 @@ impl Subscriber {
         self.sub_scope.as_ref().map_or(Some(*delta), |sub_scope| sub_scope.restrict(delta))
     }
 
-    /// Returns the handler; `None` if it has unsubscribed.
+    /// Returns the handler of this subscriber; `None` if it has unsubscribed.
     pub(crate) fn handler(&self) -> Option<&dyn DeltaHandler> {
         self.handler.0.as_deref().filter(|_| !self.synced.is_closed())
     }

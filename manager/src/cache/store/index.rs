@@ -176,7 +176,7 @@ impl Indexes {
         self.labels.iter_mut().find(|index| *index.key == *key)
     }
 
-    /// Returns whether the index of a function is complete.
+    /// Returns whether the index of a function covers every stored object, so that reads may use it.
     pub(crate) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
         self.function(function).is_some_and(|index| index.complete)
     }

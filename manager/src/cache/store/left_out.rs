@@ -27,11 +27,12 @@ pub(crate) struct LeftOut {
     now: Mutex<BTreeMap<NamespacedName, Reason>>,
 }
 
-/// The reason why an object was not accepted.
+/// The reason why a store did not accept the latest version of an object.
 #[derive(Debug)]
 struct Reason {
     text: String,
-    /// The epoch of the list that contained the refused object; 0 for a watch event since the last list.
+    /// The number (epoch) of the list that contained the refused object; 0 for a watch event since the last
+    /// list.
     epoch: u64,
 }
 

@@ -190,8 +190,8 @@ impl ObjectStore {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Makes a metadata-only store hold whole objects; returns false if its reflector has started or will
-    /// never start.
+    /// Makes a metadata-only store hold whole objects. Returns whether the store holds them; false if its
+    /// reflector has started or will never start.
     pub(crate) fn widen(&self) -> bool {
         if self.projection() == Projection::Full {
             return true;

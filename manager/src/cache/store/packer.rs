@@ -81,7 +81,7 @@ pub(crate) struct Packer {
     rotation: Instant,
     /// New bodies that have waited long enough in the queue, to be packed next.
     due: VecDeque<QueuedBody>,
-    /// Stored bodies to pack with a newer dictionary, at low priority.
+    /// Stored bodies to pack (compress) with a newer dictionary, at low priority.
     repack: VecDeque<QueuedBody>,
 }
 
@@ -89,7 +89,8 @@ pub(crate) struct Packer {
 #[derive(Default)]
 pub(crate) struct Dictionaries(Mutex<Vec<Weak<Dictionary>>>);
 
-/// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
+/// Longest time that the reflector waits for a packer that makes no progress. A batch takes some
+/// milliseconds.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause of the packer after a batch of bodies that were stored before, which it packs at low priority.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -367,7 +368,7 @@ impl ObjectStore {
     }
 }
 
-/// Selects at most `most` of the views, evenly spaced: neighbours are similar.
+/// Returns at most `most` of the views, evenly spaced: neighbours are similar, and would be poor samples.
 fn spread(views: &[View], most: usize) -> Vec<View> {
     let count = views.len().min(most);
     (0..count).filter_map(|at| views.get(at * views.len() / count)).cloned().collect()

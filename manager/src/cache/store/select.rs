@@ -12,7 +12,7 @@ use crate::cache::object::{Labels, Meta, Uid};
 use crate::cache::store::IndexFunction;
 use crate::key::{Key, KindId, KindScope};
 
-/// The part of a kind that one store holds.
+/// The scope of a store: the part of the objects of a kind that the store holds.
 ///
 /// `Scope::all()` is everything the configuration allows: all namespaces, or those of `cache.namespaces`.
 #[must_use]
@@ -28,8 +28,8 @@ pub struct Scope {
     pub(in crate::cache) fields: Option<Arc<str>>,
 }
 
-/// A kind and the part of it that a store holds. If the kind has a Rust type, a [`Scope`] converts into one;
-/// [`Scope::of`] creates one for a kind that is known only at run time.
+/// A kind and the part of its objects that a store holds. If the kind has a Rust type, a [`Scope`] converts
+/// into a `ScopedKind`; [`Scope::of`] creates one for a kind that is known only at run time.
 #[derive(Clone, Debug)]
 pub struct ScopedKind<K = DynamicObject> {
     pub(in crate::cache) kind: KindId,
@@ -53,8 +53,8 @@ pub(crate) struct IndexValue {
     /// The name under which the store handle has declared the index.
     pub(crate) name: Arc<str>,
     pub(crate) value: Arc<str>,
-    /// The function that the handle has declared under the name; `None` before the handle has resolved it,
-    /// and if there is none.
+    /// The index function that the store handle has declared under the name; `None` before the handle has
+    /// resolved the name, and if there is none.
     pub(crate) function: Option<Arc<IndexFunction>>,
 }
 
@@ -200,7 +200,7 @@ impl Select {
         self
     }
 
-    /// Restricts the selection to objects for which an index function has returned this value.
+    /// Restricts the selection to objects for which the index function `name` has returned this value.
     pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.functions.push(IndexValue { name: name.into(), value: value.into(), function: None });
         self

@@ -34,14 +34,14 @@ pub(crate) struct Slots {
     hasher: DefaultHashBuilder,
     /// Free slot numbers, lowest first, so that a shrinking store empties the end of `by_number`.
     free: BinaryHeap<Reverse<Number>>,
-    /// The number of insertions so far; a slot that is inserted later has a higher `born`.
+    /// The number of insertions of objects into the store so far; a later one gives its slot a higher `born`.
     pub(crate) births: u64,
 }
 
 /// A slot: the stored version of one object.
 pub(crate) struct Slot {
     pub(crate) view: View,
-    /// The epoch of the last list that contained the object.
+    /// The number (epoch) of the last list that contained the object.
     pub(crate) seen: u64,
     /// The number of insertions into the store up to that of this slot's object: a later one has a higher
     /// number.

@@ -13,7 +13,7 @@ use crate::cache::object::{Packing, Projection};
 use crate::cache::store::Required;
 use crate::key::KindId;
 
-/// The status of one store.
+/// The status of one store of the cache, for probes, status pages and metrics.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KindStatus {
@@ -81,7 +81,7 @@ pub struct KindStatus {
     pub parts: Vec<PartStatus>,
 }
 
-/// The status of one list and watch of a store.
+/// The status of the list and watch of a store in one namespace, or in all.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PartStatus {

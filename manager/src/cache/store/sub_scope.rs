@@ -7,7 +7,7 @@
 use crate::cache::object::{Delta, Meta, View};
 use crate::cache::store::{LabelSelector, Scope, Select};
 
-/// The objects of a wider scope that belong to a narrower one.
+/// A part of a store: the objects of its scope that belong to a narrower scope.
 #[derive(Clone, Debug)]
 pub(crate) struct SubScope(Select);
 

@@ -40,8 +40,8 @@ pub(crate) struct Table {
     pub(crate) indexes: Indexes,
     /// The state of each reflector of the store: one for all namespaces, or one per namespace.
     parts: Vec<Part>,
-    /// Objects deleted by own writes whose deletion is not confirmed by the watch yet, by uid. An object that
-    /// was not stored at its own DELETE is recorded in `deletions` only.
+    /// Objects deleted by own writes, by uid, as long as the watch has not confirmed the deletion. An object
+    /// that was not stored at its own DELETE is recorded in `deletions` only.
     hidden: HashMap<Uid, Hidden>,
     deletions: Deletions,
     /// Number of lists and own DELETEs so far, to determine which began first.
@@ -71,11 +71,12 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 struct Hidden {
     request: NamespacedName,
-    /// The epoch of the own DELETE; a list that began later decides whether the object is shown again.
+    /// The epoch of the own DELETE, counted together with lists; a list that began later decides whether the
+    /// object is shown again.
     epoch: u64,
     /// The version of the object that was stored when the own DELETE came.
     version: ResourceVersion,
-    /// The epoch of the last list that contained the hidden object.
+    /// The number (epoch) of the last list that contained the hidden object.
     seen: u64,
 }
 

@@ -9,10 +9,12 @@ use std::time::Duration;
 /// The first delay after a failed request of a reflector, as in client-go. A restarting API server is often
 /// back by then.
 const BASE: Duration = Duration::from_millis(800);
-/// Upper bound of the delay after an error response, exclusive. Without jitter the longest is 20 s.
+/// Upper bound of the delay of a reflector after an error response, exclusive. Without jitter the longest is
+/// 20 s.
 const MAX: Duration = Duration::from_secs(30);
-/// Upper bound of the delay after a request without a response, exclusive. Readiness promises that a watch
-/// that was cut is up again within five seconds; a new watch takes one of them to prove that it works.
+/// Upper bound of the delay of a reflector after a request without a response, exclusive. Readiness promises
+/// that a watch that was cut is up again within five seconds; a new watch takes one of them to prove that it
+/// works.
 const MAX_NO_RESPONSE: Duration = Duration::from_secs(3);
 
 /// The delays of a reflector after failures: they double, with jitter, from 0.8 s to below 30 s, or below 3 s

@@ -27,7 +27,7 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Characters that are escaped in a query value: all but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The collection that one reflector lists and watches.
+/// The collection that one reflector lists and watches, and the client that sends the requests.
 pub(super) struct Endpoint {
     client: kube::Client,
     /// The path and the selectors in the URL of every request, ending in `?` or `&`.
@@ -51,9 +51,11 @@ pub(super) enum Failure {
     /// The server sent any other error response. It may be caused by the version, so some of them in a row
     /// lead to a list.
     Refused(String),
-    /// The server is busy, or the response broke off. The version may still be good.
+    /// The server is busy, or the response broke off. The resourceVersion may still be good, so the watch
+    /// resumes.
     Broken(String),
-    /// No response: the server could not be reached, closed the connection or was silent for too long.
+    /// The request had no response: the server could not be reached, closed the connection or was silent for
+    /// too long.
     Unanswered(String),
 }
 

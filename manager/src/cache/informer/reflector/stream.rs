@@ -38,7 +38,8 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(10);
 struct Stream {
     body: Body,
     lines: Lines,
-    /// The epoch of the list that the initial events of the watch make up; `None` once they have ended.
+    /// The number (epoch) of the list that the initial events of the watch make up; `None` once they have
+    /// ended.
     listing: Option<u64>,
     began: Instant,
     /// The moment at which the reflector closes the watch: `timeoutSeconds` and [`GRACE`] after `began`; the

@@ -20,7 +20,7 @@ const BACKLOG: usize = 1024;
 /// How an object was received from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The object was in the list of this epoch, or in the initial events of a watch.
+    /// The object was in the list with this number (epoch), or in the initial events of a watch.
     Listed(u64),
     /// The object was in an ADDED or MODIFIED event.
     Changed,

@@ -13,7 +13,7 @@ pub(super) struct Trained {
     pub(super) old: Sizes,
 }
 
-/// The total size of some bodies in bytes: plain, and as they are kept.
+/// The total size of some bodies in bytes: uncompressed (plain), and as they are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) plain: usize,

@@ -19,7 +19,7 @@ pub(crate) struct PackQueue {
     bytes: usize,
     /// Plain bytes of the bodies that were taken from the queue and are not packed yet.
     taken: usize,
-    /// Whether the packer has to be woken. Cleared by the step that wakes it.
+    /// Whether the packer has to be woken to compress queued bodies. Cleared by the step that wakes it.
     wake: bool,
     /// Whether the packer has blocked the reflector for too long: until it makes progress, no bodies are
     /// queued.
@@ -66,12 +66,13 @@ impl PackQueue {
         }
     }
 
-    /// Returns whether the packer has to be woken, and resets that; called once per step.
+    /// Returns whether the packer has to be woken, and resets that; called once per change of the store's
+    /// table.
     pub(crate) fn take_wake(&mut self) -> bool {
         std::mem::take(&mut self.wake)
     }
 
-    /// Returns whether so many plain bytes are queued that the reflector should wait.
+    /// Returns whether so many bytes of bodies wait to be packed that the reflector should stop reading.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self.stage, Stage::Open(rules) if self.bytes >= rules.full)
     }
@@ -86,8 +87,8 @@ impl PackQueue {
         full
     }
 
-    /// Returns whether the queue had given up, and resets that: the packer then has to check all stored
-    /// bodies.
+    /// Returns whether the queue had given up on the packer, and resets that: the packer then has to check
+    /// all stored bodies.
     pub(super) fn resume(&mut self) -> bool {
         std::mem::take(&mut self.stalled)
     }

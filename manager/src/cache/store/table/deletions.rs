@@ -41,7 +41,7 @@ struct Reached {
     /// The version that the object or name has reached; `None`: above every version, because a uid is never
     /// reused.
     version: Option<ResourceVersion>,
-    /// The epoch of the last list that had begun when this was recorded.
+    /// The number (epoch) of the last list that had begun when this deletion or name was recorded.
     epoch: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::key::NamespacedName;
 /// An object that a list shows at an older version than the stored one.
 #[derive(Debug)]
 pub(crate) struct Older {
-    /// The epoch of the list that shows the object.
+    /// The number (epoch) of the list that shows the object.
     epoch: u64,
     stored: View,
     pub(crate) listed: View,
@@ -17,7 +17,7 @@ pub(crate) struct Older {
 // === impl Table ===
 
 impl Table {
-    /// Begins a list of the store's objects; returns the epoch of the list.
+    /// Begins a list of the store's objects; returns the number (epoch) of the list.
     pub(crate) fn begin_list(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch

@@ -36,7 +36,8 @@ impl Table {
         }
     }
 
-    /// Handles an own write whose object is outside the selection: removes the older version from the store.
+    /// Handles an own write with an object outside the store's selection: removes the older version from the
+    /// store.
     pub(crate) fn left_selection(&mut self, meta: &Meta, writer: Writer) {
         let Meta { request, uid, resource_version, .. } = meta;
         if self.part_of(request).is_none() {
