@@ -115,7 +115,7 @@ pub(super) struct Run {
     pub(super) later_at: Moment,
 }
 
-/// The adds of a key during its run, merged: they count as one add right after the run.
+/// The adds of a key during its run, merged into one: they count as one add right after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MergedAdd {
     pub(super) strength: Strength,

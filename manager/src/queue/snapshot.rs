@@ -53,7 +53,7 @@ pub struct KeySnapshot<Q> {
     /// The lane in which the key is ready, or from which it came while it runs; `None` while it is delayed or
     /// parked.
     pub lane: Option<Lane>,
-    /// Number of runs of the key that failed in a row.
+    /// Number of runs of the key that failed in a row; 0 after a success.
     pub attempts: u32,
     /// How long the key has been in its state. A ready key counts from the election at the earliest.
     pub since: Duration,

@@ -33,7 +33,7 @@ pub(super) struct Signals {
     pub(super) ended: bool,
 }
 
-/// How many sleeping callers of `get` to wake.
+/// The number of sleeping callers of `get` to wake: none, one or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Callers {
     #[default]

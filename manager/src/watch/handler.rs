@@ -54,7 +54,8 @@ pub struct Enqueue<Q> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EnqueueForObject;
 
-/// Event handler that enqueues the owners of the object that have a given kind.
+/// Event handler that enqueues the owners of the object that have a given kind: all of them, or only the
+/// managing controller.
 ///
 /// The version of the reference is ignored: an owner written as `v1alpha1` is the same object as `v1`.
 #[derive(Clone, Debug)]

@@ -87,19 +87,23 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerationChanged;
 
-/// Predicate that admits updates that change the labels of an object, and drops other updates.
+/// Predicate that admits updates that change the labels of an object, and drops other updates. Creations,
+/// deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelsChanged;
 
 /// Predicate that admits updates that change the annotations of an object, and drops other updates.
+/// Creations, deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationsChanged;
 
-/// Predicate that admits updates that change the finalizers of an object, and drops other updates.
+/// Predicate that admits updates that change the finalizers of an object, and drops other updates. Creations,
+/// deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinalizersChanged;
 
 /// Predicate that admits the update that begins the deletion of an object, and drops other updates.
+/// Creations, deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeletionRequested;
 

@@ -354,7 +354,7 @@ fn is_steered(delta: &Delta<'_>) -> bool {
 /// | a resync | weak |
 /// | a write of the primary by the run, if the answer may also show edits by others | strong |
 /// | any other write by the run, which must not end its own backoff if it fails afterwards | weak |
-/// | a change of only status and managedFields, of a primary whose kind has generations | weak |
+/// | a change of only status and managedFields, of a primary of a kind with generations | weak |
 /// | everything else, also writes by runs of other keys and by other controllers of this process | strong |
 ///
 /// For kinds without generations every update by others is strong, because they have no status of their own.

@@ -27,7 +27,7 @@ pub enum TransformError {
         /// The kind of the objects to be transformed.
         kind: KindId,
     },
-    /// The store has started and may hold objects that were not transformed.
+    /// A store of the kind has started, and may hold objects that were not transformed.
     #[error("the cache of {kind} runs already; declare its transform before the manager runs")]
     TooLate {
         /// The kind of the objects to be transformed.

@@ -185,14 +185,14 @@ impl Counts {
         });
     }
 
-    /// Waits until every part of the store has been listed, or its kind was found not to be served or
+    /// Waits until the store has been listed in every namespace, or its kind was found not to be served or
     /// readable.
     pub(crate) async fn settled(&self) {
         self.reached(Progress::Settled).await;
     }
 
-    /// Waits until every part of the store has been listed or has failed to list, or until `patience` has
-    /// passed since the start of the store.
+    /// Waits until the store has been listed or has failed to list in every namespace, or until `patience`
+    /// has passed since the start of the store.
     pub(crate) async fn tried(&self, patience: Duration) {
         self.reached(Progress::Started).await;
         if let Some(since) = self.unanswered_since() {

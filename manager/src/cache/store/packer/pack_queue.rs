@@ -102,7 +102,7 @@ impl PackQueue {
         self.young.is_empty() && self.old.is_empty()
     }
 
-    /// Returns whether so many bytes are queued that bodies are packed without delay.
+    /// Returns whether so many bytes are in the queue that bodies are packed without delay.
     pub(super) fn is_eager(&self) -> bool {
         let waiting = self.bytes.saturating_sub(self.taken);
         matches!(self.stage, Stage::Open(rules) if waiting >= rules.eager)
