@@ -158,7 +158,8 @@ pub enum Retry {
     NotBefore(Duration),
     /// The key runs again after exactly this time, which the reconciler has set.
     After(Duration),
-    /// The key does not run again before its object changes: a retry would fail again.
+    /// The key is parked: it runs again only after an add that reports a change, because a retry would fail
+    /// again.
     Never,
 }
 
