@@ -122,7 +122,7 @@ impl<T> Pages<T> {
     /// takes a hundredth of the memory of its pages.
     fn retire(&mut self, at: u32) {
         if self.len == 0 && self.list.len() > 2 * SPARE {
-            self.unused = std::mem::take(&mut self.list);
+            self.unused.extend(std::mem::take(&mut self.list));
             self.roomy = Vec::new();
             self.spare = 0;
         } else if self.spare == SPARE {

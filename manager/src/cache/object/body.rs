@@ -51,12 +51,12 @@ impl Body {
         }
     }
 
-    /// Calls `look` with the JSON of the object, which is borrowed for this call only, and returns its
+    /// Calls `parse` with the JSON of the object, which is borrowed for this call only, and returns its
     /// result.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    pub(crate) fn read<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         match self.form() {
-            Form::Plain(bytes) => Ok(look(&bytes)),
-            Form::Packed(packed) => packed.read(look),
+            Form::Plain(bytes) => Ok(parse(&bytes)),
+            Form::Packed(packed) => packed.read(parse),
         }
     }
 

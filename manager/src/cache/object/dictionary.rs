@@ -106,13 +106,13 @@ impl Dictionary {
 // === impl Packed ===
 
 impl Packed {
-    /// Decompresses the body and calls `look` with the plain text, which is borrowed for this call only.
+    /// Decompresses the body and calls `parse` with the plain text, which is borrowed for this call only.
     /// Returns the result of the call.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    pub(crate) fn read<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         let kept = READER.try_with(Cell::take).ok().flatten();
         let mut reader = kept.map_or_else(Reader::new, Ok)?;
         self.unpack(&mut reader)?;
-        let seen = look(&reader.plain);
+        let seen = parse(&reader.plain);
         if reader.plain.capacity() <= MAX_KEPT_CAPACITY {
             // During thread shutdown the thread-local storage may be gone already.
             READER.try_with(|kept| kept.set(Some(reader))).unwrap_or_default();
