@@ -15,9 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::refusal::{At, InvalidSpec};
 
-/// Maximum length of a name in bytes, without the trailing dot (RFC 1035).
+/// Maximum length of a host name in bytes, without the trailing dot (RFC 1035).
 const MAX_NAME: usize = 253;
-/// Maximum length of a label of a name in bytes.
+/// Maximum length in bytes of a label of a host name: the part between two dots (RFC 1035).
 const MAX_LABEL: usize = 63;
 
 /// An address to connect to. Parsed from `host:port` or `[IPv6]:port`, and displayed in that form.
@@ -25,23 +25,25 @@ const MAX_LABEL: usize = 63;
 pub struct Address {
     /// The host to connect to.
     pub host: Host,
-    /// TCP port, never 0.
+    /// TCP port to connect to, never 0.
     pub port: u16,
 }
 
 /// The host part of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
-    /// A name in lower case without a trailing dot.
+    /// A host name in lower case, without a trailing dot.
     Name(String),
-    /// An IP address. The policy, and not the parser, unwraps the IPv4-mapped IPv6 form.
+    /// An IP address. An IPv4-mapped IPv6 address stays in that form; the probe policy converts it, not the
+    /// parser.
     Ip(IpAddr),
 }
 
 // === impl Address ===
 
 impl Address {
-    /// Parses `text`, the value of the field at path `field`.
+    /// Parses the address in `text`, such as `postgres:5432`. The error names `field`, the path of the field
+    /// with this text.
     ///
     /// # Errors
     /// Fails if the text is not an unambiguous address; the error has the path, the text and the expected
@@ -77,7 +79,7 @@ impl fmt::Display for Address {
 // === impl Host ===
 
 impl Host {
-    /// Parses a name or an IPv4 address.
+    /// Parses a host: a host name or an IPv4 address. The error is the reason that the text is neither.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
             return Err("the host is empty, which would mean the controller itself");
@@ -103,7 +105,8 @@ impl Host {
         Ok(Self::Name(name))
     }
 
-    /// Parses an IPv6 address without brackets.
+    /// Parses an IPv6 address without brackets into a host. The error is the reason that the text is not such
+    /// an address.
     pub(crate) fn parse_ipv6(text: &str) -> Result<Self, &'static str> {
         if text.contains('%') {
             return Err("a zone id names an interface of the controller's own machine");
@@ -114,7 +117,7 @@ impl Host {
     }
 }
 
-/// Displays without brackets.
+/// Displays the host; an IPv6 address has no brackets.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,7 +162,8 @@ fn parse_port(text: &str) -> Result<u16, &'static str> {
     }
 }
 
-/// Returns whether this is a label of a name. Host names have no underscores, but many names in DNS do.
+/// Returns whether `label` is a valid label of a DNS name, in lower case. Host names have no underscores, but
+/// many names in DNS do, so underscores are valid.
 fn is_label(label: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     (1..=MAX_LABEL).contains(&label.len())
@@ -168,8 +172,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Returns whether this label is a number. `inet_aton` and browsers parse a host whose last label is a number
-/// as an IPv4 address.
+/// Returns whether a label of a host name is a decimal or hexadecimal number. `inet_aton` and browsers parse
+/// a host as an IPv4 address if its last label is a number.
 fn reads_as_number(label: &str) -> bool {
     let hexadecimal =
         label.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()));

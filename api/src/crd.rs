@@ -58,7 +58,8 @@ pub fn crd() -> CustomResourceDefinition {
     serde_json::from_value(definition).expect("the JSON above is a CustomResourceDefinition")
 }
 
-/// Returns the columns of `kubectl get`; those of priority 1 are shown with `-o wide`.
+/// Returns the columns that `kubectl get` prints for a WaitDeployment; those of priority 1 are shown with `-o
+/// wide`.
 fn columns() -> Value {
     json!([
         {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
@@ -95,8 +96,9 @@ fn schema() -> Value {
     schema
 }
 
-/// Removes `nullable`. The API server then treats a `null` as an absent field, also in rules and defaults;
-/// only server-side apply refuses it. In a nullable field, rules would see the `null` as a value. See
+/// Removes `nullable` from a schema and all schemas below it. The API server then treats a `null` as an
+/// absent field, also in rules and defaults; only server-side apply refuses it. In a nullable field, rules
+/// would see the `null` as a value. See
 /// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>, under
 /// "Defaulting and Nullable".
 fn drop_nullable(schema: &mut Value) {
@@ -110,7 +112,8 @@ fn drop_nullable(schema: &mut Value) {
     }
 }
 
-/// Applies a JSON merge patch (RFC 7386): objects are merged, `null` removes a key, any other value replaces.
+/// Applies a JSON merge patch (RFC 7386) to `target`: objects are merged, `null` removes a key, any other
+/// value replaces the old one.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         target.clone_from(patch);

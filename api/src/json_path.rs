@@ -29,13 +29,13 @@ use serde_json::Value;
 pub use find::{NotOneValue, Scalar};
 pub use parse::InvalidPath;
 
-/// Maximum length of a path, in characters.
+/// Maximum length of a JSON path, in characters.
 pub const MAX_CHARACTERS: usize = 256;
-/// Maximum number of steps of a path. Each field of a filter counts as a step too, since a search reads it
-/// for every element.
+/// Maximum number of steps of a JSON path. Each field of a filter counts as a step too, since a search reads
+/// it for every element.
 pub const MAX_STEPS: usize = 16;
 
-/// A path to one value. Displays as in the manifest.
+/// A JSON path to one value of an object, such as `{.status.phase}`. Displays as in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath {
     text: String,
@@ -45,24 +45,25 @@ pub struct JsonPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Field(String),
-    /// Position in a list; counts from the end if negative.
+    /// Position of an element in a list; counts from the end if negative.
     Index(i64),
     Filter(Filter),
 }
 
-/// Selects the elements of a list in which one value equals a literal.
+/// A filter in a JSON path: selects the elements of a list in which one value equals a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
-    /// The fields from the element to the value; empty to compare the element itself.
+    /// The names of the fields from a list element to the value to compare; empty to compare the element
+    /// itself.
     fields: Vec<String>,
-    /// The literal: a string, a number or a boolean.
+    /// The literal to compare with: a string, a number or a boolean.
     literal: Value,
 }
 
 // === impl JsonPath ===
 
 impl JsonPath {
-    /// Returns the number of steps of a search, including the fields of filters.
+    /// Returns the number of steps of this JSON path, including the fields of filters.
     pub fn step_count(&self) -> usize {
         self.steps.iter().map(Step::count).sum()
     }

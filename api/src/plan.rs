@@ -26,169 +26,171 @@ mod tests;
 
 pub use crate::refusal::InvalidSpec;
 
-/// Dependencies of an object, and policies for missing and lost ones. The fields `gates` and `adoption` must
-/// be known even if others are invalid: [`WaitDeploymentSpec`](crate::WaitDeploymentSpec) has methods for
-/// both.
+/// The dependencies that a WaitDeployment waits for, checked and with defaults, and the policies for missing
+/// and lost ones. The fields `gates` and `adoption` must be known even if others are invalid:
+/// [`WaitDeploymentSpec`](crate::WaitDeploymentSpec) has methods for both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Dependencies to wait for; empty if the Deployment may start at once.
     pub dependencies: Vec<PlannedDependency>,
-    /// Whether all dependencies must hold, or one.
+    /// Whether all dependencies must hold before the Deployment starts, or one is enough.
     pub match_policy: MatchPolicy,
-    /// Time from the closing of the gate until `on_deadline` applies; `None` if there is no deadline.
+    /// Time from the closing of the gate, which holds back changes of the Deployment, until `on_deadline`
+    /// applies; `None` if there is no deadline.
     pub deadline: Option<Duration>,
     /// Policy for dependencies that do not hold at the deadline.
     pub on_deadline: OnDeadline,
-    /// Policy for a dependency lost after the gate opened.
+    /// Policy for a dependency that is lost after the gate opened.
     pub on_loss: OnLoss,
     /// Time for which a dependency must be lost before `on_loss` applies.
     pub loss_grace: Duration,
-    /// Time after a loss until the object is reported as stalled; `None` for never.
+    /// Time after the loss of a dependency until the object is reported as stalled; `None` for never.
     pub recovery_deadline: Option<Duration>,
 }
 
-/// Changes held back until the dependencies hold.
+/// Changes of a Deployment that are held back until its dependencies hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// Holds back the first start.
+    /// Whether the first start of the Deployment is held back until its dependencies hold.
     pub create: bool,
-    /// Holds back a new template.
+    /// Whether a new Pod template of the Deployment is held back until its dependencies hold.
     pub update: bool,
-    /// Holds back a change of replicas from 0.
+    /// Whether a change of the Deployment's replicas from 0 is held back until its dependencies hold.
     pub scale_from_zero: bool,
 }
 
-/// One dependency, checked and with defaults.
+/// One dependency of a WaitDeployment, checked and with defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedDependency {
     /// Name of the dependency.
     pub name: String,
     /// The check that shows whether the dependency holds.
     pub check: Check,
-    /// Time from the closing of the gate to the first attempt.
+    /// Time from the closing of the gate, which holds back the Deployment, to the first attempt of the check.
     pub initial_delay: Duration,
-    /// Time from the start of one attempt to the start of the next, before jitter.
+    /// Time from the start of one attempt of the check to the start of the next, before jitter.
     pub period: Duration,
-    /// Longest duration of one attempt.
+    /// Longest duration of one attempt of the check.
     pub timeout: Duration,
-    /// Consecutive successes after which the dependency holds.
+    /// Number of consecutive successful attempts after which the dependency holds.
     pub success_threshold: u32,
-    /// Consecutive failures after which a dependency that held is lost.
+    /// Number of consecutive failed attempts after which a dependency that held is lost.
     pub failure_threshold: u32,
     /// Whether the dependency is only reported and never waited for.
     pub optional: bool,
 }
 
-/// The check of a dependency. Objects of one namespace with equal checks share one probe.
+/// The check of a dependency of an object. Objects of one namespace with equal checks share one probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    /// Ready endpoints of a Service in the object's namespace.
+    /// A check of the number of ready endpoints of a Service in the object's namespace.
     Service(ServiceCheck),
-    /// A probe over the network.
+    /// A probe over the network: TCP, HTTP, gRPC, TLS or DNS.
     Probe(ProbeCheck),
-    /// State of objects in the object's namespace.
+    /// A check of the state of Kubernetes objects in the object's namespace.
     Resource(ResourceCheck),
 }
 
-/// A probe over the network.
+/// A probe over the network that checks a dependency, by its protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProbeCheck {
-    /// A TCP connection.
+    /// A TCP connection to this address.
     Tcp(Address),
-    /// An HTTP GET.
+    /// An HTTP GET request.
     Http(HttpCheck),
     /// A request to the gRPC health service.
     Grpc(GrpcCheck),
-    /// A TLS handshake.
+    /// A TLS handshake with a valid certificate.
     Tls(TlsCheck),
-    /// A DNS look-up.
+    /// A look-up of a DNS name.
     Dns(DnsCheck),
 }
 
-/// Ready endpoints of a Service.
+/// A check that a Service has enough ready endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceCheck {
     /// Name of the Service.
     pub name: String,
-    /// A port of the Service; any port if absent.
+    /// The port of the Service that must have ready endpoints; any port if `None`.
     pub port: Option<PortReference>,
-    /// Number of endpoints that must be ready.
+    /// Number of endpoints of the Service that must be ready.
     pub min_ready: usize,
 }
 
 /// A port of a Service, by number or name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PortReference {
-    /// Number of the port.
+    /// Number of the Service port.
     Number(u16),
-    /// Name of the port.
+    /// Name of the Service port.
     Name(String),
 }
 
-/// An HTTP GET.
+/// A check by an HTTP GET request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HttpCheck {
     /// Address to connect to.
     pub address: Address,
-    /// HTTP, or HTTPS without verification of the certificate.
+    /// Scheme of the request: HTTP, or HTTPS without verification of the certificate.
     pub scheme: HttpScheme,
-    /// Path and query; starts with a slash.
+    /// Path and query of the HTTP request; starts with a slash.
     pub path: String,
-    /// Headers to send in addition to Host.
+    /// HTTP headers to send in addition to Host.
     pub headers: Vec<HttpHeader>,
-    /// Statuses that count as success, sorted; empty means 200 to 399.
+    /// HTTP statuses that count as success, sorted; empty means 200 to 399.
     pub statuses: Vec<u16>,
 }
 
-/// A request to the gRPC health service.
+/// A check by a request to the gRPC health service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrpcCheck {
     /// Address to connect to.
     pub address: Address,
-    /// gRPC service whose health is requested; the whole server if empty.
+    /// Name of the gRPC service to request the health of; the whole server if empty.
     pub service: String,
-    /// Plaintext, or TLS without verification of the certificate.
+    /// Whether the gRPC connection is plaintext, or TLS without verification of the certificate.
     pub tls: GrpcTlsMode,
 }
 
-/// A TLS handshake.
+/// A check by a TLS handshake with a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TlsCheck {
     /// Address to connect to.
     pub address: Address,
     /// Server name to send by SNI, for which the certificate must be valid.
     pub server_name: String,
-    /// Authorities to trust; those of the system if absent. `key` is always `Some`.
+    /// The `ConfigMap` with the certificate authorities to trust; those of the system if `None`. `key` in it
+    /// is always `Some`.
     pub ca: Option<ConfigMapKey>,
 }
 
-/// A DNS look-up.
+/// A check by a look-up of a DNS name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DnsCheck {
-    /// The name in lower case, without a trailing dot.
+    /// The DNS name to look up, in lower case and without a trailing dot.
     pub name: String,
-    /// Type of the records.
+    /// Type of the DNS records to look up.
     pub record: DnsRecord,
-    /// Number of records that must exist.
+    /// Number of DNS records that must exist.
     pub min_records: usize,
 }
 
-/// Objects that must have a state.
+/// A check that Kubernetes objects have a given state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceCheck {
     /// API group of the objects; empty for the core group.
     pub group: String,
-    /// API version without its group, such as `v1`.
+    /// API version of the objects without its group, such as `v1`.
     pub version: String,
-    /// Kind of the objects.
+    /// Kind of the objects, such as `Job`.
     pub kind: String,
-    /// The objects, by name or labels.
+    /// The objects that must have the state, by name or labels.
     pub objects: Objects,
-    /// The state that they must have.
+    /// The state that the objects must have.
     pub state: ResourceState,
 }
 
-/// Selects the objects of a [`ResourceCheck`].
+/// Selects the objects of a [`ResourceCheck`] by name or by labels.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objects {
     /// The object with this name.
@@ -197,21 +199,21 @@ pub enum Objects {
     Selector(LabelSelector),
 }
 
-/// The state that objects must have.
+/// The state that the objects of a [`ResourceCheck`] must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceState {
-    /// The condition of this type has this status.
+    /// The condition `type_` in the status of the object has the status `status`.
     Condition {
-        /// Type of the condition.
+        /// Type of the condition, such as `Ready`.
         type_: String,
-        /// True, False or Unknown.
+        /// Status of the condition: True, False or Unknown.
         status: String,
     },
-    /// The path selects this value.
+    /// The JSON path `path` selects the value `value` in the object.
     JsonPath {
-        /// The path.
+        /// The JSON path to one value of the object.
         path: JsonPath,
-        /// The text of a string; a number or a boolean as in JSON.
+        /// The expected value at the JSON path: the text of a string; a number or a boolean as in JSON.
         value: String,
     },
 }
@@ -238,7 +240,7 @@ impl Default for Gates {
 // === impl ProbeCheck ===
 
 impl ProbeCheck {
-    /// Returns the kind of probe as one word, for metrics.
+    /// Returns the kind of the probe as one word for metrics, such as `tcp`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
@@ -249,7 +251,7 @@ impl ProbeCheck {
         }
     }
 
-    /// Returns the address to connect to; `None` for a DNS look-up.
+    /// Returns the address that the probe connects to; `None` for a DNS look-up.
     pub fn address(&self) -> Option<&Address> {
         match self {
             Self::Tcp(address)

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Maximum length of a quoted value in bytes; a longer one is shortened.
+/// Maximum length of a value quoted in an error, in bytes; a longer one is shortened.
 const MAX_VALUE: usize = 128;
 
 /// An invalid field of a spec. A retry does not help; the object must be edited.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct InvalidSpec {
-    /// Path of the field, such as `spec.waitFor.dependencies[database].httpGet.port`.
+    /// Path of the invalid field, such as `spec.waitFor.dependencies[database].httpGet.port`.
     pub path: String,
-    /// The value as JSON, with quotes if it is a string; shortened if it is long.
+    /// The invalid value as JSON, with quotes if it is a string; shortened if it is long.
     pub value: String,
-    /// The expected value, after the problem if there is more to explain.
+    /// Text with the expected value, after the problem if there is more to explain.
     pub expected: String,
 }
 
-/// The path of a field, which makes the errors about it.
+/// The path of a field of an object. Its methods return errors about the value of the field.
 #[derive(Clone, Debug)]
 pub(crate) struct At(String);
 
@@ -36,12 +36,12 @@ impl At {
         Self(format!("{}.{name}", self.0))
     }
 
-    /// Returns the path of an item of this list, by its key or its index.
+    /// Returns the path of one item of the list at this path, by the item's key or index.
     pub(crate) fn item(&self, key: impl fmt::Display) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Returns the error about the value of this field.
+    /// Returns `Err` with the error about the value of the field at this path, instead of the expected one.
     pub(crate) fn refuse<T>(&self, value: impl Into<Value>, expected: &str) -> Result<T, InvalidSpec> {
         Err(self.refusal(value, expected))
     }
@@ -50,7 +50,8 @@ impl At {
         self.problem(value, format!("expected {expected}"))
     }
 
-    /// As [`refusal`](Self::refusal), with a text of its own instead of `expected ...`.
+    /// Returns the error about the value of the field at this path, as [`refusal`](Self::refusal) does, with
+    /// the text `problem` instead of `expected ...`.
     pub(crate) fn problem(&self, value: impl Into<Value>, problem: String) -> InvalidSpec {
         let value = match value.into() {
             // Escapes invisible characters too.
@@ -61,7 +62,7 @@ impl At {
         InvalidSpec { path: self.0.clone(), value, expected: problem }
     }
 
-    /// Returns an error about the value of this field, unless `is_valid`.
+    /// Returns an error about the value of the field at this path, unless `is_valid`.
     pub(crate) fn needs(
         &self,
         is_valid: bool,
@@ -71,7 +72,8 @@ impl At {
         if is_valid { Ok(()) } else { self.refuse(value, expected) }
     }
 
-    /// Returns the value `text` of the field `name` if `is_valid` accepts it.
+    /// Returns `text`, the value of the field `name` below this path, if `is_valid` accepts it, else an error
+    /// about it.
     pub(crate) fn text(
         &self,
         name: &str,

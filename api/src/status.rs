@@ -22,31 +22,31 @@ pub struct WaitDeploymentStatus {
     /// Deployment are in deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Pods that are not terminating.
+    /// Number of Pods of the Deployment that are not terminating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Pods that run the current template.
+    /// Number of Pods that run the current template of the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_replicas: Option<i32>,
-    /// Pods that are ready.
+    /// Number of Pods of the Deployment that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// Pods that have been ready for at least minReadySeconds.
+    /// Number of Pods that have been ready for at least minReadySeconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// Pods still needed for full availability.
+    /// Number of Pods that are still needed for full availability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable_replicas: Option<i32>,
-    /// Pods that are terminating; absent if the cluster does not count them.
+    /// Number of terminating Pods; absent if the cluster does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// Hash collisions of the Deployment when it named its ReplicaSets.
+    /// Number of hash collisions of the Deployment when it named its ReplicaSets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-    /// The label selector as a string, for the scale subresource.
+    /// Label selector of the Pods as a string, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The Deployment from which the counters are copied.
+    /// The Deployment from which the numbers of Pods in this status are copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentReference>,
     /// Dependencies that the gate waits for, in a few words; empty if none.
@@ -89,17 +89,17 @@ pub struct DeploymentReference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DependencyStatus {
-    /// Name of the dependency; default for that of waitProbe.
+    /// Name of the dependency; the dependency of waitProbe is named default.
     pub name: String,
     /// Whether the dependency holds.
     pub ready: bool,
-    /// Reason of this state, as one CamelCase word.
+    /// Reason of the dependency's state, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Explanation of this state for users.
+    /// Explanation of the dependency's state for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Time at which ready last changed.
+    /// Time at which the dependency's field ready last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
@@ -112,7 +112,7 @@ pub struct Condition {
     /// Type of the condition in CamelCase, such as Ready.
     #[serde(rename = "type")]
     pub type_: String,
-    /// True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     pub status: String,
     /// Generation of this WaitDeployment for which the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,13 +121,13 @@ pub struct Condition {
     /// Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Time at which status last changed.
+    /// Time at which the status of the condition last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Reason of the status, as one CamelCase word.
+    /// Reason of the condition's status, as one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Explanation of the status for users.
+    /// Explanation of the condition's status for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -135,13 +135,13 @@ pub struct Condition {
 // === impl WaitDeploymentStatus ===
 
 impl WaitDeploymentStatus {
-    /// Returns the condition of this type.
+    /// Returns the condition of type `type_` in this status, if there is one.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
 
-/// Decodes a list; `null`, which Go writes for a nil slice, is an empty one.
+/// Decodes a list; `null`, which Go writes for a nil slice, becomes an empty list.
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,

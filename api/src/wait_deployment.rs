@@ -31,11 +31,11 @@ use crate::wait_probe::WaitProbe;
 
 /// API group of the custom resources.
 pub const GROUP: &str = "apps.mainstay.dev";
-/// The only version, which is served and stored.
+/// The only API version of the custom resource, which is served and stored.
 pub const VERSION: &str = "v1alpha1";
-/// Kind as written in manifests.
+/// Kind of the custom resource as written in manifests.
 pub const KIND: &str = "WaitDeployment";
-/// Resource name as written in paths and RBAC rules.
+/// Plural name of the custom resource as written in paths and RBAC rules.
 pub const PLURAL: &str = "waitdeployments";
 
 /// A Deployment that starts only once its dependencies hold.
@@ -59,7 +59,7 @@ pub struct WaitDeployment {
     pub status: Option<WaitDeploymentStatus>,
 }
 
-/// A DeploymentSpec whose template is kept as JSON.
+/// The spec of a WaitDeployment: a DeploymentSpec with its template kept as JSON, and the field waitFor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitDeploymentSpec {
@@ -105,7 +105,8 @@ pub struct WaitDeploymentSpec {
 // === impl WaitDeployment ===
 
 impl WaitDeployment {
-    /// Returns the generation of the spec; 0 for an object that was never stored.
+    /// Returns `metadata.generation` of the object, which grows with each change of its spec; 0 for an object
+    /// that was never stored.
     pub fn generation(&self) -> i64 {
         self.metadata.generation.unwrap_or_default()
     }
@@ -115,7 +116,7 @@ impl WaitDeployment {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns the condition of this type in the status.
+    /// Returns the condition of type `type_` in the status of the object, if there is one.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.status.as_ref()?.condition(type_)
     }

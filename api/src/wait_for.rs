@@ -3,10 +3,10 @@
 //! The types are the fields of a manifest; a [`Plan`](crate::plan::Plan) has them checked and with defaults.
 //! Durations are integers with the unit in the name, as the API conventions require
 //! ([units]).
-//! They are only decoded: a client writes `spec.waitFor` as JSON. `skip_serializing_if` keeps the default of a
-//! field out of the CRD.
+//! They are only decoded: a client writes `spec.waitFor` as JSON. `skip_serializing_if` keeps the default of
+//! a field out of the CRD.
 //!
-//! [units]: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-architecture/api-conventions.md#units
+//! [units]: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#units
 
 #![expect(
     clippy::doc_markdown,
@@ -22,10 +22,11 @@ mod choices;
 
 pub use choices::{Adoption, DnsRecord, Gate, GrpcTlsMode, HttpScheme, MatchPolicy, OnDeadline, OnLoss};
 
-/// Maximum number of dependencies of one object.
+/// Maximum number of dependencies of one WaitDeployment.
 pub const MAX_DEPENDENCIES: usize = 16;
 
-/// Headers that a probe does not send, in lower case: they carry credentials or belong to the connection.
+/// HTTP headers that a probe does not send, in lower case: they carry credentials or belong to the
+/// connection.
 pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "authorization",
     "connection",
@@ -47,7 +48,7 @@ pub const FORBIDDEN_HEADERS: [&str; 19] = [
     "x-method-override",
     "x-real-ip",
 ];
-/// Prefixes of further headers that a probe does not send: in them proxies pass users, certificates,
+/// Prefixes of further HTTP headers that a probe does not send: in them proxies pass users, certificates,
 /// addresses and methods on to servers. Network policies may admit the manager, which sends the probes, as
 /// they admit a proxy. A list of permitted headers instead would refuse those of most applications.
 pub const FORBIDDEN_HEADER_PREFIXES: [&str; 19] = [
@@ -159,7 +160,7 @@ pub struct Dependency {
     pub optional: bool,
 }
 
-/// Ready endpoints of a Service.
+/// A dependency on ready endpoints of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceDependency {
@@ -173,28 +174,29 @@ pub struct ServiceDependency {
     pub min_ready_endpoints: Option<i32>,
 }
 
-/// A TCP connection.
+/// A dependency on a TCP address that accepts a connection.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 pub struct TcpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
-    /// TCP port.
+    /// TCP port to connect to.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 }
 
-/// An HTTP GET. Any status from 200 to 399 is a success; redirects are not followed.
+/// A dependency on a successful answer to an HTTP GET. Any status from 200 to 399 is a success; redirects are
+/// not followed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
-    /// TCP port.
+    /// TCP port to connect to.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// Path with query; / when absent.
+    /// Path and query of the HTTP request; / when absent.
     #[schemars(length(min = 1, max = 1024))]
     pub path: Option<String>,
     /// HTTP or HTTPS; HTTP when absent. The certificate is not verified, as in a kubelet's probe; use tls to
@@ -205,7 +207,7 @@ pub struct HttpDependency {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub http_headers: Vec<HttpHeader>,
-    /// Statuses that count as success, instead of 200 to 399.
+    /// HTTP statuses that count as success, instead of 200 to 399.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub expected_statuses: Vec<i32>,
@@ -222,14 +224,15 @@ pub struct HttpHeader {
     pub value: String,
 }
 
-/// The standard health service, <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
+/// A dependency on a gRPC server, checked by the standard health service,
+/// <https://github.com/grpc/grpc/blob/master/doc/health-checking.md>.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
-    /// TCP port.
+    /// TCP port to connect to.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// gRPC service whose health is requested; the whole server when empty.
@@ -239,14 +242,14 @@ pub struct GrpcDependency {
     pub tls_mode: Option<GrpcTlsMode>,
 }
 
-/// A TLS handshake.
+/// A dependency on a TLS handshake with a certificate that is valid for the server name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsDependency {
     /// Name of a Service in the same namespace, or another host that the manager's probePolicy admits.
     #[schemars(length(min = 1, max = 253))]
     pub host: String,
-    /// TCP port.
+    /// TCP port to connect to.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// Server name to send (SNI) and to find in the certificate; host when absent.
@@ -267,22 +270,22 @@ pub struct ConfigMapKey {
     pub key: Option<String>,
 }
 
-/// A DNS name that resolves, under a suffix that the manager's probePolicy admits.
+/// A dependency on a DNS name that resolves, under a suffix that the manager's probePolicy admits.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsDependency {
-    /// The complete name; no search list is used.
+    /// The complete DNS name to look up; no search list is used.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Type of the records. Address: A and AAAA. Srv: SRV. Address when absent.
     pub record: Option<DnsRecord>,
-    /// Number of records that must exist; 1 when absent.
+    /// Number of DNS records that must exist; 1 when absent.
     #[schemars(range(min = 1, max = 100))]
     pub min_records: Option<i32>,
 }
 
-/// An object, or all objects of a selector, in a state. Exactly one of name and selector, and exactly one of
-/// condition and jsonPath.
+/// A dependency on the state of an object, or of all objects of a selector. Exactly one of name and selector,
+/// and exactly one of condition and jsonPath, has to be set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDependency {

@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 use crate::refusal::{At, InvalidSpec};
 
-/// Timeout if `timeout` is 0 or absent. A lost SYN is retransmitted after one second, so with 1 s one lost
-/// packet would be a failure; 3 s leaves time for two retransmissions.
+/// Timeout of an attempt to connect if `timeout` of a `waitProbe` is 0 or absent. A lost SYN is retransmitted
+/// after one second, so with 1 s one lost packet would be a failure; 3 s leaves time for two retransmissions.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Shortest valid timeout, inclusive. A shorter one is a mistake: `timeout: 3` means 3 ns, in which no
-/// connection can succeed.
+/// Shortest valid timeout of a `waitProbe`, inclusive. A shorter one is a mistake: `timeout: 3` means 3 ns,
+/// in which no connection can succeed.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
-/// Longest valid timeout, inclusive; a server that takes longer to accept a connection is not ready.
+/// Longest valid timeout of a `waitProbe`, inclusive; a server that takes longer to accept a connection is
+/// not ready.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
-/// Period if `periodSeconds` is absent.
+/// Seconds between two attempts of a `waitProbe` if `periodSeconds` is absent.
 pub const DEFAULT_PERIOD_SECONDS: i32 = 10;
-/// Longest valid period in seconds, inclusive. The shortest is 1.
+/// Longest valid `periodSeconds` of a `waitProbe`, inclusive. The shortest is 1.
 pub const MAX_PERIOD_SECONDS: i32 = 3600;
 
-/// Name of the dependency of `waitProbe` in the status.
+/// Name in the status of the one dependency that a `waitProbe` declares.
 pub const DEFAULT_DEPENDENCY: &str = "default";
 
 /// A TCP address that must accept a connection before the Deployment starts.
@@ -47,29 +48,30 @@ pub struct WaitProbe {
     pub period_seconds: Option<i32>,
 }
 
-/// A timeout in a manifest: an integer of nanoseconds, or a duration string.
+/// The timeout of a `waitProbe` in a manifest: an integer of nanoseconds, or a duration string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Timeout {
-    /// Nanoseconds, as a Go client writes a duration.
+    /// The timeout in nanoseconds, as a Go client writes a duration.
     Nanoseconds(i64),
-    /// One to four parts of up to five digits with h, m, s or ms.
+    /// The timeout as a string such as `1m30s`: one to four numbers of up to five digits, each with the unit
+    /// h, m, s or ms.
     Text(String),
 }
 
 /// Period and timeout of the attempts of a `waitProbe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbeTiming {
-    /// From the start of one attempt to the start of the next, before jitter.
+    /// Time from the start of one attempt of a probe to the start of the next, before jitter.
     pub period: Duration,
-    /// Longest duration of one attempt.
+    /// Longest duration of one attempt of a probe.
     pub timeout: Duration,
 }
 
 // === impl WaitProbe ===
 
 impl WaitProbe {
-    /// Returns address and timing, with defaults.
+    /// Returns the address and the timing of the probe, with defaults for absent fields.
     ///
     /// # Errors
     /// Returns the first invalid field, in the order address, timeout, period.
@@ -78,7 +80,7 @@ impl WaitProbe {
         Ok((address, self.timing()?))
     }
 
-    /// Returns period and timeout, with defaults.
+    /// Returns the period and the timeout of the probe, with defaults for absent fields.
     pub fn timing(&self) -> Result<ProbeTiming, InvalidSpec> {
         let timeout = self.timeout.as_ref().map_or(Ok(DEFAULT_TIMEOUT), Timeout::resolve)?;
         let seconds = self.period_seconds.unwrap_or(DEFAULT_PERIOD_SECONDS);
@@ -133,8 +135,8 @@ fn is_accepted(duration: &Duration) -> bool {
     (MIN_TIMEOUT..=MAX_TIMEOUT).contains(duration)
 }
 
-/// Returns the string that the user most likely meant: a small number in seconds, one up to 300,000 in
-/// milliseconds.
+/// Returns the duration string that the user most likely meant by an integer: up to 300 as seconds, up to
+/// 300,000 as milliseconds, any other as `3s`.
 fn suggest_string(value: i64) -> String {
     match value {
         1..=300 => format!("{value}s"),
@@ -143,7 +145,7 @@ fn suggest_string(value: i64) -> String {
     }
 }
 
-/// Parses one to four parts of up to five digits with h, m, s or ms, without fraction and sign.
+/// Parses a duration of one to four parts: up to five digits with h, m, s or ms, without fraction and sign.
 fn parse_gep2257(text: &str) -> Result<Duration, &'static str> {
     let mut rest = text;
     let mut total = Duration::ZERO;

@@ -3,14 +3,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mainstay_api::{Condition, WaitDeployment};
 
-/// Longest message of a condition in bytes; a refusal by the API server may quote the whole template.
+/// Maximum length of a condition's message in bytes; a longer one, such as a refusal by the API server that
+/// quotes the whole template, is cut.
 const MAX_MESSAGE: usize = 1024;
 
-/// The status, reason and message of a condition.
+/// The status, reason and message of a new condition of a WaitDeployment.
 pub(crate) type ConditionFields = (&'static str, &'static str, String);
 
-/// Returns a condition for the current generation of an object. `lastTransitionTime` is kept while the status
-/// is the same.
+/// Returns a condition of a WaitDeployment with these fields, for the current generation of `object`.
+/// `lastTransitionTime` is kept while the status of the condition is the same.
 pub(crate) fn condition_of(
     object: &WaitDeployment,
     type_: &str,
@@ -35,7 +36,7 @@ pub(crate) fn shorten(message: &str) -> &str {
     &message[..message.floor_char_boundary(MAX_MESSAGE)]
 }
 
-/// Returns whether the condition exists and is True.
+/// Returns whether the condition exists and its status is True.
 pub(crate) fn is_true(condition: Option<&Condition>) -> bool {
     condition.is_some_and(|condition| condition.status == "True")
 }

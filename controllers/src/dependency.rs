@@ -46,39 +46,41 @@ use self::waiters::Waiters;
 /// How one dependency of a WaitDeployment is observed, for `mainstay why`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Described {
-    /// From the cache.
+    /// The dependency is observed in the cache of objects, without probes.
     Cached {
-        /// The other WaitDeployments that wait for the same object, in order.
+        /// Other WaitDeployments that wait for the same Service or object as this dependency, in order of
+        /// their names.
         others: Vec<NamespacedName>,
     },
-    /// By probes.
+    /// The dependency is observed by probes over the network, with the state of its probe target.
     Probed(Box<Description>),
-    /// The dependency needs probes, and no reconcile has registered it with the engine yet.
+    /// The dependency needs probes, but no reconcile has registered its target with the probe engine yet.
     NotRegistered,
 }
 
-/// Observes dependencies. Cheap to clone.
+/// Observes the dependencies of WaitDeployments in the cache and by probes over the network. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dependencies {
     engine: Engine,
     services: Arc<CachedServices>,
     resources: Resources,
     cycles: Arc<Cycles>,
-    /// The WaitDeployments that wait for each Service.
+    /// The WaitDeployments with a `service` check, by the Service that they wait for.
     service_waiters: Arc<Mutex<Waiters<NamespacedName>>>,
 }
 
 // === impl Dependencies ===
 
 impl Dependencies {
-    /// Observes dependencies through `services` and `resources`, and with `engine` those that need probes.
-    /// `cycles` finds closed gates that wait for each other.
+    /// Makes an observer of dependencies: `services` and `resources` read those in the cache, `engine` probes
+    /// those on the network, and `cycles` finds closed gates that wait for each other.
     pub fn new(engine: Engine, services: Arc<CachedServices>, resources: Resources, cycles: Cycles) -> Self {
         Self { engine, services, resources, cycles: Arc::new(cycles), service_waiters: Arc::default() }
     }
 
-    /// Registers the dependencies of `plan` for `request`, and returns their observations in the order of
-    /// the plan. Initial delays began `closed_for` ago, when the gate closed.
+    /// Registers the dependencies of `plan` for the WaitDeployment `request`, and returns an observation of
+    /// each, in the order of the plan. The initial delays of probes count from the time at which the gate
+    /// closed, `closed_for` ago.
     ///
     /// `was_ready`: all dependencies were ready when the gate opened. A target that this engine has never
     /// seen ready, because the manager was restarted since, then stays [`State::Unknown`] until its probes
@@ -113,9 +115,10 @@ impl Dependencies {
         evaluations.into_iter().map(|evaluation| evaluation.unwrap_or_else(&mut probed)).collect()
     }
 
-    /// Records in a term of leadership that the gate of `request` is closed, with its last observations.
-    /// `holds` are the labels of the Pods that the gate holds back; `None` if it holds back an update only.
-    /// Returns the cycle of closed gates that contains this gate, as text for a condition.
+    /// Records for the leadership term `term` that the gate of the WaitDeployment `request` is closed, with
+    /// the last observations of its dependencies. `holds` are the labels of the Pods that the gate holds
+    /// back; `None` if it holds back an update only. Returns the cycle of closed gates that contains this
+    /// gate, as text for a condition; `None` if there is no cycle.
     pub fn closed(
         &self,
         request: &NamespacedName,
@@ -129,17 +132,19 @@ impl Dependencies {
         cycle.map(|cycle| cycles::text_of(&cycle))
     }
 
-    /// Records that the gate of `request` is not closed any more.
+    /// Records that the gate of the WaitDeployment `request` is no longer closed.
     pub fn opened(&self, request: &NamespacedName) {
         self.cycles.opened(request);
     }
 
-    /// Returns whether so many probes failed at once that a fault of the manager's own network is likely.
+    /// Returns whether so many probe targets fell silent together that a fault of the manager's own network
+    /// is likely.
     pub fn suspects_outage(&self) -> bool {
         self.engine.suspects_outage()
     }
 
-    /// Stops observing all dependencies of `request`.
+    /// Stops observing all dependencies of the WaitDeployment `request`, and removes its gate from the search
+    /// for cycles.
     pub fn forget(&self, request: &NamespacedName) {
         self.engine.forget(request);
         self.service_waiters.lock().forget(request);
@@ -147,8 +152,8 @@ impl Dependencies {
         self.opened(request);
     }
 
-    /// Returns, for the required dependencies that are not ready, the effects of other WaitDeployments that
-    /// could make them ready.
+    /// Returns the effects of other WaitDeployments, such as their Pods or their readiness, that could make
+    /// the required dependencies of `request` ready that are not ready yet.
     fn awaited(&self, request: &NamespacedName, plan: &Plan, observations: &[Observation]) -> Vec<Awaited> {
         let required = || plan.dependencies.iter().zip(observations).filter(|(one, _)| !one.optional);
         // One of several alternatives may become ready without another WaitDeployment.
@@ -174,8 +179,8 @@ impl Dependencies {
         }
     }
 
-    /// Describes how each dependency of `plan` is observed for `request`, in the order of the plan. Registers
-    /// nothing.
+    /// Describes how each dependency of `plan` is observed for the WaitDeployment `request`, in the order of
+    /// the plan. Registers no dependency.
     pub fn describe(&self, request: &NamespacedName, plan: &Plan) -> Vec<Described> {
         let namespace = request.namespace().unwrap_or_default();
         let mut probed = self.engine.describe(request);
@@ -204,8 +209,9 @@ impl Dependencies {
         plan.dependencies.iter().map(one).collect()
     }
 
-    /// Handles a changed Service: probes that connect to it become due now. Returns the WaitDeployments that
-    /// wait for it.
+    /// Handles a change of a Service or its endpoints: unready probe targets that connect to it are probed
+    /// now, unless the Service has no ready endpoint. Returns the WaitDeployments with a `service` check on
+    /// it.
     pub fn on_service_change(&self, service: &NamespacedName) -> Vec<NamespacedName> {
         let Self { engine, services, service_waiters, .. } = self;
         let (namespace, name) = (service.namespace().unwrap_or_default(), service.name());
@@ -219,7 +225,8 @@ impl Dependencies {
         service_waiters.lock().of(service)
     }
 
-    /// Handles a changed EndpointSlice as a change of its Service.
+    /// Handles a changed EndpointSlice like a change of its Service. Returns the WaitDeployments with a
+    /// `service` check on that Service.
     pub fn on_slice_change(&self, slice: &View) -> Vec<NamespacedName> {
         let service = service_of_slice(slice.meta());
         service.map(|service| self.on_service_change(&service)).unwrap_or_default()
@@ -230,8 +237,8 @@ impl Dependencies {
         endpoints::evaluate(namespace, check, found)
     }
 
-    /// Evaluates a dependency by the cache alone. Fails with the probe that decides if the cache is not
-    /// enough.
+    /// Evaluates a dependency by the cache alone. If the cache is not enough, fails with the probe check that
+    /// decides.
     fn evaluate(
         &self,
         namespace: &str,
@@ -246,7 +253,7 @@ impl Dependencies {
     }
 }
 
-/// Sleeps until a time; without one, for ever.
+/// Sleeps until the time `at`; forever if it is `None`.
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

@@ -24,7 +24,8 @@ use mainstay_api::WaitDeployment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Field manager of the Deployment, and of the gate's part of the status.
+/// Field manager for server-side apply of the Deployment, and of the gate's part of the WaitDeployment's
+/// status.
 pub const FIELD_MANAGER: &str = "waitdeployment-gate";
 /// Field manager of the conditions of a WaitDeployment that is too large to be decoded. The gate keeps all
 /// other fields of the status, which are unknown then, and takes these conditions over with its next report.
@@ -35,12 +36,14 @@ pub const GENERATION_ANNOTATION: &str = "apps.mainstay.dev/generation";
 /// Annotation of the Deployment: the [`template_hash`] of the last template that the gate did not hold back.
 pub const TEMPLATE_ANNOTATION: &str = "apps.mainstay.dev/template";
 
-/// Divides `cache.maxObjectBytes`: a longer WaitDeployment or Deployment is not decoded. Templates are kept
-/// as JSON values, which take up to 100 times the memory of their text, two or three times at once in each
-/// worker; the memory limit in `deploy/base` is computed for this share of its `cache.maxObjectBytes`.
+/// Divisor of `cache.maxObjectBytes`: a WaitDeployment or Deployment longer than the quotient is not decoded.
+/// Templates are kept as JSON values, which take up to 100 times the memory of their text, two or three times
+/// at once in each worker; the memory limit in `deploy/base` is computed for this share of its
+/// `cache.maxObjectBytes`.
 pub(crate) const DECODED_SHARE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// Keys of labels and annotations that are never copied.
+/// Keys of labels and annotations that are never copied to the Deployment, because tools track their objects
+/// by them.
 const TRACKING_KEYS: [&str; 5] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     // The tracking label of Argo CD before 2.2, and later if configured so.
@@ -51,7 +54,8 @@ const TRACKING_KEYS: [&str; 5] = [
     "meta.helm.sh/release-namespace",
 ];
 
-/// Domains with keys that are never copied: for tracking, for hooks, and for the use of controllers.
+/// Domains of label and annotation keys that are never copied to the Deployment: keys for tracking, for
+/// hooks, and for the use of controllers.
 const TRACKING_DOMAINS: [&str; 8] = [
     "argocd.argoproj.io",
     "kustomize.toolkit.fluxcd.io",
@@ -66,12 +70,12 @@ const TRACKING_DOMAINS: [&str; 8] = [
 /// The part of a live Deployment that the controllers read; the rest is not decoded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LiveDeployment {
-    /// Identity, generation, labels and annotations.
+    /// Identity, generation, labels, annotations and owners of the Deployment.
     pub metadata: LiveMeta,
-    /// The few fields of the spec that the gate needs.
+    /// The few fields of the Deployment's spec that the gate needs.
     #[serde(default)]
     pub spec: LiveSpec,
-    /// The whole status as JSON, so that no value in it can fail to decode.
+    /// The whole status of the Deployment as JSON, so that no value in it can fail to decode.
     #[serde(default)]
     pub status: Map<String, Value>,
 }
@@ -84,17 +88,17 @@ pub struct LiveMeta {
     pub name: String,
     /// Uid of the Deployment.
     pub uid: String,
-    /// Its resourceVersion.
+    /// resourceVersion of the Deployment.
     pub resource_version: String,
-    /// Its generation, which every change of its spec raises.
+    /// Generation of the Deployment, which every change of its spec raises.
     pub generation: i64,
-    /// All labels.
+    /// All labels of the Deployment.
     pub labels: BTreeMap<String, String>,
-    /// All annotations.
+    /// All annotations of the Deployment.
     pub annotations: BTreeMap<String, String>,
-    /// All owners.
+    /// All owner references of the Deployment.
     pub owner_references: Vec<OwnerReference>,
-    /// Set once the Deployment is being deleted.
+    /// Time at which the deletion of the Deployment was requested; `None` while it is not being deleted.
     pub deletion_timestamp: Option<Time>,
 }
 
@@ -102,39 +106,42 @@ pub struct LiveMeta {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LiveSpec {
-    /// Desired number of Pods; the API server always fills it in.
+    /// Desired number of Pods of the Deployment; the API server always fills it in.
     pub replicas: Option<i64>,
-    /// Whether the rollout is paused.
+    /// Whether the rollout of the Deployment is paused.
     pub paused: bool,
-    /// Selects the Pods of the Deployment.
+    /// Selector of the Pods of the Deployment.
     pub selector: LabelSelector,
 }
 
-/// The Pod template of a live Deployment. It is large, so it is decoded only where needed.
+/// A live Deployment of which only the Pod template is decoded. It is large, so it is decoded only where
+/// needed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LiveTemplate {
-    /// The spec, of which only the template is decoded.
+    /// The spec of the Deployment, of which only the Pod template is decoded.
     #[serde(default)]
     pub spec: TemplateSpec,
 }
 
-/// The decoded part of the spec in a [`LiveTemplate`].
+/// The part of a Deployment's spec that is decoded in a [`LiveTemplate`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateSpec {
-    /// The Pod template with all defaults.
+    /// The Pod template of the live Deployment with all defaults.
     pub template: Value,
 }
 
-/// A hash of a desired Deployment and of the live Deployment that it was compared with.
+/// Hashes of a desired Deployment and of the live Deployment that it was compared with, to find out whether
+/// an apply would change anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     desired: u64,
     live: u64,
 }
 
-/// Returns the Deployment to apply. Labels and annotations of the object are copied, except for keys in
-/// `not_passed_on`, where `DOMAIN/*` means every key of that domain.
+/// Returns the Deployment to apply for a WaitDeployment, as JSON. Labels and annotations of the
+/// WaitDeployment are copied, except for keys in `not_passed_on`, where `DOMAIN/*` means every key of that
+/// domain.
 pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
     let meta = &object.metadata;
     let mut annotations = passed_on(meta.annotations.as_ref(), not_passed_on);
@@ -169,15 +176,16 @@ pub fn desired(object: &WaitDeployment, not_passed_on: &[String]) -> Value {
     })
 }
 
-/// Returns `desired` with the live `template` in place of a new one that is held back. All other fields are
-/// up to date; the annotations for generation and template stay those of `live`.
+/// Returns the Deployment `desired` with the live `template` in place of a new one that is held back. All
+/// other fields are up to date; the annotations for generation and template stay those of `live`.
 pub fn with_template_held(mut desired: Value, live: &LiveDeployment, template: &Value) -> Value {
     desired["spec"]["template"] = template_only(template);
     keep_annotations(&mut desired, Some(live), &[GENERATION_ANNOTATION, TEMPLATE_ANNOTATION]);
     desired
 }
 
-/// Returns a live template without `creationTimestamp: null`, which some API servers write into it.
+/// Returns the Pod template of a live Deployment without `creationTimestamp: null`, which some API servers
+/// write into it.
 pub fn template_only(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -186,22 +194,22 @@ pub fn template_only(template: &Value) -> Value {
     template
 }
 
-/// Returns `desired` with 0 replicas while more are held back. All other fields are up to date; the
-/// annotation for the generation stays that of `live`.
+/// Returns the Deployment `desired` with 0 replicas while more are held back. All other fields are up to
+/// date; the annotation for the generation stays that of `live`.
 pub fn with_replicas_held(desired: Value, live: Option<&LiveDeployment>) -> Value {
     let mut held = with_no_replicas(desired);
     keep_annotations(&mut held, live, &[GENERATION_ANNOTATION]);
     held
 }
 
-/// Returns `desired` with 0 replicas.
+/// Returns the Deployment `desired` with 0 replicas.
 pub fn with_no_replicas(mut desired: Value) -> Value {
     desired["spec"]["replicas"] = 0.into();
     desired
 }
 
-/// Returns a hash of the object's template as sixteen hexadecimal digits. Every version of mainstay computes
-/// the same hash: FNV-1a with 64 bits, of the JSON with sorted keys.
+/// Returns a hash of the WaitDeployment's Pod template as sixteen hexadecimal digits. Every version of
+/// mainstay computes the same hash: FNV-1a with 64 bits, of the JSON with sorted keys.
 pub fn template_hash(object: &WaitDeployment) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     // Directly to text: a tree of JSON values would take up to 128 times the memory.
@@ -212,7 +220,7 @@ pub fn template_hash(object: &WaitDeployment) -> String {
     format!("{hash:016x}")
 }
 
-/// A Deployment to apply, with a precondition. The spec is borrowed, because it may be large.
+/// A Deployment to apply, with a precondition in its metadata. The spec is borrowed, because it may be large.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarded<'a> {
@@ -222,8 +230,9 @@ pub struct Guarded<'a> {
     spec: &'a Value,
 }
 
-/// Returns `desired` with a precondition: only create if the cache shows no Deployment, otherwise only change
-/// the Deployment `live`, and that only while its resourceVersion is `version`, if there is one.
+/// Returns the Deployment `desired` with a precondition: only create if the cache shows no Deployment,
+/// otherwise only change the Deployment `live`, and that only while its resourceVersion is `version`, if
+/// there is one.
 ///
 /// A create ignores the resourceVersion; if the object exists after all, the invalid resourceVersion 1 gives
 /// a 409. A uid gives a 409 if no object of the name exists, and a 422 about `metadata.uid` if its uid is
@@ -247,14 +256,14 @@ pub fn guarded<'a>(
 // === impl LiveDeployment ===
 
 impl LiveDeployment {
-    /// Returns whether `object` controls this Deployment, by uid: an earlier object may have had the same
-    /// name.
+    /// Returns whether the WaitDeployment `object` controls this Deployment, by uid: an earlier object may
+    /// have had the same name.
     pub fn is_controlled_by(&self, object: &WaitDeployment) -> bool {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         !uid.is_empty() && self.controller().is_some_and(|owner| owner.uid == uid)
     }
 
-    /// Returns the owner that controls this Deployment.
+    /// Returns the owner that controls this Deployment; `None` if it has no controller.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.metadata.owner_references.iter().find(|owner| owner.controller == Some(true))
     }
@@ -264,34 +273,37 @@ impl LiveDeployment {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns the generation of the WaitDeployment that this Deployment was last written for.
+    /// Returns the generation of the WaitDeployment that this Deployment was last written for; `None` without
+    /// the annotation.
     pub fn written_for(&self) -> Option<i64> {
         self.metadata.annotations.get(GENERATION_ANNOTATION)?.parse().ok()
     }
 
-    /// Returns the [`template_hash`] of the template that this Deployment was last written with.
+    /// Returns the [`template_hash`] of the Pod template that this Deployment was last written with; `None`
+    /// without the annotation.
     pub fn template_hash(&self) -> Option<&str> {
         self.metadata.annotations.get(TEMPLATE_ANNOTATION).map(String::as_str)
     }
 
-    /// Returns whether the Deployment controller has seen the current spec.
+    /// Returns whether the Deployment controller has observed the current spec of this Deployment.
     pub fn is_observed(&self) -> bool {
         self.count("observedGeneration") >= self.metadata.generation
     }
 
-    /// Returns an integer of the status; 0 if it is absent, because the status of a Deployment omits zeros.
+    /// Returns an integer field of the Deployment's status; 0 if it is absent, because the status of a
+    /// Deployment omits zeros.
     pub fn count(&self, field: &str) -> i64 {
         self.status.get(field).and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// Returns the condition of a type.
+    /// Returns the condition of this type in the Deployment's status, as JSON.
     pub fn condition(&self, type_: &str) -> Option<&Map<String, Value>> {
         let conditions = self.status.get("conditions")?.as_array()?;
         conditions.iter().filter_map(Value::as_object).find(|condition| text(condition, "type") == type_)
     }
 }
 
-/// Returns a string of a JSON object; empty if it is absent or not a string.
+/// Returns a string field of a JSON object; empty if it is absent or not a string.
 pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -299,7 +311,7 @@ pub(crate) fn text<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// Hashes `desired` (from [`desired`]) and the live Deployment before or after its apply.
+    /// Hashes the Deployment `desired` (from [`desired`]) and the live Deployment before or after its apply.
     pub fn of(desired: &Value, live: Option<&LiveDeployment>) -> Self {
         Self {
             desired: hash_of(desired),
@@ -310,7 +322,8 @@ impl Fingerprint {
 
 // === private ===
 
-/// Replaces annotations of `held` by those of `live`, which describe the part that is not written.
+/// Replaces these annotations of the Deployment `held` by those of `live`, because they describe the part of
+/// the spec that is not written.
 fn keep_annotations(held: &mut Value, live: Option<&LiveDeployment>, keys: &[&str]) {
     let Some(annotations) = held["metadata"]["annotations"].as_object_mut() else { return };
     for key in keys {
@@ -321,15 +334,15 @@ fn keep_annotations(held: &mut Value, live: Option<&LiveDeployment>, keys: &[&st
     }
 }
 
-/// Returns the labels or annotations to copy to the Deployment.
+/// Returns the labels or annotations of a WaitDeployment that are copied to its Deployment.
 fn passed_on(all: Option<&BTreeMap<String, String>>, except: &[String]) -> Map<String, Value> {
     let is_excepted = |key: &str| except.iter().any(|pattern| matches(pattern, key));
     let passed = all.into_iter().flatten().filter(|(key, _)| !is_tracking(key) && !is_excepted(key));
     passed.map(|(key, value)| (key.clone(), value.clone().into())).collect()
 }
 
-/// Returns whether a pattern matches a key: `DOMAIN/*` matches every key of the domain, any other pattern
-/// only itself.
+/// Returns whether a pattern matches the key of a label or annotation: `DOMAIN/*` matches every key of the
+/// domain, any other pattern only itself.
 fn matches(pattern: &str, key: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == key, |domain| key.starts_with(domain))
 }
@@ -339,9 +352,9 @@ fn is_tracking(key: &str) -> bool {
     TRACKING_KEYS.contains(&key) || domain.is_some_and(|domain| TRACKING_DOMAINS.contains(&domain))
 }
 
-/// Returns the fields that change if another writer changed a field of the gate: the generation, which every
-/// change of the spec raises, and the values of the keys in the metadata that the gate writes. Keys added by
-/// others are left out.
+/// Returns the fields of a live Deployment that change if another writer changed a field of the gate: the
+/// generation, which every change of the spec raises, and the values of the keys in the metadata that the
+/// gate writes. Keys added by others are left out.
 fn compared_fields(desired: &Value, live: &LiveDeployment) -> Value {
     let written = |field: &str, live: &BTreeMap<String, String>| -> Value {
         let keys = desired["metadata"][field].as_object();
@@ -358,7 +371,7 @@ fn compared_fields(desired: &Value, live: &LiveDeployment) -> Value {
     })
 }
 
-/// Returns a hash that is stable only within this process, like all fingerprints.
+/// Returns a hash of a JSON value that is stable only within this process, like all fingerprints.
 fn hash_of(value: &Value) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

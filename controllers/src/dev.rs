@@ -30,14 +30,15 @@ use crate::register::{Sockets, register};
 use sample::Sample;
 use steps::Steps;
 
-/// Settings of `dev` without `--config`: no election, ports on loopback, probes of loopback addresses
-/// allowed.
+/// Configuration of `mainstay dev` without `--config`: no election, ports on loopback, probes of loopback
+/// addresses allowed.
 const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
 
-/// Longest time between the end of a child process by Ctrl-C and the same signal in this process.
+/// Longest time between the end of a child process by Ctrl-C and the arrival of the same signal in this
+/// process.
 const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
-/// Describes the command.
+/// Returns the definition of the command `mainstay dev` with its flags.
 pub(crate) fn command() -> Command {
     let kubeconfig = Arg::new("kubeconfig")
         .long("kubeconfig")
@@ -53,7 +54,7 @@ pub(crate) fn command() -> Command {
     )
 }
 
-/// Runs the command until Ctrl-C; `schema` is that of the program's configuration file.
+/// Runs the command `mainstay dev` until Ctrl-C; `schema` is that of the program's configuration file.
 pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
     let (loaded, source) = match configuration(matches, schema) {
         Ok(found) => found,
@@ -69,7 +70,8 @@ pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
     }
 }
 
-/// Returns the settings at the start, and the file to follow, if there is one.
+/// Returns the configuration of `mainstay dev` at the start, and the file to follow for changes; `None`
+/// without `--config`.
 fn configuration(
     matches: &ArgMatches,
     schema: &ConfigSchema,
@@ -110,8 +112,8 @@ async fn run_all(options: ManagerOptions, loaded: Loaded, kubeconfig: Option<&Pa
     result
 }
 
-/// Runs a step before the manager runs and handles signals itself. Ctrl-C drops the step and everything it
-/// started.
+/// Runs a step of `mainstay dev` before the manager runs and handles signals itself. Ctrl-C drops the step
+/// and everything it started.
 async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     // Biased: after an interrupt the result of the step does not matter.

@@ -15,12 +15,12 @@ pub fn program() -> Program {
     program_with(Sockets::default())
 }
 
-/// Returns the schema of the program's configuration file.
+/// Returns the schema of the configuration file of the program `mainstay`.
 pub fn config_schema() -> ConfigSchema {
     program().schema().clone()
 }
 
-/// Returns the program with another access to the network for its probes, for tests.
+/// Returns the program `mainstay` with another access to the network for its probes, for tests.
 pub fn program_with(sockets: Sockets) -> Program {
     let about = "A manager for WaitDeployments: Deployments that start once their prerequisites answer";
     let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)

@@ -3,128 +3,136 @@
 //! They are an interface: users match on them in alerts, scripts and `kubectl wait`. New reasons are added
 //! only here, and no reason changes its meaning.
 
-/// Condition types.
+/// The types of the conditions that the built-in controllers write.
 pub mod condition {
-    /// True: gate open, current generation applied, Deployment available. Written by the gate.
+    /// Condition type. True: gate open, current generation applied, Deployment available. Written by the
+    /// gate.
     pub const READY: &str = "Ready";
-    /// True: all dependencies are ready, or were when the gate opened. Written by the gate.
+    /// Condition type. True: all dependencies are ready, or were when the gate opened. Written by the gate.
     pub const DEPENDENCIES_READY: &str = "DependenciesReady";
-    /// True: the API server has accepted the Deployment, or would. Written by the gate.
+    /// Condition type. True: the API server has accepted the Deployment, or would. Written by the gate.
     pub const TEMPLATE_ACCEPTED: &str = "TemplateAccepted";
-    /// True: in progress, no action by a user is needed. Written by the gate.
+    /// Condition type. True: in progress, no action by a user is needed. Written by the gate.
     pub const RECONCILING: &str = "Reconciling";
-    /// True: no progress until a user acts. Written by the gate.
+    /// Condition type. True: no progress until a user acts. Written by the gate.
     pub const STALLED: &str = "Stalled";
-    /// True: part of the current spec is held back from an existing Deployment. Written by the gate, only
-    /// while true.
+    /// Condition type. True: part of the current spec is held back from an existing Deployment. Written by
+    /// the gate, only while true.
     pub const UPDATE_HELD: &str = "UpdateHeld";
-    /// True: the gate is part of a cycle of closed gates, each waiting for the next. Written by the gate,
-    /// only while true.
+    /// Condition type. True: the gate is part of a cycle of closed gates, each waiting for the next. Written
+    /// by the gate, only while true.
     pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
-    /// Copied from the Deployment by the mirror.
+    /// Condition type. Copied from the Deployment by the status mirror.
     pub const AVAILABLE: &str = "Available";
-    /// Copied from the Deployment by the mirror.
+    /// Condition type. Copied from the Deployment by the status mirror.
     pub const PROGRESSING: &str = "Progressing";
-    /// Copied from the Deployment by the mirror.
+    /// Condition type. Copied from the Deployment by the status mirror.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-    /// The conditions that the gate writes, in this order; the last two only while they are true.
+    /// The types of the conditions that the gate writes, in this order; the last two only while they are
+    /// true.
     pub const OF_GATE: [&str; 7] =
         [READY, DEPENDENCIES_READY, TEMPLATE_ACCEPTED, RECONCILING, STALLED, UPDATE_HELD, DEPENDENCY_CYCLE];
-    /// The conditions that the mirror copies, each only while the Deployment has it.
+    /// The types of the conditions that the status mirror copies, each only while the Deployment has it.
     pub const OF_MIRROR: [&str; 3] = [AVAILABLE, PROGRESSING, REPLICA_FAILURE];
 }
 
-/// The Deployment is available and its rollout complete.
+/// Reason of a condition: the Deployment is available and its rollout complete.
 pub const AVAILABLE: &str = "Available";
-/// Dependencies are not ready yet.
+/// Reason of a condition: the dependencies are not ready yet, so the gate is closed.
 pub const WAITING_FOR_DEPENDENCIES: &str = "WaitingForDependencies";
-/// The rollout of the current spec is not complete, or the Deployment is not available yet.
+/// Reason of a condition: the rollout of the current spec is not complete, or the Deployment is not available
+/// yet.
 pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-/// The rollout of the Deployment was complete, but too few of its Pods are available now.
+/// Reason of a condition: the rollout of the Deployment was complete, but too few of its Pods are available
+/// now.
 pub const UNAVAILABLE: &str = "Unavailable";
-/// The Deployment's rollout is paused before it is complete.
+/// Reason of a condition: the Deployment's rollout is paused before it is complete.
 pub const PAUSED: &str = "Paused";
-/// The Deployment made no progress within its `progressDeadlineSeconds`.
+/// Reason of a condition: the Deployment made no progress within its `progressDeadlineSeconds`.
 pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-/// A Deployment of this name exists that this object does not control and may not adopt; it is left alone.
+/// Reason of a condition: a Deployment of this name exists that this object does not control and may not
+/// adopt; it is left alone.
 pub const DEPLOYMENT_CONFLICT: &str = "DeploymentConflict";
-/// The Deployment of this name is being deleted; the gate decides again once it is gone.
+/// Reason of a condition: the Deployment of this name is being deleted; the gate decides again once it is
+/// gone.
 pub const DEPLOYMENT_TERMINATING: &str = "DeploymentTerminating";
-/// The API server refused the Deployment as invalid; only an edit of the spec helps.
+/// Reason of a condition: the API server refused the Deployment as invalid; only an edit of the spec helps.
 pub const TEMPLATE_REJECTED: &str = "TemplateRejected";
-/// An admission policy or webhook denies the Deployment; retried slowly.
+/// Reason of a condition: an admission policy or webhook denies the Deployment; retried slowly.
 pub const ADMISSION_DENIED: &str = "AdmissionDenied";
-/// The API server refused the Deployment by RBAC, quota or the like; retried slowly.
+/// Reason of a condition: the API server refused the Deployment by RBAC, quota or the like; retried slowly.
 pub const APPLY_FORBIDDEN: &str = "ApplyForbidden";
-/// The object or its Deployment is too large to be decoded; the object is not reconciled until it shrinks.
+/// Reason of a condition: the object or its Deployment is too large to be decoded; the object is not
+/// reconciled until it shrinks.
 pub const TOO_LARGE: &str = "TooLarge";
-/// `waitProbe` is invalid; only an edit helps, and no probe is sent.
+/// Reason of a condition: `waitProbe` is invalid; only an edit helps, and no probe is sent.
 pub const INVALID_PROBE: &str = "InvalidProbe";
-/// `spec.waitFor` is invalid, or one of its dependencies cannot be checked as written; only an edit helps.
+/// Reason of a condition: `spec.waitFor` is invalid, or one of its dependencies cannot be checked as written;
+/// only an edit helps.
 pub const INVALID_SPEC: &str = "InvalidSpec";
-/// The dependencies were not ready within `deadlineSeconds`.
+/// Reason of a condition: the dependencies were not ready within `deadlineSeconds`.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-/// A dependency was lost, and not ready again within `recoveryDeadlineSeconds`.
+/// Reason of a condition: a dependency was lost, and not ready again within `recoveryDeadlineSeconds`.
 pub const RECOVERY_DEADLINE_EXCEEDED: &str = "RecoveryDeadlineExceeded";
-/// A dependency was lost, and the Deployment has no replicas until it is ready again.
+/// Reason of a condition: a dependency was lost, and the Deployment has no replicas until it is ready again.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
-/// The object is part of a cycle of closed gates, each waiting for the next.
+/// Reason of a condition: the object is part of a cycle of closed gates, each waiting for the next.
 pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
-/// The probe policy forbids the address; no probe is sent.
+/// Reason of a condition: the probe policy forbids the address; no probe is sent.
 pub const POLICY_DENIED: &str = "PolicyDenied";
 
-/// All dependencies are ready, or were when the gate opened.
+/// Reason of a condition: all dependencies are ready, or were when the gate opened.
 pub const ALL_READY: &str = "AllReady";
-/// The object has no dependencies.
+/// Reason of a condition: the object has no dependencies.
 pub const NO_DEPENDENCIES: &str = "NoDependencies";
-/// A dependency is not ready.
+/// Reason of a condition: a dependency is not ready.
 pub const WAITING: &str = "Waiting";
-/// A dependency that was ready when the gate opened is not ready any more.
+/// Reason of a condition: a dependency that was ready when the gate opened is not ready any more.
 pub const LOST: &str = "Lost";
-/// No result yet.
+/// Reason of a condition or dependency: there is no result yet.
 pub const UNKNOWN: &str = "Unknown";
 
-/// The API server accepts the Deployment.
+/// Reason of the condition `TemplateAccepted`: the API server accepts the Deployment.
 pub const ACCEPTED: &str = "Accepted";
-/// The API server refuses the Deployment as invalid.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment as invalid.
 pub const INVALID: &str = "Invalid";
-/// The API server refuses the Deployment by RBAC or the like.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment by RBAC or the like.
 pub const FORBIDDEN: &str = "Forbidden";
-/// The API server refuses the Deployment by a quota.
+/// Reason of the condition `TemplateAccepted`: the API server refuses the Deployment by a quota.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-/// A new template is held back.
+/// Reason of the condition `UpdateHeld`: a new Pod template is held back from the Deployment.
 pub const TEMPLATE_HELD: &str = "TemplateHeld";
-/// The first replicas are held back.
+/// Reason of the condition `UpdateHeld`: the first replicas of the Deployment are held back.
 pub const REPLICAS_HELD: &str = "ReplicasHeld";
 
 /// Reasons of Events that differ from the reasons of conditions.
 pub mod event {
-    /// A dependency became ready.
+    /// Reason of an Event: a dependency became ready.
     pub const DEPENDENCY_READY: &str = "DependencyReady";
-    /// A dependency that was ready is lost.
+    /// Reason of an Event: a dependency that was ready is lost.
     pub const DEPENDENCY_LOST: &str = "DependencyLost";
-    /// The gate has opened; the note has the time for which it was closed.
+    /// Reason of an Event: the gate has opened; the note has the time for which it was closed.
     pub const GATE_OPENED: &str = "GateOpened";
-    /// The gate has opened at its deadline.
+    /// Reason of an Event: the gate has opened at its deadline, although dependencies are not ready.
     pub const PROCEEDED_AFTER_DEADLINE: &str = "ProceededAfterDeadline";
-    /// The Deployment was created.
+    /// Reason of an Event: the Deployment was created.
     pub const DEPLOYMENT_CREATED: &str = "DeploymentCreated";
-    /// The Deployment was changed.
+    /// Reason of an Event: the Deployment was changed.
     pub const DEPLOYMENT_UPDATED: &str = "DeploymentUpdated";
-    /// A Deployment without a controller was adopted.
+    /// Reason of an Event: a Deployment without a controller was adopted.
     pub const DEPLOYMENT_ADOPTED: &str = "DeploymentAdopted";
-    /// Part of the current spec is held back.
+    /// Reason of an Event: part of the current spec is held back from an existing Deployment.
     pub const UPDATE_HELD: &str = "UpdateHeld";
-    /// The object is part of a cycle of closed gates.
+    /// Reason of an Event: the object is part of a cycle of closed gates.
     pub const DEPENDENCY_CYCLE: &str = super::DEPENDENCY_CYCLE;
-    /// The policy forbids the probe of a dependency.
+    /// Reason of an Event: the policy forbids the probe of a dependency.
     pub const PROBE_DENIED: &str = "ProbeDenied";
-    /// The object cannot be decoded; its Deployment is left as it is.
+    /// Reason of an Event: the object cannot be decoded; its Deployment is left as it is.
     pub const UNREADABLE: &str = "Unreadable";
 
-    /// Returns the reason of the Event for a new reason of Ready; `None` if there is no Event for it, or
-    /// another transition sends one.
+    /// Returns the reason of the Event for a new reason of the condition Ready; `None` if there is no Event
+    /// for it, or another transition sends one.
     pub fn of(ready: &str) -> Option<&str> {
         match ready {
             super::ROLLOUT_IN_PROGRESS | super::DEPENDENCY_CYCLE | super::TOO_LARGE => None,
@@ -134,113 +142,116 @@ pub mod event {
     }
 }
 
-/// Reasons of a dependency that is checked by a probe, or is a Service.
+/// Reasons of a dependency that is checked by a probe, or by the endpoints of a Service.
 pub mod probe {
-    /// A connection was made, which is enough for a TCP check.
+    /// Reason of a dependency: a connection was made, which is enough for a TCP check.
     pub const CONNECTED: &str = "Connected";
-    /// A request, a handshake or a look-up had the expected answer.
+    /// Reason of a dependency: a request, a handshake or a look-up had the expected answer.
     pub const ANSWERED: &str = "Answered";
-    /// The connection was refused.
+    /// Reason of a dependency: the connection was refused.
     pub const REFUSED: &str = "Refused";
-    /// No answer within the timeout.
+    /// Reason of a dependency: there was no answer within the timeout.
     pub const TIMEOUT: &str = "Timeout";
-    /// No route to the address.
+    /// Reason of a dependency: there is no route to the address.
     pub const UNREACHABLE: &str = "Unreachable";
-    /// The connection failed in another way.
+    /// Reason of a dependency: the connection failed in another way.
     pub const FAILED: &str = "Failed";
-    /// No Service of that name.
+    /// Reason of a dependency: there is no Service of that name.
     pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
-    /// Enough endpoints of the Service are ready.
+    /// Reason of a dependency: enough endpoints of the Service are ready.
     pub const ENDPOINTS_READY: &str = "EndpointsReady";
-    /// Some endpoints of the Service are ready, but fewer than `minReady`.
+    /// Reason of a dependency: some endpoints of the Service are ready, but fewer than `minReady`.
     pub const TOO_FEW_ENDPOINTS: &str = "TooFewEndpoints";
-    /// The Service has no such port.
+    /// Reason of a dependency: the Service has no such port.
     pub const PORT_NOT_FOUND: &str = "PortNotFound";
-    /// The Service has no ready endpoint.
+    /// Reason of a dependency: the Service has no ready endpoint.
     pub const NO_ENDPOINTS: &str = "NoEndpoints";
-    /// The Services cannot be read at present.
+    /// Reason of a dependency: the Services cannot be read at present.
     pub const SERVICES_UNKNOWN: &str = "ServicesUnknown";
-    /// The addresses of the API server or of the manager itself are unknown at present, so raw addresses are
-    /// not probed.
+    /// Reason of a dependency: the addresses of the API server or of the manager itself are unknown at
+    /// present, so raw addresses are not probed.
     pub const OWNERS_UNKNOWN: &str = "OwnersUnknown";
-    /// The target answers, but has not done so often enough in a row yet.
+    /// Reason of a dependency: the target answers, but has not done so often enough in a row yet.
     pub const TOO_FEW_SUCCESSES: &str = "TooFewSuccesses";
-    /// The target closed the connection before it had answered.
+    /// Reason of a dependency: the target closed the connection before it had answered.
     pub const CONNECTION_CLOSED: &str = "ConnectionClosed";
-    /// The answer violates the protocol, or is longer than a probe reads.
+    /// Reason of a dependency: the answer violates the protocol, or is longer than a probe reads.
     pub const PROTOCOL_ERROR: &str = "ProtocolError";
-    /// The HTTP or gRPC status does not count as success.
+    /// Reason of a dependency: the HTTP or gRPC status does not count as success.
     pub const UNEXPECTED_STATUS: &str = "UnexpectedStatus";
-    /// The gRPC health service answered `NOT_SERVING`.
+    /// Reason of a dependency: the gRPC health service answered `NOT_SERVING`.
     pub const NOT_SERVING: &str = "NotServing";
-    /// The gRPC health service does not know the named service.
+    /// Reason of a dependency: the gRPC health service does not know the named service.
     pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
-    /// The gRPC server has no health service.
+    /// Reason of a dependency: the gRPC server has no health service.
     pub const NO_HEALTH_SERVICE: &str = "NoHealthService";
-    /// The TLS handshake failed.
+    /// Reason of a dependency: the TLS handshake failed.
     pub const TLS_FAILED: &str = "TlsFailed";
-    /// The certificate has expired.
+    /// Reason of a dependency: the TLS certificate of the target has expired.
     pub const CERTIFICATE_EXPIRED: &str = "CertificateExpired";
-    /// The certificate is not valid yet.
+    /// Reason of a dependency: the TLS certificate of the target is not valid yet.
     pub const CERTIFICATE_NOT_YET_VALID: &str = "CertificateNotYetValid";
-    /// The certificate is for other names.
+    /// Reason of a dependency: the TLS certificate of the target is for other names.
     pub const CERTIFICATE_WRONG_NAME: &str = "CertificateWrongName";
-    /// The certificate is not signed by a trusted authority.
+    /// Reason of a dependency: the TLS certificate of the target is not signed by a trusted authority.
     pub const CERTIFICATE_UNTRUSTED: &str = "CertificateUntrusted";
-    /// The certificate is invalid for another reason.
+    /// Reason of a dependency: the TLS certificate of the target is invalid for another reason.
     pub const CERTIFICATE_INVALID: &str = "CertificateInvalid";
-    /// The `ConfigMap` of authorities, or its key, is missing or cannot be read.
+    /// Reason of a dependency: the `ConfigMap` of authorities, or its key, is missing or cannot be read.
     pub const AUTHORITIES_NOT_FOUND: &str = "AuthoritiesNotFound";
-    /// The key of the `ConfigMap` does not contain certificates.
+    /// Reason of a dependency: the key of the `ConfigMap` does not contain certificates.
     pub const AUTHORITIES_INVALID: &str = "AuthoritiesInvalid";
-    /// The name has no such record.
+    /// Reason of a dependency: the DNS name has no record of the type.
     pub const NAME_NOT_FOUND: &str = "NameNotFound";
-    /// The name has fewer records than `minRecords`.
+    /// Reason of a dependency: the DNS name has fewer records than `minRecords`.
     pub const TOO_FEW_RECORDS: &str = "TooFewRecords";
-    /// The name servers could not be reached.
+    /// Reason of a dependency: the name servers could not be reached, or could not answer the query.
     pub const LOOK_UP_FAILED: &str = "LookUpFailed";
-    /// It is unknown at present whether the namespace enforces a Pod Security level.
+    /// Reason of a dependency: it is unknown at present whether the namespace enforces a Pod Security level.
     pub const NAMESPACE_UNKNOWN: &str = "NamespaceUnknown";
-    /// The probe panicked; see the log of the manager.
+    /// Reason of a dependency: the probe panicked; see the log of the manager.
     pub const PROBE_PANICKED: &str = "ProbePanicked";
-    /// The only reason for a raw address that does not answer, so that a probe reveals no more of the
-    /// network.
+    /// Reason of a dependency: the only reason for a raw address that does not answer, so that a probe
+    /// reveals no more of the network.
     pub const NOT_READY: &str = "NotReady";
 }
 
-/// Reasons of a dependency that is one object or several.
+/// Reasons of a dependency that is checked by the state of one object or several.
 pub mod resource {
-    /// The object is in the state of the check.
+    /// Reason of a dependency: the object is in the state of the check.
     pub const IN_STATE: &str = "InState";
-    /// The object is not in the state of the check.
+    /// Reason of a dependency: the object is not in the state of the check.
     pub const NOT_IN_STATE: &str = "NotInState";
-    /// There is no such object.
+    /// Reason of a dependency: there is no such object.
     pub const NOT_FOUND: &str = "NotFound";
-    /// The object was deleted after it had reached a final state, such as condition Complete.
+    /// Reason of a dependency: the object was deleted after it had reached a final state, such as condition
+    /// Complete.
     pub const GONE_AFTER_SUCCESS: &str = "GoneAfterSuccess";
-    /// The object has failed and will not reach the state.
+    /// Reason of a dependency: the object has failed and will not reach the state.
     pub const FAILED: &str = "Failed";
-    /// The object's status is of an earlier generation.
+    /// Reason of a dependency: the object's status is of an earlier generation.
     pub const NOT_OBSERVED: &str = "NotObserved";
-    /// The selector selects more objects than are read, or the objects of all checks are too large together.
+    /// Reason of a dependency: the selector selects more objects than are read, or the objects of all checks
+    /// are too large together.
     pub const TOO_MANY_OBJECTS: &str = "TooManyObjects";
-    /// The jsonPath selects several values, or an object or a list.
+    /// Reason of a dependency: the jsonPath selects several values, or an object or a list.
     pub const NOT_ONE_VALUE: &str = "NotOneValue";
-    /// The ServiceAccount of the template may not read the object.
+    /// Reason of a dependency: the ServiceAccount of the template may not read the object.
     pub const ACCESS_DENIED: &str = "AccessDenied";
-    /// The access review of the ServiceAccount failed.
+    /// Reason of a dependency: the access review of the ServiceAccount failed.
     pub const ACCESS_UNKNOWN: &str = "AccessUnknown";
-    /// The API server does not serve the kind.
+    /// Reason of a dependency: the API server does not serve the kind.
     pub const KIND_NOT_SERVED: &str = "KindNotServed";
-    /// The kind is cluster-scoped.
+    /// Reason of a dependency: the kind is cluster-scoped.
     pub const KIND_NOT_NAMESPACED: &str = "KindNotNamespaced";
-    /// The manager may not watch the kind.
+    /// Reason of a dependency: the manager may not watch the kind.
     pub const KIND_FORBIDDEN: &str = "KindForbidden";
-    /// The kind cannot be read at present.
+    /// Reason of a dependency: the kind cannot be read at present.
     pub const KIND_UNKNOWN: &str = "KindUnknown";
 }
 
-/// Returns whether a reason means that the check could not be carried out, so that the state is unknown.
+/// Returns whether the reason of a dependency means that its check could not be carried out, so that its
+/// state is unknown.
 pub fn is_blind(reason: &str) -> bool {
     matches!(
         reason,
@@ -262,34 +273,35 @@ pub fn is_blind(reason: &str) -> bool {
 
 /// The rules that deny probes, for metrics and logs: mostly keys of `probePolicy`.
 pub mod denial {
-    /// The mode allows Services only.
+    /// Rule that denies a probe: the mode of the probe policy allows Services only.
     pub const MODE: &str = "mode";
-    /// No entry of the allow list matches the target.
+    /// Rule that denies a probe: no entry of the allow list matches the target.
     pub const ALLOW: &str = "allow";
-    /// The matching entries do not name the namespace, which enforces a Pod Security level.
+    /// Rule that denies a probe: the matching entries of the allow list do not name the namespace, which
+    /// enforces a Pod Security level.
     pub const POD_SECURITY: &str = "podSecurity";
-    /// The target is a Service of another namespace.
+    /// Rule that denies a probe: the target is a Service of another namespace.
     pub const CROSS_NAMESPACE: &str = "crossNamespace";
-    /// The name may not be looked up.
+    /// Rule that denies a probe: the name of the `dns` check may not be looked up.
     pub const DNS_SUFFIXES: &str = "dnsSuffixes";
-    /// The target is a loopback address.
+    /// Rule that denies a probe: the target is a loopback address.
     pub const LOOPBACK: &str = "allowLoopback";
-    /// The address is in a denied network.
+    /// Rule that denies a probe: the address is in a denied network.
     pub const DENIED: &str = "denied";
-    /// The port is denied.
+    /// Rule that denies a probe: the port is denied.
     pub const DENIED_PORTS: &str = "deniedPorts";
-    /// The port is one that nodes reserve for Kubernetes.
+    /// Rule that denies a probe: the port is one that nodes reserve for Kubernetes.
     pub const NODE_PORTS: &str = "nodePorts";
-    /// The address is special to the network, such as a multicast address.
+    /// Rule that denies a probe: the address is special to the network, such as a multicast address.
     pub const SPECIAL: &str = "specialAddress";
-    /// The namespace has reached its limit of targets.
+    /// Rule that denies a probe: the namespace has reached its limit of targets.
     pub const MAX_TARGETS: &str = "maxTargetsPerNamespace";
-    /// The target is the API server.
+    /// Rule that denies a probe: the target is the API server.
     pub const API_SERVER: &str = "apiServer";
-    /// The target is the manager itself.
+    /// Rule that denies a probe: the target is the manager itself.
     pub const MANAGER: &str = "manager";
 
-    /// All rules.
+    /// All rules that deny probes.
     pub const ALL: [&str; 13] = [
         MODE,
         ALLOW,
@@ -307,7 +319,7 @@ pub mod denial {
     ];
 }
 
-/// No Deployment of this WaitDeployment exists.
+/// Reason of a condition: no Deployment of this WaitDeployment exists.
 pub const DEPLOYMENT_NOT_FOUND: &str = "DeploymentNotFound";
-/// The Deployment has not reported this condition yet.
+/// Reason of a condition: the Deployment has not reported this condition yet.
 pub const NOT_REPORTED: &str = "NotReported";

@@ -35,28 +35,28 @@ use crate::{deployment, status_mirror, wait_deployment};
 /// Names of the built-in controllers, as a configuration file may use them.
 pub const CONTROLLERS: [&str; 2] = [wait_deployment::NAME, status_mirror::NAME];
 
-/// The probes' access to the network; tests replace it.
+/// The access of probes to the network; tests replace it.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Sockets {{ .. }}")]
 pub struct Sockets {
-    /// Opens connections.
+    /// Opens connections to the targets of probes.
     pub dial: Arc<dyn Dial>,
-    /// Resolves host names other than those of Services.
+    /// Resolves by DNS the host names of targets other than those of Services.
     pub resolve: Arc<dyn Resolve>,
 }
 
-/// Runs the probe engine beside the controllers.
+/// Runs the probe engine beside the controllers, as a runnable of the manager.
 ///
 /// It needs no Lease, because it must run as long as the manager does, and probes only while this replica
 /// leads. In each new term the reconciler names the targets again.
 struct ProbeEngine {
     engine: Engine,
     driver: Driver,
-    /// Cleared at the end of each term.
+    /// The metrics of all gates, cleared at the end of each leadership term.
     gates: GateMetrics,
-    /// Starts to read when the manager runs.
+    /// Reads facts about the cluster for probes, once the manager runs.
     cluster: Arc<LiveClusterInfo>,
-    /// The present policy, and each new one.
+    /// Receives the present probe policy, and each new one.
     policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
@@ -131,9 +131,9 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     Ok(())
 }
 
-/// Maps a Deployment to the WaitDeployment of its name, whichever owner it has: a Deployment in conflict
-/// matters as much as an owned one. Most Deployments in a cluster have no such WaitDeployment and are
-/// ignored.
+/// Returns the function that maps a Deployment to the WaitDeployment of its name, whichever owner it has: a
+/// Deployment in conflict matters as much as an owned one. Most Deployments in a cluster have no such
+/// WaitDeployment and are ignored.
 fn namesake(objects: Store<WaitDeployment>) -> impl Fn(&View) -> Vec<NamespacedName> + Send + Sync + 'static {
     move |view| {
         let request = &view.meta().request;
@@ -197,7 +197,7 @@ impl Runnable for ProbeEngine {
     }
 }
 
-/// Applies each new policy until `stop`, also while another replica leads.
+/// Applies each new probe policy to the engine until `stop`, also while another replica leads.
 async fn follow_policy(
     engine: Engine,
     mut policies: watch::Receiver<Arc<ProbePolicy>>,

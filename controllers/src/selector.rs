@@ -5,7 +5,7 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Returns a selector in the syntax of `kubectl --selector`, sorted by key as apimachinery's
+/// Returns a label selector as text in the syntax of `kubectl --selector`, sorted by key as apimachinery's
 /// `Selector.String` does.
 pub(crate) fn text_of(selector: &LabelSelector) -> String {
     let equal = selector.match_labels.iter().flatten().map(|(key, value)| (key, format!("{key}={value}")));

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 pub use allow::{AllowEntry, AllowRule};
 pub use network::Network;
 
-/// The name of [`ProbePolicy`] in the file.
+/// The name of the section [`ProbePolicy`] in the configuration file.
 pub const PROBE_POLICY: &str = "probePolicy";
-/// The name of [`WaitDeploymentSettings`] in the file.
+/// The name of the section [`WaitDeploymentSettings`] in the configuration file.
 pub const WAIT_DEPLOYMENT: &str = "waitDeployment";
 
-/// Kinds that other objects commonly wait for, and that report readiness or completion in a condition.
+/// The default of `probePolicy.resources`: kinds that other objects commonly wait for, and that report
+/// readiness or completion in a condition.
 const DEFAULT_RESOURCES: [&str; 3] = ["Deployment.apps", "Job.batch", "WaitDeployment.apps.mainstay.dev"];
 
 /// The targets that probes may connect to, and limits on probes. The author of a WaitDeployment chooses the

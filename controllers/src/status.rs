@@ -26,29 +26,30 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-/// Number of locks. Objects with names that hash to the same lock wait for each other's requests: with this
-/// many locks those are few. A request that hangs blocks the workers of these objects until
-/// `reconcileTimeout`.
+/// Number of locks for the writes of statuses. Objects with names that hash to the same lock wait for each
+/// other's requests: with this many locks those are few. A request that hangs blocks the workers of these
+/// objects until `reconcileTimeout`.
 const LOCKS: usize = 256;
 
-/// Writes one controller's part of statuses.
+/// Writes one controller's part of the status of WaitDeployments.
 #[derive(Debug)]
 pub struct StatusWriter {
     objects: Store<WaitDeployment>,
-    /// Ignores the response, which is the whole object.
+    /// Applies a status with the field manager of the controller; ignores the response, which is the whole
+    /// object.
     apply: Applier<IgnoredAny>,
     locks: StatusLocks,
 }
 
-/// Lets one writer at a time write the status of an object. All writers of the same objects share clones of
-/// one.
+/// Locks by which one writer at a time writes the status of a WaitDeployment. All writers of the same objects
+/// share clones of one value.
 #[derive(Clone, Debug)]
 pub struct StatusLocks(Arc<[Mutex<()>; LOCKS]>);
 
 // === impl StatusWriter ===
 
 impl StatusWriter {
-    /// Makes a writer with the field manager of `apply`.
+    /// Makes a status writer with the field manager of `apply`.
     pub fn new(
         objects: &Store<WaitDeployment>,
         apply: &Applier<WaitDeployment>,
@@ -57,13 +58,14 @@ impl StatusWriter {
         Self { objects: objects.clone(), apply: apply.view(), locks: locks.clone() }
     }
 
-    /// Returns a writer of the same objects with another field manager.
+    /// Returns a status writer of the same objects with another field manager.
     pub(crate) fn with_field_manager(&self, field_manager: &'static str) -> Self {
         let apply = Applier::new(self.apply.kind().clone(), field_manager);
         Self { objects: self.objects.clone(), apply, locks: self.locks.clone() }
     }
 
-    /// Writes the status of the object with this uid. Returns false if there is no such object any more.
+    /// Applies this writer's part of the status of the WaitDeployment with this uid. Returns false if there
+    /// is no such object any more.
     pub(crate) async fn write(
         &self,
         cx: &Context,
@@ -100,14 +102,14 @@ impl Default for StatusLocks {
     }
 }
 
-/// Returns the uid of an object; empty if no API server has created it.
+/// Returns the uid of a WaitDeployment; empty if no API server has created it.
 pub(crate) fn uid_of(object: &WaitDeployment) -> &str {
     object.metadata.uid.as_deref().unwrap_or_default()
 }
 
 // === private ===
 
-/// Returns the body of an apply of `status` to one version of an object.
+/// Returns the request body of a server-side apply of `status` to one version of a WaitDeployment.
 fn status_of(request: &NamespacedName, uid: &str, version: &str, status: &impl Serialize) -> Value {
     json!({
         "apiVersion": WaitDeployment::api_version(&()),

@@ -29,14 +29,14 @@ use crate::status::{StatusWriter, uid_of};
 use metrics::MirrorMetrics;
 use mirror::{is_shown, mirror};
 
-/// Name in metrics, logs and configuration.
+/// Name of the controller that copies statuses of Deployments, in metrics, logs and configuration.
 pub const NAME: &str = "deployment-status-mirror";
 
-/// Least time between two writes of one status. A rollout changes the Deployment's status several times a
-/// second; a delay of a fifth of a second is not noticed by users.
+/// Least time between two writes of the status of one WaitDeployment. A rollout changes the Deployment's
+/// status several times a second; a delay of a fifth of a second is not noticed by users.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Mirrors the status of owned Deployments.
+/// Reconciler that copies the status of Deployments to the WaitDeployments that own them.
 #[derive(Debug)]
 pub struct StatusMirror {
     objects: Store<WaitDeployment>,
@@ -46,21 +46,22 @@ pub struct StatusMirror {
     metrics: MirrorMetrics,
 }
 
-/// When each status was written, and became out of date.
+/// The times at which the copied status of each WaitDeployment was written, and became out of date.
 #[derive(Debug, Default)]
 struct Pace {
-    /// When each status was last written. The next write of any status removes entries older than the pause.
+    /// When the status of each WaitDeployment was last written. The next write of any status removes entries
+    /// older than the pause.
     written: HashMap<NamespacedName, Instant>,
-    /// The leadership term that `stale` belongs to.
+    /// The leadership term that the times in `stale` belong to.
     term: u64,
-    /// Since when each status that has to be written is out of date.
+    /// Since when the status of each WaitDeployment is out of date that has to be written.
     stale: HashMap<NamespacedName, Instant>,
 }
 
 // === impl StatusMirror ===
 
 impl StatusMirror {
-    /// Makes the reconciler; `status` must write as
+    /// Makes the reconciler that copies statuses; `status` must write as
     /// [`FIELD_MANAGER`](crate::status_mirror::mirror::FIELD_MANAGER).
     pub fn new(
         objects: &Store<WaitDeployment>,
@@ -81,8 +82,8 @@ impl StatusMirror {
 // === impl Pace ===
 
 impl Pace {
-    /// Records that a status is out of date, and returns the rest of its pause; `None` if it may be written
-    /// now.
+    /// Records that the status of the WaitDeployment `request` is out of date, and returns the rest of the
+    /// pause since its last write; `None` if it may be written now.
     fn pause(&mut self, request: &NamespacedName, term: u64) -> Option<Duration> {
         if self.term != term {
             self.term = term;
@@ -94,7 +95,8 @@ impl Pace {
         PAUSE.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 
-    /// Records that a status was written, and returns how long it was out of date.
+    /// Records that the status of the WaitDeployment `request` was written, and returns how long it was out
+    /// of date.
     fn wrote(&mut self, request: &NamespacedName) -> Duration {
         self.written.retain(|_, at| at.elapsed() < PAUSE);
         self.written.insert(request.clone(), Instant::now());

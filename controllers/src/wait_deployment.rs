@@ -49,13 +49,14 @@ use write::WriteResult;
 
 pub use metrics::GateMetrics;
 
-/// Name in metrics, logs and configuration.
+/// Name of the controller that creates and updates the Deployments of WaitDeployments, in metrics, logs and
+/// configuration.
 pub const NAME: &str = "wait-deployment";
 
-/// The `action` of every Event that the gate sends.
+/// The field `action` of every Event that the gate sends.
 const ACTION: &str = "Gate";
 
-/// Reconciles WaitDeployments.
+/// Reconciles WaitDeployments: creates and updates their Deployments, and writes their status.
 #[derive(Debug)]
 pub struct WaitDeploymentReconciler {
     objects: Store<WaitDeployment>,
@@ -63,32 +64,35 @@ pub struct WaitDeploymentReconciler {
     write_deployment: Applier<LiveDeployment>,
     status: StatusWriter,
     dependencies: Dependencies,
-    /// Keys of labels and annotations that are not copied to Deployments; see [`desired`].
+    /// Keys of labels and annotations of a WaitDeployment that are not copied to its Deployment; see
+    /// [`desired`].
     not_passed_on: Vec<String>,
     memory: Memory,
-    /// Writes the conditions of objects that are too large, under a field manager of its own: all other
-    /// fields of the gate stay, and its first report after the object has shrunk takes the conditions over.
+    /// Writes the conditions of WaitDeployments that are too large, under a field manager of its own: all
+    /// other fields of the gate stay, and its first report after the object has shrunk takes the conditions
+    /// over.
     size_status: StatusWriter,
-    /// The objects reported as too large, once per version: a status that shows the report cannot be decoded.
+    /// The WaitDeployments reported as too large, once per version: a status that shows the report cannot be
+    /// decoded.
     too_large: Mutex<HashMap<NamespacedName, Version>>,
     metrics: GateMetrics,
     last_outage: Mutex<LastOutage>,
 }
 
-/// A Deployment as the cache shows it.
+/// The Deployment of a WaitDeployment's name, as the cache shows it.
 #[derive(Debug)]
 struct FoundDeployment {
-    /// The cached JSON, from which the template is decoded when it is needed.
+    /// The cached JSON of the Deployment, from which the template is decoded when it is needed.
     entry: Entry<LiveDeployment>,
     live: Arc<LiveDeployment>,
 }
 
-/// The leadership term, uid and generation of an object that is too large.
+/// The leadership term in which a WaitDeployment was reported as too large, with its uid and generation.
 type Version = (u64, Uid, Option<i64>);
 
 type ObjectAndDeployment = (Arc<WaitDeployment>, Option<FoundDeployment>);
 
-/// One run of the reconciler for an object that can be decoded.
+/// One run of the reconciler for a WaitDeployment that can be decoded.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     reconciler: &'a WaitDeploymentReconciler,
@@ -100,7 +104,7 @@ struct Run<'a> {
 /// When an outage of the manager's own network was last suspected.
 #[derive(Debug, Default)]
 struct LastOutage {
-    /// The leadership term that `at` belongs to; `None` before the first one.
+    /// The leadership term that the time `at` belongs to; `None` before the first one.
     term: Option<u64>,
     at: Option<Timestamp>,
 }
@@ -108,7 +112,7 @@ struct LastOutage {
 // === impl WaitDeploymentReconciler ===
 
 impl WaitDeploymentReconciler {
-    /// Makes the reconciler. `write_deployment` and `status` must write as
+    /// Makes the reconciler of WaitDeployments. `write_deployment` and `status` must write as
     /// [`FIELD_MANAGER`](crate::deployment::FIELD_MANAGER); `dependencies` must enqueue objects of this
     /// controller when a result changes; for `not_passed_on` see [`desired`].
     pub fn new(
@@ -135,7 +139,8 @@ impl WaitDeploymentReconciler {
         }
     }
 
-    /// Returns the object; `None` if it is gone or being deleted.
+    /// Reads a WaitDeployment from the cache. `None` if it is gone or being deleted; its dependencies and
+    /// other state in memory are forgotten then.
     fn object(
         &self,
         request: &NamespacedName,
@@ -155,7 +160,8 @@ impl WaitDeploymentReconciler {
         Ok(found?.filter(|_| !gone))
     }
 
-    /// Returns the object with the Deployment of its name; `None` if the object is gone or being deleted.
+    /// Reads a WaitDeployment and the Deployment of its name from the cache; `None` if the WaitDeployment is
+    /// gone or being deleted.
     fn read(&self, request: &NamespacedName, cx: &Context) -> Result<Option<ObjectAndDeployment>, ReadError> {
         let Some(object) = self.object(request, cx)? else { return Ok(None) };
         let deployment = match self.deployments.entry(request)? {
@@ -165,8 +171,8 @@ impl WaitDeploymentReconciler {
         Ok(Some((object, deployment)))
     }
 
-    /// Sends a Warning Event about an object that cannot be decoded: its author does not read the manager's
-    /// log, and a status computed from it would be wrong.
+    /// Sends a Warning Event about a WaitDeployment that cannot be decoded: its author does not read the
+    /// manager's log, and a status computed from it would be wrong.
     fn send_unreadable(&self, request: &NamespacedName, why: &str, cx: &Context) {
         let Ok(Some(entry)) = self.objects.entry(request) else { return };
         let object = ObjectReference {
@@ -179,7 +185,7 @@ impl WaitDeploymentReconciler {
         cx.events().event(&object, EventType::Warning, event::UNREADABLE, ACTION, &note);
     }
 
-    /// Reports in the status and by an Event that the object, or its Deployment, is too large. Only the
+    /// Reports in the status and by an Event that a WaitDeployment, or its Deployment, is too large. Only the
     /// metadata of such an object is known, so only the three summary conditions are written.
     async fn report_too_large(&self, request: &NamespacedName, error: &ReadError, cx: &Context) -> Outcome {
         let Some(entry) = self.objects.entry(request)? else { return Ok(Action::Done) };
@@ -265,12 +271,13 @@ impl Run<'_> {
         Ok(next.map_or(Action::Done, Action::RequeueAfter))
     }
 
-    /// Returns the desired Deployment.
+    /// Returns the Deployment to apply for the WaitDeployment of this run.
     fn desired(&self) -> Value {
         desired(self.object, &self.reconciler.not_passed_on)
     }
 
-    /// Checks the dependencies if the gate needs them, and stops checking them otherwise.
+    /// Checks the dependencies of the WaitDeployment if its gate needs them, and returns their observations.
+    /// Stops checking them otherwise.
     fn observe(&self, plan: Option<&Plan>, live: Option<&LiveDeployment>) -> Vec<Observation> {
         let Self { reconciler, request, object, .. } = *self;
         let Some(plan) = plan.filter(|plan| gate::needs_checks(object, plan, live)) else {
@@ -282,7 +289,8 @@ impl Run<'_> {
         reconciler.dependencies.observe(request, plan, were_ready, closed_for)
     }
 
-    /// Records whether the gate is closed, and returns the cycle of closed gates that it is part of.
+    /// Records whether the gate of the WaitDeployment is closed, and returns the cycle of closed gates that
+    /// it is part of, as text; `None` if there is none.
     fn cycle(&self, facts: &Facts<'_>, decision: &gate::Decision) -> Option<String> {
         let dependencies = &self.reconciler.dependencies;
         let Some(plan) = facts.plan.ok().filter(|_| decision.closed.is_some()) else {
@@ -294,7 +302,8 @@ impl Run<'_> {
         dependencies.closed(self.request, plan, facts.observations, holds, self.cx.term())
     }
 
-    /// Writes the status and, once it is written, sends the Events that follow from the change.
+    /// Writes the status of the WaitDeployment and, once it is written, sends the Events that follow from the
+    /// change.
     async fn publish(
         &self,
         decision: &gate::Decision,
@@ -315,7 +324,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sends one Event per transition, with `related` as its related object.
+    /// Sends one Event about the WaitDeployment per transition, with `related` as its related object.
     fn send_events(
         &self,
         transitions: impl IntoIterator<Item = gate::Transition>,
@@ -336,7 +345,8 @@ impl Run<'_> {
 // === impl LastOutage ===
 
 impl LastOutage {
-    /// Records whether an outage is suspected now, and returns when one last was.
+    /// Records whether an outage of the manager's own network is suspected now, and returns when one last
+    /// was.
     ///
     /// The start of a term counts as an outage: until a target has answered this process, it cannot
     /// distinguish a cut network from failed targets.
@@ -350,14 +360,14 @@ impl LastOutage {
 
 // === private ===
 
-/// Returns whether the server has to compare the live template with that of the object: a Deployment that is
-/// being adopted has no [`template_hash`](LiveDeployment::template_hash) yet.
+/// Returns whether the API server has to compare the live Pod template with that of the WaitDeployment: a
+/// Deployment that is being adopted has no [`template_hash`](LiveDeployment::template_hash) yet.
 fn must_compare_templates(decision: &gate::Decision, live: &LiveDeployment) -> bool {
     let holds = decision.write().is_some_and(|planned| planned.adopts && planned.holds_template);
     holds && live.template_hash().is_none()
 }
 
-/// Returns the labels of the object's Pod template.
+/// Returns the labels of the WaitDeployment's Pod template.
 fn template_labels(object: &WaitDeployment) -> BTreeMap<String, String> {
     let labels = object.spec.template.get("metadata").and_then(|metadata| metadata.get("labels"));
     let labels = labels.and_then(Value::as_object).into_iter().flatten();

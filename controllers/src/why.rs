@@ -24,70 +24,71 @@ use serde::{Deserialize, Serialize};
 
 pub use page::Why;
 
-/// Name of the page under `/debug`.
+/// Name under `/debug` of the page about WaitDeployments and their dependencies.
 pub const PAGE: &str = "waitdeployments";
 
-/// The state of one WaitDeployment. Times are seconds relative to the answer.
+/// The answer of the page `/debug/waitdeployments`: the state of one WaitDeployment. Times are seconds
+/// relative to the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// Namespace of the object.
+    /// Namespace of the WaitDeployment.
     pub namespace: String,
-    /// Name of the object.
+    /// Name of the WaitDeployment.
     pub name: String,
     /// Whether the answering replica leads: only the leader probes.
     pub leading: bool,
-    /// Status of the condition Ready; empty before the first status.
+    /// Status of the condition Ready: True, False or Unknown; empty before the first status.
     pub ready: String,
-    /// Reason of the condition Ready.
+    /// Reason of the condition Ready; empty before the first status.
     pub reason: String,
-    /// Message of the condition Ready.
+    /// Message of the condition Ready; empty before the first status.
     pub message: String,
-    /// Whether the status is about the current generation of the spec.
+    /// Whether the status of the WaitDeployment is about the current generation of its spec.
     pub observed: bool,
-    /// For how long the gate has been closed; `null` if it is open.
+    /// Seconds for which the gate has been closed; `null` if it is open.
     pub closed_seconds: Option<f64>,
-    /// Time until `onDeadline` applies, negative if it has passed; `null` without a deadline, or while the
+    /// Seconds until `onDeadline` applies, negative if it has passed; `null` without a deadline, or while the
     /// gate is open.
     pub deadline_seconds: Option<f64>,
-    /// `onDeadline`: `Fail`, `Proceed` or `KeepWaiting`.
+    /// Value of `onDeadline` in the spec: `Fail`, `Proceed` or `KeepWaiting`.
     pub on_deadline: String,
-    /// `match` of the spec: `All` or `Any`.
+    /// Value of `match` in the spec: `All` or `Any` of the dependencies have to be ready.
     pub r#match: String,
-    /// Whether the dependencies are left out, because they are elsewhere in the answer or the answer is too
-    /// long.
+    /// Whether the dependencies of the WaitDeployment are left out, because they are elsewhere in the answer
+    /// or the answer is too long.
     pub elsewhere: bool,
-    /// The error in the spec, if it is invalid.
+    /// The error in the spec of the WaitDeployment; `null` if it is valid.
     pub invalid: Option<String>,
-    /// The dependencies in the order of the spec.
+    /// The dependencies of the WaitDeployment in the order of the spec.
     pub dependencies: Vec<Dependency>,
 }
 
-/// The state of one dependency.
+/// The state of one dependency of a WaitDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
     /// Name of the dependency.
     pub name: String,
-    /// The check in a few words, such as `TCP db:5432`.
+    /// The check of the dependency in a few words, such as `TCP db:5432`.
     pub check: String,
     /// Whether the dependency is reported, but not required.
     pub optional: bool,
-    /// Whether the dependency is ready; `null` without an entry in the status.
+    /// Whether the dependency is ready; `null` without an entry for it in the status.
     pub ready: Option<bool>,
-    /// Reason of the entry in the status, one CamelCase word.
+    /// Reason of the dependency's entry in the status, one CamelCase word.
     pub reason: String,
-    /// Message of the entry in the status.
+    /// Message of the dependency's entry in the status.
     pub message: String,
-    /// How long ago `ready` last changed.
+    /// Seconds since `ready` of the dependency last changed.
     pub since_seconds: Option<f64>,
-    /// State of the target's probes; `null` for a check against the cache.
+    /// State of the probes of the dependency; `null` for a check against the cache.
     pub probe: Option<Probe>,
-    /// How many other objects wait for the same target.
+    /// Number of other WaitDeployments that wait for the same target.
     pub others: usize,
-    /// The names of the first few of those objects.
+    /// The names of the first few other WaitDeployments that wait for the same target.
     pub named: Vec<String>,
-    /// The state of the dependency itself, if it is a WaitDeployment.
+    /// The state of the WaitDeployment that the dependency waits for; `null` for any other dependency.
     pub waits: Option<Box<Answer>>,
 }
 
@@ -95,27 +96,29 @@ pub struct Dependency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// Time from the start of one probe to that of the next, before jitter.
+    /// Seconds from the start of one probe of the target to that of the next, before jitter.
     pub period_seconds: f64,
-    /// How long ago the last probe began.
+    /// Seconds since the last probe of the target began.
     pub began_seconds: Option<f64>,
-    /// How long the last probe took; `null` while it is in flight.
+    /// Seconds that the last probe of the target took; `null` while it is in flight.
     pub took_seconds: Option<f64>,
-    /// Reason of the last result. Before a threshold is reached, the dependency may have another reason.
+    /// Reason of the last probe result. Before a threshold is reached, the dependency may have another
+    /// reason.
     pub last: Option<String>,
-    /// For how long all probes have had this result.
+    /// Seconds for which all probes of the target have had the last result.
     pub unchanged_seconds: Option<f64>,
-    /// Successes in a row.
+    /// Number of successful probes of the target in a row; 0 after a failure.
     pub successes: u32,
-    /// Failures in a row.
+    /// Number of failed probes of the target in a row; 0 after a success.
     pub failures: u32,
-    /// Time until the next probe; `null` if `delayed_by` is set.
+    /// Seconds until the next probe of the target; `null` if `delayed_by` is set.
     pub next_seconds: Option<f64>,
-    /// The cause of a delay of the next probe: `inFlight`, or the name of the limit.
+    /// The cause of a missing `next_seconds`: `inFlight` while a probe is in flight, or the name of the limit
+    /// that delays the next probe; `null` otherwise.
     pub delayed_by: Option<String>,
 }
 
-/// Returns the command `why`.
+/// Returns the command `mainstay why`.
 pub fn command() -> PageCommand {
     let key = Arg::new("object").value_name("NAMESPACE/NAME").required(true).help("The WaitDeployment");
     let command =

@@ -52,13 +52,13 @@ pub use store::{
 };
 pub use typed_store::{Entry, Store};
 
-/// All stores of one cluster. Cheap to clone; all clones are one cache.
+/// The cache of one cluster: all of its stores. Cheap to clone; all clones are one cache.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Cache {{ stores: {:?}, .. }}", self.0.stores.read().len())]
 pub struct Cache(Arc<Inner>);
 
 struct Inner {
-    /// The name of the cluster; `None` for the manager's own.
+    /// The name of the cluster of this cache; `None` for the manager's own.
     cluster: Option<Arc<str>>,
     /// The caches of all clusters of the manager, including this one.
     peers: Peers,
@@ -69,16 +69,17 @@ struct Inner {
     /// The declared stores, in the order of declaration. Weak, so that a store ends when its last handle or
     /// subscription is dropped.
     stores: RwLock<Vec<Weak<UntypedStore>>>,
-    /// The transform of each kind that has one. Locked before `stores`.
+    /// The transform of each kind that has one: a function that changes objects before they are stored.
+    /// Locked before `stores`.
     transforms: RwLock<HashMap<KindId, Arc<Transform>>>,
     /// The kinds for which [`Cache::required`] was called.
     required: RequiredKinds,
-    /// Wakes `run` when a store is declared.
+    /// Wakes [`Cache::run`] when a store is declared.
     declared: Notify,
     /// The number of writes of this process that some store could not apply: its reads show them only after
     /// their watch event.
     uncovered: AtomicU64,
-    /// Packs the bodies of all stores.
+    /// The compressor with which all stores compress the bodies of their objects.
     compressor: SharedCompressor,
 }
 
@@ -131,8 +132,9 @@ impl Cache {
         Self(inner)
     }
 
-    /// Declares a store, before or after [`Cache::run`] has begun. Equal declarations return the same store.
-    /// It is listed and watched until the last reference to it is dropped.
+    /// Declares a store of the objects of a kind, before or after [`Cache::run`] has begun. Equal
+    /// declarations return the same store. It is listed and watched until the last reference to it is
+    /// dropped.
     ///
     /// Declarations share a list and watch where they can:
     /// - A metadata-only declaration returns the store of whole objects of the same scope, if there is one.
@@ -234,7 +236,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the status of every store, in the order of declaration.
+    /// Returns the status of every store of this cache, in the order of declaration.
     pub fn kinds(&self) -> Vec<KindStatus> {
         self.0.statuses()
     }

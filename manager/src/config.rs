@@ -60,16 +60,17 @@ use crate::key::is_dns_label;
 
 use schema::RUNTIME;
 
-/// The `apiVersion` of the file.
+/// The `apiVersion` of a manager's configuration file.
 pub const API_VERSION: &str = "config.mainstay.dev/v1alpha1";
-/// The `kind` of the file.
+/// The `kind` of a manager's configuration file.
 pub const KIND: &str = "ManagerConfiguration";
-/// The file to read if the path is a directory, such as a mounted `ConfigMap`.
+/// The name of the configuration file to read if the given path is a directory, such as a mounted
+/// `ConfigMap`.
 pub const FILE_NAME: &str = "manager.yaml";
-/// The name under `controllers` whose entry applies to every controller.
+/// The name under `controllers` in the configuration file for the entry that applies to every controller.
 pub const EVERY_CONTROLLER: &str = "*";
 
-/// All settings of a manager.
+/// All settings of a manager, as its configuration file has them.
 ///
 /// [`ManagerConfiguration::default`] equals a file without settings.
 ///
@@ -104,36 +105,36 @@ pub const EVERY_CONTROLLER: &str = "*";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagerConfiguration {
-    /// Election of a leader among the replicas.
+    /// Settings of the election of a leader among the replicas.
     pub leader_election: LeaderElection,
-    /// The server of `/livez`, `/readyz` and `/healthz`.
+    /// Settings of the server of `/livez`, `/readyz` and `/healthz`.
     pub health: Health,
-    /// The server of `/metrics`.
+    /// Settings of the server of `/metrics`.
     pub metrics: Metrics,
-    /// The server of `/debug`.
+    /// Settings of the server of the debug pages under `/debug`.
     pub inspect: Inspect,
-    /// Watched objects and their memory.
+    /// Settings of the cache of watched objects, such as namespaces and limits of memory.
     pub cache: Cache,
-    /// The deadline of a shutdown.
+    /// Settings of a shutdown: its deadline.
     pub shutdown: Shutdown,
-    /// Log lines.
+    /// Settings of log lines: format and level.
     pub logging: Logging,
     /// Settings of all controllers, and of single controllers.
     pub controllers: Controllers,
-    /// The sections of the program.
+    /// The sections that the program adds to the configuration file, with their values.
     pub(crate) sections: Sections,
 }
 
 // === impl ManagerConfiguration ===
 
 impl ManagerConfiguration {
-    /// Returns the settings of a controller whose code sets none; the file need not name the controller. For
-    /// settings from code see [`Controllers::settings`].
+    /// Returns the settings of the controller `name`, for a controller that sets none in its code; the file
+    /// need not name the controller. For settings from code see [`Controllers::settings`].
     pub fn controller(&self, name: &str) -> ControllerSettings {
         self.controllers.settings(name, |_| {})
     }
 
-    /// Returns a section of the program.
+    /// Returns the value of a section that the program adds to the configuration file.
     ///
     /// # Errors
     /// If the program declares no section of this name and type.
@@ -154,8 +155,8 @@ impl ManagerConfiguration {
         }
     }
 
-    /// Returns every value by section and key, as the file spells it. `"*"` has all keys; a named controller
-    /// has only the keys that are written under its name.
+    /// Returns every value of the configuration as JSON, by section and key, as the file spells it. `"*"` has
+    /// all keys; a named controller has only the keys that are written under its name.
     fn tree(&self) -> Json {
         let Self { leader_election, health, metrics, inspect, cache, shutdown, logging, .. } = self;
         let mut tree = serde_json::json!({
@@ -168,7 +169,8 @@ impl ManagerConfiguration {
         tree
     }
 
-    /// Reports every problem within a single section of the runtime; `tree` is the file as it is written.
+    /// Adds every problem within a single section of the runtime to `problems`; `tree` is the file as it is
+    /// written.
     fn check_sections(&self, tree: &Json, problems: &mut Vec<Problem>) {
         let own = [
             self.leader_election.validate(),
@@ -198,7 +200,7 @@ impl ManagerConfiguration {
     }
 }
 
-/// Returns whether a text is the name of a namespace.
+/// Returns whether a text is a valid name of a namespace.
 pub fn is_namespace(text: &str) -> bool {
     is_dns_label(text)
 }

@@ -106,16 +106,16 @@ pub struct Controller<Q: Key = NamespacedName> {
     pub(crate) settings: InCode,
     sources: Vec<Box<dyn Source<Q>>>,
     pause: Option<Pause<Q>>,
-    /// The kind of the objects that the keys name, if `reconciles` was called; `owns` needs it.
+    /// The kind of the objects that the controller reconciles, set by `reconciles`; `owns` needs it.
     primary: Option<KindId>,
-    /// The cluster of those objects.
+    /// The cluster of the reconciled objects; `None` for the manager's own.
     cluster: Option<Box<str>>,
     writes: Writes,
     field_manager: Arc<str>,
     pub(crate) problem: Option<WiringError>,
 }
 
-/// A wired controller, ready to be registered with a manager.
+/// A controller with its wiring and reconciler, ready to be registered with a manager.
 #[derive(derive_more::Debug)]
 #[must_use = "a registration does nothing until it is given to `Manager::register`"]
 pub struct Registration<Q: Key = NamespacedName> {
@@ -124,42 +124,44 @@ pub struct Registration<Q: Key = NamespacedName> {
     reconciler: Arc<dyn DynReconciler<Q>>,
 }
 
-/// The future of a controller, from its start to its end.
+/// The future that runs a controller, from its start to its end.
 pub(crate) type ControllerFuture = BoxFuture<'static, Result<(), ControllerError>>;
 
 /// The parts of the manager that a controller uses.
 pub(crate) struct Environment {
     pub(crate) settings: watch::Receiver<ControllerSettings>,
     pub(crate) runs: RunEnvironment,
-    /// That of the Lease, if the controller needs it.
+    /// The term in which the controller's workers run: that of the Lease, if the controller needs it.
     pub(crate) term: Term,
-    /// Lists the controller while it runs.
+    /// The directory that lists the controller while it runs.
     pub(crate) directory: Directory,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) queue_metrics: QueueMetrics,
-    /// Ends the sources and the queue. Workers end earlier, with the term.
+    /// Cancelled to end the controller's sources and queue. Its workers end earlier, with the term.
     pub(crate) stop: CancellationToken,
     pub(crate) removal: Removal,
 }
 
-/// The removal of a controller from a running manager.
+/// The signals and the grace period for the removal of a controller from a running manager.
 pub(crate) struct Removal {
-    /// Cancelled when the removal begins.
+    /// Cancelled when the removal of the controller begins.
     pub(crate) leave: CancellationToken,
     pub(crate) grace: Grace,
     /// Publishes the progress of the controller. Dropped once all parts of the controller have ended.
     pub(crate) stage: watch::Sender<Stage>,
 }
 
-/// Returns the grace period of a removal. Called at the removal, because the configuration may change it.
+/// A function that returns the grace period for the removal of a controller. Called at the removal, because
+/// the configuration may change it.
 pub(crate) type Grace = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// The progress of a controller.
+/// The progress of a controller: whether it runs, and its parts that were dropped at its removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stage {
-    /// Whether it has started and not ended.
+    /// Whether the controller has started and not ended.
     pub(crate) living: bool,
-    /// The names of the keys and sources that were dropped after the grace period of the removal.
+    /// The names of the controller's keys and sources that still ran after the grace period of its removal
+    /// and were dropped.
     pub(crate) late: Vec<String>,
 }
 
@@ -175,9 +177,9 @@ impl Controller<NamespacedName> {
         Self::keyed(name)
     }
 
-    /// Reconciles the objects of this store: each change of one enqueues it. An object is left alone while
-    /// its annotation [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is `true`, unless it is being
-    /// deleted.
+    /// Makes the controller reconcile the objects of this store: each change of an object enqueues it. An
+    /// object is left alone while its annotation [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is
+    /// `true`, unless it is being deleted.
     ///
     /// [`Store::when`](crate::cache::Store::when) leaves out changes. The reconciler may write the
     /// status of these objects with [`Context::apply_status`](crate::reconcile::Context::apply_status).
@@ -199,16 +201,16 @@ impl Controller<NamespacedName> {
         self.source(StoreSource::new(watched, EnqueueForObject).primary())
     }
 
-    /// Watches objects with a controller owner of the reconciled kind: each change of one enqueues its
-    /// owner. Declares that the reconciler writes them, with
+    /// Watches objects with a controller owner of the reconciled kind: each change of such an object enqueues
+    /// its owner. Declares that the reconciler writes them, with
     /// [`Context::apply`](crate::reconcile::Context::apply).
     #[track_caller]
     pub fn owns(self, children: impl Into<Watched>) -> Self {
         self.children(children.into(), EnqueueForOwner::controller)
     }
 
-    /// As [`Controller::owns`], but each change of a child enqueues all of its owners of the reconciled kind,
-    /// also those that are not its controller.
+    /// Watches owned objects as [`Controller::owns`] does, but each change of one enqueues all of its owners
+    /// of the reconciled kind, also those that are not its controller.
     #[track_caller]
     pub fn co_owns(self, children: impl Into<Watched>) -> Self {
         self.children(children.into(), EnqueueForOwner::any)
@@ -249,7 +251,7 @@ impl<Q: Key> Controller<Q> {
         }
     }
 
-    /// Watches the objects of a store; `handler` returns the keys that each change concerns.
+    /// Watches the objects of a store; `handler` returns the keys to enqueue for each change.
     pub fn watches(mut self, store: impl Into<Watched>, handler: impl EventHandler<Q>) -> Self {
         let watched = store.into();
         self.writes.compare_with(watched.store());
@@ -281,26 +283,26 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
-    /// Adds a source that is no store, such as a channel.
+    /// Adds a source of keys to the controller that is no store, such as a channel.
     pub fn source(mut self, source: impl Source<Q>) -> Self {
         self.sources.push(Box::new(source));
         self
     }
 
-    /// Sets the number of keys that are reconciled at the same time, 1 to [`MAX_WORKERS`]. See the
-    /// [order of settings](Controller#settings).
+    /// Sets the number of the controller's workers: keys that are reconciled at the same time, 1 to
+    /// [`MAX_WORKERS`]. See the [order of settings](Controller#settings).
     pub fn workers(self, workers: usize) -> Self {
         self.set(move |settings| settings.workers = workers)
     }
 
-    /// Sets the longest run, which is then dropped and counted as failed; zero for no limit. See the
-    /// [order of settings](Controller#settings).
+    /// Sets the longest time of one reconcile. A longer one is dropped and counted as failed; zero for no
+    /// limit. See the [order of settings](Controller#settings).
     pub fn reconcile_timeout(self, limit: Duration) -> Self {
         self.set(move |settings| settings.reconcile_timeout = limit)
     }
 
-    /// Changes the retries, lanes and limits of the queue. The closure gets the settings for every controller
-    /// with all earlier changes, and may be called more than once. See the [order of
+    /// Changes the retries, lanes and limits of the controller's queue. The closure gets the settings for
+    /// every controller with all earlier changes, and may be called more than once. See the [order of
     /// settings](Controller#settings).
     pub fn queue(self, change: impl Fn(&mut QueueSettings) + Send + Sync + 'static) -> Self {
         self.set(move |settings| change(&mut settings.queue))
@@ -311,13 +313,14 @@ impl<Q: Key> Controller<Q> {
         self
     }
 
-    /// Reconciles on every replica, also on those that do not lead.
+    /// Makes the controller reconcile on every replica, also on those that do not lead.
     pub fn runs_without_lease(mut self) -> Self {
         self.needs_lease = false;
         self
     }
 
-    /// Sets the reconciler. `Manager::register` returns mistakes in the wiring.
+    /// Sets the reconciler of the controller, which completes the wiring. `Manager::register` returns
+    /// mistakes in the wiring.
     pub fn reconciler(mut self, reconciler: impl Reconciler<Q>) -> Registration<Q> {
         if self.sources.is_empty() {
             self.problem.get_or_insert(WiringError::NoSource);
@@ -333,7 +336,7 @@ impl<Q: Key> Controller<Q> {
 // === impl Removal ===
 
 impl Removal {
-    /// Waits for the removal to begin and its grace period to pass.
+    /// Waits for the removal of the controller to begin and its grace period to pass.
     async fn overdue(&self) {
         self.leave.cancelled().await;
         tokio::time::sleep((self.grace)()).await;
@@ -343,7 +346,8 @@ impl Removal {
 // === impl Registration ===
 
 impl<Q: Key> Registration<Q> {
-    /// Returns the mistake in the wiring, for which `Manager::register` refuses the controller.
+    /// Returns the first mistake in the wiring of the controller, if any, for which `Manager::register`
+    /// refuses the controller.
     pub fn problem(&self) -> Option<&WiringError> {
         self.controller.problem.as_ref()
     }

@@ -39,55 +39,57 @@ pub use self::settings::{
     unique_identity,
 };
 
-/// Reason of the Events about leadership, the same as client-go's.
+/// Value of `reason` in the Events about leadership, the same as client-go's.
 pub const EVENT_REASON: &str = "LeaderElection";
 
-/// Returns the current time for a decision; tests replace it by a clock that they can pause.
+/// A function that returns the current time for a decision of the elector; tests replace it by a clock that
+/// they can pause.
 type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// Callback for each [`LeaseEvent`], in order. The elector's task calls it, so it must not block.
 pub type OnEvent = Arc<dyn Fn(LeaseEvent) + Send + Sync>;
 
-/// Whether this replica leads.
+/// The leadership of this replica: standby, leading, or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// A candidate, or a leader that was stopped.
+    /// This replica does not lead: it is a candidate, or a leader that was stopped.
     Standby {
         /// Holder named in the Lease when it was last read; `None` before the first read or if it names none.
         holder: Option<Arc<str>>,
     },
-    /// Leading: leader-only work runs.
+    /// This replica leads: leader-only work runs.
     Leading {
-        /// `leaseTransitions` of the Lease, which counts its changes of holder: the number of this term.
+        /// `leaseTransitions` of the Lease, which counts its changes of holder and so numbers this term of
+        /// leadership.
         transitions: i32,
     },
-    /// Lost the Lease while leading: leader-only work must end now.
+    /// This replica lost the Lease while leading, for this reason: leader-only work must end now.
     Lost(Ending),
 }
 
 /// A change of leadership, as an Event or a log line reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
-    /// This replica leads.
+    /// This replica became the leader.
     BecameLeader {
-        /// Its identity.
+        /// Identity of this replica in the Lease.
         identity: Arc<str>,
     },
     /// This replica no longer leads.
     StoppedLeading {
-        /// Its identity.
+        /// Identity of this replica in the Lease.
         identity: Arc<str>,
-        /// Reason for which the term ended.
+        /// Reason for which the term of leadership ended.
         ending: Ending,
     },
     /// The holder named in the Lease changed; the new holder may be this replica.
     NewLeader {
-        /// The new holder; `None` if the Lease names none.
+        /// The new holder of the Lease; `None` if the Lease names no holder.
         holder: Option<Arc<str>>,
     },
 }
 
-/// Result of [`Elector::run`].
+/// Result of [`Elector::run`] after the election has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Whether the elector released the Lease, so that another replica can lead at once.
@@ -101,7 +103,7 @@ pub struct Ended {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct InvalidSettings(pub Vec<Invalid>);
 
-/// Campaigns for the Lease and renews it until stopped.
+/// The leader election of one replica: campaigns for the Lease and renews it until stopped.
 #[derive(derive_more::Debug)]
 #[debug("Elector {{ settings: {:?}, .. }}", self.settings)]
 pub struct Elector {
@@ -163,7 +165,8 @@ impl Elector {
         })
     }
 
-    /// Writes this notice into the Lease while this replica holds it, and reads the notices of other holders.
+    /// Sets the notice: its text is written into the Lease while this replica holds the Lease, and the texts
+    /// of other holders are read.
     #[must_use]
     pub fn with_notice(mut self, notice: Notice) -> Self {
         self.lock.notice = notice;
@@ -175,7 +178,7 @@ impl Elector {
         self.leadership.subscribe()
     }
 
-    /// Campaigns and renews until `stop`, or until a loss with [`OnLost::Exit`].
+    /// Campaigns for the Lease and renews it until `stop`, or until the Lease is lost with [`OnLost::Exit`].
     ///
     /// `end_work` is called once at the end of each term, after a stop or a loss. Its future resolves to
     /// `true` once leader-only work has ended, or to `false` if a deadline passed and work may still run;

@@ -21,69 +21,72 @@ use parking_lot::Mutex;
 
 pub use answer::Answer;
 
-/// Reason of the failure of a check that panicked.
+/// Failure reason of a health check that panicked.
 const PANICKED: &str = "the check panicked";
 
-/// One of the three endpoints. Each has its own checks.
+/// One of the three health endpoints. Each has its own checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// `/livez`: a failure means that only a restart helps.
     Live,
     /// `/readyz`: a failure means that this replica should get no traffic now.
     Ready,
-    /// `/healthz`: the endpoint of older manifests.
+    /// `/healthz`: the health endpoint that older manifests use.
     Health,
 }
 
-/// The checks of one process, by group and name. Clones share one set.
+/// The health checks of one process, by group (endpoint) and name. Clones share one set.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Checks {{ .. }}")]
 pub struct Checks {
-    /// A group stays in the map from its first check on, even after its last one is removed: an endpoint
-    /// never disappears.
+    /// The health checks by group. A group stays in the map from its first check on, even after its last one
+    /// is removed: an endpoint never disappears.
     groups: Arc<Mutex<BTreeMap<Group, Members>>>,
 }
 
-/// The result of one check of a survey (see [`Checks::survey`]).
+/// The result of one health check of a survey (see [`Checks::survey`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Name of the check in paths and lines. Findings of equal name are one check, which passes if all of
     /// them do.
     pub name: String,
-    /// Whether the finding counts for the group's aggregate; if not, only the path with its name reports it.
+    /// Whether the finding counts for the group's endpoint, such as `/readyz`; if not, only the path with its
+    /// name reports it.
     pub counts: bool,
-    /// The reason if the check failed.
+    /// The outcome of the check: the reason if it failed.
     pub outcome: Result<(), String>,
 }
 
-/// The checks of one group.
+/// The health checks and surveys of one group.
 #[derive(Clone, Default)]
 struct Members {
     checks: BTreeMap<String, Check>,
-    /// By the name of the check that fails if the survey panics.
+    /// The surveys of the group, by the name of the check that fails if the survey panics.
     surveys: BTreeMap<String, Survey>,
 }
 
-/// A part of a check of an answer, which passes if all its parts do: a check to run, or a finding of a
+/// One part of a named health check, which passes if all its parts do: a function to run, or a finding of a
 /// survey, which has its outcome already.
 struct Part {
     counts: bool,
     check: Check,
 }
 
-/// Returns the reason if a check failed. Called for every probe, so it must read a value and never wait.
+/// A function that runs a health check and returns the reason if it failed. Called for every probe, so it
+/// must read a value and never wait.
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Returns the results of checks whose names may change between calls. Must not wait either.
+/// A function that returns the results of health checks; their names may change between calls. It must never
+/// wait.
 type Survey = Arc<dyn Fn() -> Vec<Finding> + Send + Sync>;
 
 // === impl Group ===
 
 impl Group {
-    /// All groups.
+    /// All groups of health checks, one for each endpoint.
     pub const ALL: [Self; 3] = [Self::Live, Self::Ready, Self::Health];
 
-    /// Returns the path of the aggregate, without a trailing slash.
+    /// Returns the path of the group's health endpoint, such as `/readyz`, without a trailing slash.
     pub fn path(self) -> &'static str {
         match self {
             Self::Live => "/livez",
@@ -92,7 +95,8 @@ impl Group {
         }
     }
 
-    /// Returns the group of a path, with or without the name of a check.
+    /// Returns the health check group of a URL path, with or without the name of a check; `None` for another
+    /// path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         let first = path.split('/').find(|segment| !segment.is_empty())?;
         Self::ALL.into_iter().find(|group| group.path().trim_start_matches('/') == first)
@@ -102,13 +106,13 @@ impl Group {
 // === impl Checks ===
 
 impl Checks {
-    /// Makes a set without checks, in which no endpoint exists yet.
+    /// Makes a set without health checks, in which no endpoint exists yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check, or replaces the one of this name. The name is part of a path: use letters, digits, `-`
-    /// and `.`.
+    /// Adds a health check to a group, or replaces the one of this name. The name is part of a path: use
+    /// letters, digits, `-` and `.`.
     pub fn add(
         &self,
         group: Group,
@@ -118,9 +122,9 @@ impl Checks {
         self.groups.lock().entry(group).or_default().checks.insert(name.into(), Arc::new(check));
     }
 
-    /// Adds a survey, or replaces the one of this name. A survey is called for each answer, and each of its
-    /// findings is a check of that answer; use it for checks that come and go. A check added by
-    /// [`Checks::add`] takes precedence over findings of the same name.
+    /// Adds a survey of health checks to a group, or replaces the one of this name. A survey is called for
+    /// each answer, and each of its findings is a check of that answer; use it for checks that come and go. A
+    /// check added by [`Checks::add`] takes precedence over findings of the same name.
     pub fn survey(
         &self,
         group: Group,
@@ -130,8 +134,8 @@ impl Checks {
         self.groups.lock().entry(group).or_default().surveys.insert(name.into(), Arc::new(survey));
     }
 
-    /// Removes a check or a survey and returns whether it existed. The endpoint stays; without checks it has
-    /// the implicit check `ping`.
+    /// Removes a health check or a survey from a group and returns whether it existed. The endpoint stays;
+    /// without checks it has the implicit check `ping`.
     pub fn remove(&self, group: Group, name: &str) -> bool {
         self.groups.lock().get_mut(&group).is_some_and(|members| {
             let check = members.checks.remove(name).is_some();
@@ -139,7 +143,7 @@ impl Checks {
         })
     }
 
-    /// Runs all checks of a group and returns the names of failed ones, sorted, with reasons.
+    /// Runs all health checks of a group and returns the names of failed ones, sorted, with reasons.
     pub fn failures(&self, group: Group) -> Vec<(String, String)> {
         self.of(group)
             .unwrap_or_default()
@@ -148,8 +152,8 @@ impl Checks {
             .collect()
     }
 
-    /// Returns the answer for a path such as `/readyz` or `/readyz/cache-Pod`, and a query such as
-    /// `verbose&exclude=a`.
+    /// Runs the health checks and returns the answer for a path such as `/readyz` or `/readyz/cache-Pod`, and
+    /// a query such as `verbose&exclude=a`.
     pub fn answer(&self, path: &str, query: Option<&str>) -> Answer {
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let first = segments.next().unwrap_or_default();
@@ -172,7 +176,8 @@ impl Checks {
         }
     }
 
-    /// Returns the response to an HTTP request; refuses methods other than GET and HEAD.
+    /// Returns the response of the health endpoints to an HTTP request; refuses methods other than GET and
+    /// HEAD.
     pub fn respond<B>(&self, request: &http::Request<B>) -> http::Response<Bytes> {
         if matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
             self.answer(request.uri().path(), request.uri().query()).into()
@@ -181,8 +186,8 @@ impl Checks {
         }
     }
 
-    /// Copies the checks of a group out of the lock and runs its surveys; `None` if the endpoint does not
-    /// exist.
+    /// Copies the health checks of a group out of the lock and runs its surveys; `None` if the endpoint does
+    /// not exist.
     fn of(&self, group: Group) -> Option<BTreeMap<String, Vec<Part>>> {
         let members = self.groups.lock().get(&group).cloned()?;
         let mut entries: BTreeMap<String, Vec<Part>> = BTreeMap::new();
@@ -199,8 +204,8 @@ impl Checks {
     }
 }
 
-/// Runs the parts of a check up to the first failure. `alone` is true if the path names this check, and
-/// includes findings that do not count for the group.
+/// Runs the parts of a health check up to the first failure. `alone` is true if the path names this check,
+/// and includes findings that do not count for the group.
 fn run(entry: &[Part], alone: bool) -> Result<(), String> {
     let mut included = entry.iter().filter(|part| alone || part.counts);
     included.try_for_each(|part| {

@@ -93,42 +93,44 @@ pub use peers::{Address, Peers};
 pub use query::{sorts, states};
 pub(crate) use standby::STANDBY;
 
-/// The pages and actions under `/debug`, with the parts of the manager that they read and change.
+/// The debug pages and actions under `/debug`, with the parts of the manager that they read and change.
 #[derive(derive_more::Debug)]
 #[debug("Inspect {{ controllers: {:?}, .. }}", self.controllers)]
 pub struct Inspect {
     controllers: Directory,
     cache: Cache,
     leader: Leader,
-    /// For `/debug/config`; `None` answers 404.
+    /// The data of the page `/debug/config`; if `None`, the page answers 404.
     pub(crate) configuration: Option<Configuration>,
-    /// For `/debug/log`; `None` if the program does not let the manager change its log level.
+    /// Changes the log level for `/debug/log`; `None` if the program does not let the manager change it.
     pub(crate) set_log_level: Option<Box<SetLogLevel>>,
-    /// The pages that the program adds.
+    /// The debug pages that the program adds.
     pub(crate) own: OwnPages,
 }
 
-/// The data of `/debug/config`.
+/// The data of the debug page `/debug/config`.
 pub(crate) struct Configuration {
-    /// The configuration in force, and a refused file.
+    /// The status of the configuration: the values in force, and a refused file.
     pub(crate) status: watch::Receiver<ReloadStatus>,
-    /// Returns every key of every running controller, settings in code included: see [`Loaded::controller`].
+    /// Returns every configuration key of every running controller, settings in code included: see
+    /// [`Loaded::controller`].
     pub(crate) controllers: Box<AllSettings>,
 }
 
 type AllSettings = dyn Fn(&Loaded) -> Vec<Setting> + Send + Sync;
 
-/// Makes the answer to a request without a query. Runs on a blocking thread, because it may take long.
+/// Makes the response to a request for a debug page or action that has no query. Runs on a blocking thread,
+/// because it may take long.
 type Handler = fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal>;
 
-/// An error response: its status, and a text for the sender of the request.
+/// An error response of a debug page: its status, and a text for the sender of the request.
 struct Refusal(StatusCode, String);
 
 // === impl Inspect ===
 
 impl Inspect {
-    /// Makes the pages of these controllers, of this cache with the caches of other clusters, and of this
-    /// election.
+    /// Makes the debug pages of these controllers, of this cache with the caches of other clusters, and of
+    /// this election.
     pub fn new(controllers: Directory, cache: Cache, leader: Leader) -> Self {
         Self {
             controllers,
@@ -140,7 +142,8 @@ impl Inspect {
         }
     }
 
-    /// Returns the pages. They are made on blocking threads: one queue and one other page at a time.
+    /// Returns the router of the debug pages. They are made on blocking threads: one queue and one other page
+    /// at a time.
     pub fn router(self) -> Router {
         let (queues, others) = (BlockingSlots::until_sent(1), BlockingSlots::new(1));
         self.pages().layer(from_fn(move |request: extract::Request, next| {
@@ -149,7 +152,8 @@ impl Inspect {
         }))
     }
 
-    /// Returns the pages. Their handlers block the thread if a queue is large.
+    /// Returns the router of the debug pages without a limit. Their handlers block the thread if a queue is
+    /// large.
     fn pages(self) -> Router {
         let standby_header = from_fn_with_state(self.leader.clone(), standby::add_header);
         let inspect = Arc::new(self);
@@ -218,7 +222,7 @@ impl Inspect {
         json(&answer(rest)?)
     }
 
-    /// Returns the controller named in the path.
+    /// Returns the controller named in the path of a request.
     fn controller(&self, request: &Request<Bytes>) -> Result<Arc<dyn ControllerView>, Refusal> {
         let (controllers, name) = (&self.controllers, segments(request).nth(2).unwrap_or_default());
         controllers.find(name).ok_or_else(|| Refusal::no_controller(name, controllers))
@@ -271,12 +275,12 @@ impl From<Refusal> for Response<Bytes> {
     }
 }
 
-/// Returns an error response with this text.
+/// Returns an error response of a debug page with this status and text.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> response::Response {
     Response::from(Refusal(status, text.to_owned())).map(Body::from)
 }
 
-/// Returns the handler of one method of a path; other methods are refused.
+/// Returns the handler of one method of a path; other methods get an error response.
 fn page<A>(inspect: &Arc<Inspect>, method: Method, answer: A) -> MethodRouter
 where
     A: Fn(&Inspect, &Request<Bytes>) -> Result<Response<Bytes>, Refusal> + Clone + Send + Sync + 'static,
@@ -293,7 +297,7 @@ where
     })
 }
 
-/// Refuses requests that are neither authorized nor for a loopback host.
+/// Middleware that refuses requests which neither are authorized nor name a loopback host.
 async fn for_this_host(request: extract::Request, next: Next) -> response::Response {
     if request.extensions().get::<Authorized>().is_none() && !host::is_loopback(&request) {
         let text = "the Host header does not name this machine; connect to localhost or a loopback address";
@@ -302,12 +306,12 @@ async fn for_this_host(request: extract::Request, next: Next) -> response::Respo
     next.run(request).await
 }
 
-/// Returns the segments of the path, still escaped, `debug` first.
+/// Returns the segments of a request's path, still escaped; the first is `debug`.
 fn segments(request: &Request<Bytes>) -> impl Iterator<Item = &str> {
     request.uri().path().split('/').filter(|segment| !segment.is_empty())
 }
 
-/// Serializes an answer, with a line feed for terminals.
+/// Returns a JSON response with a serialized page, and a line feed at the end for terminals.
 fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
     let mut body = serde_json::to_vec(page)
         .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -320,7 +324,7 @@ fn json(page: &impl Serialize) -> Result<Response<Bytes>, Refusal> {
     Ok(response)
 }
 
-/// Returns a duration in seconds, rounded to the microsecond.
+/// Returns a duration as a number of seconds, rounded to the microsecond.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e6
 }

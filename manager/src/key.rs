@@ -22,15 +22,16 @@ pub use fence::{BootInstant, Fence, FencePass};
 pub(crate) use label::{is_dns_label, is_dns_subdomain};
 pub(crate) use panic::panic_text;
 
-/// Key of a queue. The debug pages filter queues of any key type by namespace and name.
+/// Key of a work queue, which names the object to reconcile. The debug pages filter queues of any key type by
+/// namespace and name.
 pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
     /// Returns the namespace of the key's object; `None` if it has none.
     fn namespace(&self) -> Option<&str>;
     /// Returns the name of the key's object, without the namespace. The debug pages find keys by it.
     fn name(&self) -> &str;
 
-    /// Returns the key of this namespace and name; `None` for key types that need more than these two. With
-    /// it, users can request a reconcile of an object that is not on the queue.
+    /// Returns the key for the object of this namespace and name; `None` for key types that need more than
+    /// these two. With it, users can request a reconcile of an object that is not on the queue.
     fn named(_namespace: Option<&str>, _name: &str) -> Option<Self> {
         None
     }
@@ -42,12 +43,13 @@ pub trait Key: Clone + Eq + Hash + fmt::Display + Send + Sync + 'static {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
 #[debug("{self}")]
 pub struct NamespacedName {
-    /// `None` for cluster-scoped objects; never the empty string.
+    /// Namespace of the object; `None` for cluster-scoped objects, never the empty string.
     namespace: Option<Arc<str>>,
     name: Arc<str>,
 }
 
-/// One kind in one API version, with the names needed to build its paths and to read its objects.
+/// One kind of Kubernetes objects in one API version, with the names needed to build its paths and to read
+/// its objects.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
 #[debug("{self}")]
 pub struct KindId(Arc<KindNames>);
@@ -61,33 +63,34 @@ struct KindNames {
     namespaced: bool,
 }
 
-/// One object of one kind.
+/// Kind, namespace and name of one object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Debug)]
 #[debug("{self}")]
 pub struct ObjectKey {
-    /// The kind of the object.
+    /// The kind of the object that the key names.
     pub kind: KindId,
-    /// Its namespace and name.
+    /// The namespace and name of the object.
     pub name: NamespacedName,
 }
 
-/// Cause for which a key was enqueued. Two words long, as every key of every queue holds one.
+/// Cause for which a key was enqueued. It is kept to two machine words, because every key in every queue
+/// holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Kind of event or call that enqueued the key.
     pub trigger: Trigger,
-    /// The object of the event; `None` without an object, as for a timer. All keys that one event enqueues
-    /// share one copy, and all [`Subject::Namesake`]s of one source share one.
+    /// The object of the event that enqueued the key; `None` without an object, as for a timer. All keys that
+    /// one event enqueues share one copy, and all [`Subject::Namesake`]s of one source share one.
     pub object: Option<Arc<Subject>>,
 }
 
-/// The object of the event in a [`Cause`].
+/// The object of the event that enqueued a key, in a [`Cause`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The object of this kind with the key's own namespace and name: usually the reconciled object itself.
-    /// This form saves an allocation per event.
+    /// The object of this kind with the enqueued key's own namespace and name: usually the reconciled object
+    /// itself. This form saves an allocation per event.
     Namesake(KindId),
-    /// An object with another namespace or name.
+    /// An object with another namespace or name than the enqueued key.
     Other(ObjectKey),
 }
 
@@ -98,51 +101,51 @@ pub enum Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trigger {
-    /// An object was created.
+    /// The key was enqueued because an object was created.
     Created,
-    /// An object was updated.
+    /// The key was enqueued because an object was updated.
     Updated,
-    /// An object was deleted.
+    /// The key was enqueued because an object was deleted.
     Deleted,
-    /// The object was in the first list of its watch.
+    /// The key was enqueued because an object was in the first list of its watch.
     Initial,
-    /// The periodic resync enqueued all objects.
+    /// The key was enqueued by the periodic resync, with all other objects.
     Resync,
-    /// A source other than a watch: a channel, a timer, a function.
+    /// The key was enqueued by a source other than a watch: a channel, a timer, a function.
     Generic,
-    /// A user requested a reconcile.
+    /// The key was enqueued because a user requested a reconcile.
     Manual,
-    /// The last reconcile requeued its key after a delay.
+    /// The last reconcile of the key requeued it after a delay.
     Requeued,
-    /// The last reconcile failed and is retried.
+    /// The last reconcile of the key failed and is retried.
     Retried,
 }
 
 // === impl NamespacedName ===
 
 impl NamespacedName {
-    /// Names an object in a namespace.
+    /// Makes the name of an object in a namespace; an empty namespace counts as none.
     pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         let namespace: Arc<str> = namespace.into();
         Self { namespace: (!namespace.is_empty()).then_some(namespace), name: name.into() }
     }
 
-    /// Names a cluster-scoped object.
+    /// Makes the name of a cluster-scoped object.
     pub fn cluster(name: impl Into<Arc<str>>) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// Names an object that may or may not have a namespace.
+    /// Makes the name of an object that may or may not have a namespace.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         namespace.map_or_else(|| Self::cluster(name), |namespace| Self::namespaced(namespace, name))
     }
 
-    /// Replaces the namespace by the copy that `copy` returns, so that many keys can share one.
+    /// Replaces the namespace of the name by the copy that `copy` returns, so that many keys can share one.
     pub(crate) fn map_namespace(self, copy: impl FnOnce(&str) -> Arc<str>) -> Self {
         Self { namespace: self.namespace.as_deref().map(copy), name: self.name }
     }
 
-    /// Names the given object.
+    /// Returns the namespace and name of an object, from its metadata.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
@@ -175,8 +178,8 @@ impl fmt::Display for NamespacedName {
 // === impl KindId ===
 
 impl KindId {
-    /// Returns the kind of a Rust type. Its scope comes from the type: types of k8s-openapi and those derived
-    /// with `kube::CustomResource` have it.
+    /// Returns the kind of a Rust type of Kubernetes objects. Its scope comes from the type: types of
+    /// k8s-openapi and those derived with `kube::CustomResource` have it.
     pub fn of<K>() -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -185,7 +188,7 @@ impl KindId {
         Self::new(&K::group(&()), &K::version(&()), &K::kind(&()), &K::plural(&()), K::Scope::NAMESPACED)
     }
 
-    /// Returns the kind of an [`ApiResource`], as kube's discovery returns it. The discovery returns
+    /// Returns the kind that an [`ApiResource`] of kube's discovery describes. The discovery returns
     /// `namespaced` separately, in the capabilities.
     ///
     /// ```
@@ -201,8 +204,8 @@ impl KindId {
         Self::new(&resource.group, &resource.version, &resource.kind, &resource.plural, namespaced)
     }
 
-    /// Names a kind known only at run time. The core group is the empty string, `plural` is the name in
-    /// paths.
+    /// Makes a kind that is known only at run time. The core group is the empty string, `plural` is the name
+    /// in paths.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Self {
         Self(Arc::new(KindNames {
             group: group.to_owned(),
@@ -213,22 +216,22 @@ impl KindId {
         }))
     }
 
-    /// Returns the API group; empty for the core group.
+    /// Returns the API group of the kind; empty for the core group.
     pub fn group(&self) -> &str {
         &self.0.group
     }
 
-    /// Returns the version, such as `v1`.
+    /// Returns the API version of the kind without its group, such as `v1`.
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// Returns the kind, such as `Deployment`.
+    /// Returns the name of the kind, such as `Deployment`.
     pub fn kind(&self) -> &str {
         &self.0.kind
     }
 
-    /// Returns the plural used in paths, such as `deployments`.
+    /// Returns the kind's plural name used in URL paths, such as `deployments`.
     pub fn plural(&self) -> &str {
         &self.0.plural
     }
@@ -238,7 +241,7 @@ impl KindId {
         self.0.namespaced
     }
 
-    /// Returns `group/version`, or `version` for the core group.
+    /// Returns the `apiVersion` of the kind: `group/version`, or `version` for the core group.
     pub fn api_version(&self) -> String {
         if self.0.group.is_empty() {
             self.0.version.clone()
@@ -247,7 +250,7 @@ impl KindId {
         }
     }
 
-    /// Returns the path of the collection: of one namespace, or of all with `None`.
+    /// Returns the URL path of all objects of this kind: in one namespace, or in all with `None`.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
         let root = if self.0.group.is_empty() { "/api" } else { "/apis" };
         let api_version = self.api_version();
@@ -257,12 +260,12 @@ impl KindId {
         }
     }
 
-    /// Returns the path of one object.
+    /// Returns the URL path of one object of this kind.
     pub fn object_path(&self, object: &NamespacedName) -> String {
         format!("{}/{}", self.collection_path(object.namespace()), object.name())
     }
 
-    /// Returns the kind as kube's API for dynamic objects takes it.
+    /// Returns the kind as an [`ApiResource`], which kube's API for dynamic objects takes.
     pub fn resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group(), self.version(), self.kind());
         ApiResource::from_gvk_with_plural(&kind, self.plural())
@@ -280,7 +283,7 @@ impl fmt::Display for KindId {
     }
 }
 
-/// Scope of a kind, known at compile time.
+/// Scope of a kind, namespaced or cluster-scoped, known at compile time.
 pub trait KindScope {
     /// Whether objects of this scope live in namespaces.
     const NAMESPACED: bool;
@@ -305,19 +308,19 @@ impl fmt::Display for ObjectKey {
 // === impl Cause, Subject ===
 
 impl Cause {
-    /// Makes a cause without an object.
+    /// Makes the cause of an enqueued key without an object, such as for a timer.
     pub fn bare(trigger: Trigger) -> Self {
         Self { trigger, object: None }
     }
 
-    /// Makes a cause from an event of an object.
+    /// Makes the cause of an enqueued key from an event of an object.
     pub fn from_object(trigger: Trigger, object: impl Into<Arc<Subject>>) -> Self {
         Self { trigger, object: Some(object.into()) }
     }
 }
 
 impl Subject {
-    /// Returns the kind of the object.
+    /// Returns the kind of the object that caused the event.
     pub fn kind(&self) -> &KindId {
         match self {
             Self::Namesake(kind) => kind,
@@ -325,7 +328,7 @@ impl Subject {
         }
     }
 
-    /// Returns kind, namespace and name of the object, given the key that was enqueued.
+    /// Returns kind, namespace and name of the object that caused the event, given the key that was enqueued.
     pub fn of(&self, key: &impl Key) -> ObjectKey {
         match self {
             Self::Namesake(kind) => {
@@ -337,7 +340,8 @@ impl Subject {
 }
 
 impl Trigger {
-    /// Returns the lower-case word used in logs, metrics and JSON.
+    /// Returns the lower-case word for this cause of an enqueue, such as `updated`, used in logs, metrics and
+    /// JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -353,7 +357,8 @@ impl Trigger {
     }
 }
 
-/// Displays as `updated Deployment.apps shop/web`, without the name for a namesake, or as the trigger alone.
+/// Displays as `updated Deployment.apps shop/web`. The name is left out for an object with the key's own
+/// name; without an object only the trigger is shown.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.trigger.as_str())?;

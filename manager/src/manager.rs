@@ -66,11 +66,11 @@ pub use runnable::{RunContext, Runnable, RunnableGroup};
 #[cfg(feature = "testing")]
 pub use testing::RunningManager;
 
-/// The file in which the kubelet writes the namespace of a Pod.
+/// The path of the file in which the kubelet writes the namespace of a Pod.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Owner of a shared cache, an election, probes, metrics and many controllers. Cheap to clone, also while
-/// running; all clones are one manager.
+/// Owner of a shared cache, an election, health probes, metrics and many controllers. Cheap to clone, also
+/// while running; all clones are one manager.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Manager {{ options: {:?}, .. }}", self.shared.options)]
 pub struct Manager {
@@ -79,52 +79,52 @@ pub struct Manager {
 
 struct Shared {
     options: ManagerOptions,
-    /// `None` if this manager leads without an election.
+    /// The settings of the leader election; `None` if this manager leads without an election.
     election: Option<ElectionSettings>,
     registry: Registry,
-    /// Metrics of tokio's runtimes.
+    /// The metrics of tokio's runtimes in this process.
     runtimes: Runtimes,
     checks: Checks,
     clusters: Clusters,
     fence: Fence,
-    /// The term of leader-only work.
+    /// The term of leadership during which leader-only work may run.
     term: Term,
     /// The term of controllers that need no Lease: from the first lists of the caches to the end of the
     /// manager.
     always: Term,
     controller_metrics: ControllerMetrics,
     queue_metrics: QueueMetrics,
-    /// The running controllers.
+    /// The running controllers of this manager, for the debug pages.
     directory: Directory,
-    /// Cancelled to stop the manager.
+    /// Cancelled to stop the manager in order.
     stop: CancellationToken,
     stops: Stops,
-    /// The token of the debug pages, if a file has one.
+    /// The token that requests for the debug pages need; `None` if no file has one.
     inspect_token: Option<TokenFile>,
-    /// The addresses that replicas publish on the Lease.
+    /// The addresses for requests between replicas, which they publish on the Lease.
     notice: Notice,
     members: Members,
     reloads: Reloads,
-    /// Debug pages of the program.
+    /// The debug pages that the program adds.
     pages: OwnPages,
     readiness_list: ReadinessList,
-    /// The ports that `run` takes; `None` after that.
+    /// The bound ports of the servers until `run` takes them; `None` after that.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
     metrics_addr: Option<SocketAddr>,
     inspect_addr: Option<SocketAddr>,
 }
 
-/// The tokens that stop the parts of a manager, in the order of the stop.
+/// The tokens that stop the parts of a manager, in the order in which they are cancelled.
 #[derive(Default)]
 struct Stops {
-    /// Cancelled when the stop begins.
+    /// Cancelled when the stop of the manager begins.
     begun: CancellationToken,
     leader_only: CancellationToken,
     others: CancellationToken,
 }
 
-/// The bound ports of a manager that does not run yet.
+/// The bound ports of a manager that does not run yet, by server.
 struct Unstarted {
     probes: Option<Bound>,
     metrics: Option<Bound>,
@@ -197,7 +197,8 @@ impl Manager {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Makes an applier of a kind, with this field manager.
+    /// Makes an applier for objects of the kind `K`, which writes them by server-side apply as this field
+    /// manager.
     pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -206,32 +207,32 @@ impl Manager {
         Applier::new(KindId::of::<K>(), field_manager)
     }
 
-    /// Returns the address of the API server.
+    /// Returns the address of the API server that the manager is connected to.
     pub fn server(&self) -> http::Uri {
         self.connections().config().cluster_url.clone()
     }
 
-    /// Returns the registry, to add metrics.
+    /// Returns the metrics registry of the manager, to add metrics.
     pub fn registry(&self) -> &Registry {
         &self.shared.registry
     }
 
-    /// Returns the checks behind the probes, to add checks.
+    /// Returns the health checks behind the probes, to add checks.
     pub fn checks(&self) -> &Checks {
         &self.shared.checks
     }
 
-    /// Returns the bound address of the probes, if they are served.
+    /// Returns the bound address of the server of health probes; `None` if they are not served.
     pub fn probes_addr(&self) -> Option<SocketAddr> {
         self.shared.probes_addr
     }
 
-    /// Returns the bound address of the metrics, if they are served.
+    /// Returns the bound address of the server of metrics; `None` if they are not served.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.shared.metrics_addr
     }
 
-    /// Returns the bound address of the debug pages, if they are served.
+    /// Returns the bound address of the server of debug pages; `None` if they are not served.
     pub fn inspect_addr(&self) -> Option<SocketAddr> {
         self.shared.inspect_addr
     }
@@ -254,12 +255,13 @@ impl Manager {
         self.shared.term.subscribe()
     }
 
-    /// Stops a running manager in order; one that has not been run ends at once when it is.
+    /// Stops a running manager in order. A manager that does not run yet ends at once when it is run.
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
 
-    /// Registers a controller; it starts with the manager, or now if the manager runs.
+    /// Registers a controller with the manager. The controller starts with the manager, or now if the manager
+    /// runs.
     ///
     /// # Errors
     /// The controller is wired wrongly, its name is invalid or taken, its
@@ -308,7 +310,8 @@ impl Manager {
             .ok_or_else(|| RegisterError::DuplicateName { part: "debug page", name: name.into() })
     }
 
-    /// Adds a runnable; it starts with its [group](Runnable::group), or now if that has started.
+    /// Adds a runnable to the manager. It starts with its [group](Runnable::group), or now if that has
+    /// started.
     ///
     /// # Errors
     /// Its name is invalid, it needs a Lease that may be won more than once, or the manager has begun to
@@ -333,12 +336,12 @@ impl Manager {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the reaction to a lost Lease; `None` if the manager leads without an election.
+    /// Returns the configured reaction to a lost Lease; `None` if the manager leads without an election.
     fn on_lost(&self) -> Option<OnLost> {
         self.election.as_ref().map(|election| election.on_lost)
     }
 
-    /// Refuses members and clusters from now on.
+    /// Refuses new controllers, runnables and clusters from now on.
     fn close(&self) {
         self.members.close();
         self.clusters.close();
@@ -355,7 +358,8 @@ impl Deref for Manager {
     }
 }
 
-/// Binds a port at once, so that a taken port is an error before anything runs.
+/// Binds the port of a server at once, so that a taken port is an error before anything runs. `None` if the
+/// configuration switches the server off.
 fn bind(key: &'static str, address: BindAddress) -> Result<Option<Bound>, BuildError> {
     let Some(address) = address.socket() else { return Ok(None) };
     let bound = Bound::bind(address, Limits::default());

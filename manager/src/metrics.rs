@@ -35,7 +35,7 @@ pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; versio
 /// Content type of [`Format::Text`].
 pub const TEXT_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Suffixes that the formats append to the names of series; no family name may end with one.
+/// Suffixes that the text formats append to the names of metric series; no family name may end with one.
 const RESERVED_SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_created"];
 
 /// All metric families of one manager. Clones share one registry.
@@ -43,36 +43,37 @@ const RESERVED_SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_c
 /// Lock order: `pending` may be locked while `families` is locked, but not the other way round.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Locked during a scrape, for as long as its collectors take.
+    /// The metric families that a scrape returns. Locked during a scrape, for as long as its collectors take.
     families: Arc<Mutex<Families>>,
-    /// Locked only briefly, so that a registration does not wait for a collector.
+    /// Registrations since the last scrape. Locked only briefly, so that a registration does not wait for a
+    /// collector.
     pending: Arc<Mutex<Pending>>,
 }
 
-/// Registrations since the last scrape.
+/// Registrations of metrics since the last scrape, and the names of all metric families.
 #[derive(Default, derive_more::Debug)]
 #[debug("Pending {{ names: {:?}, .. }}", self.names)]
 struct Pending {
-    /// Names of all registered families, including those of mainstay's own collectors.
+    /// Names of all registered metric families, including those of mainstay's own collectors.
     names: BTreeSet<String>,
-    /// Families that were left out of a scrape as duplicates; each is logged once.
+    /// Names of metric families that were left out of a scrape as duplicates; each is logged once.
     logged: BTreeSet<String>,
     registrations: Vec<Registration>,
 }
 
-/// Adds a family or a collector to the families.
+/// A function that adds a metric family or a collector to those of a scrape.
 type Registration = Box<dyn FnOnce(&mut Families) + Send>;
 
-/// A text format of the families.
+/// A text format of the metrics in a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus text format 0.0.4.
+    /// The metrics format Prometheus text 0.0.4.
     Text,
-    /// OpenMetrics text 1.0.
+    /// The metrics format OpenMetrics text 1.0.
     OpenMetrics,
 }
 
-/// A family that would make the whole scrape unreadable: its name is invalid or taken, or its help is
+/// A metric family that would make the whole scrape unreadable: its name is invalid or taken, or its help is
 /// invalid. A retry with the same name and help fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -81,13 +82,13 @@ pub struct FamilyError(String);
 // === impl Registry ===
 
 impl Registry {
-    /// Makes a registry without families.
+    /// Makes a registry without metric families.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers a family. Name counters without `_total`, which the encoder appends; `help` is a sentence
-    /// without its full stop.
+    /// Registers a metric family. Name counters without `_total`, which the encoder appends; `help` is a
+    /// sentence without its full stop.
     ///
     /// A family that [`Registry::try_register`] refuses is logged and left out, as no process should fail for
     /// a metric.
@@ -97,13 +98,14 @@ impl Registry {
         }
     }
 
-    /// Registers a family as [`Registry::register`] does, and returns it.
+    /// Registers a metric family as [`Registry::register`] does, and returns it.
     pub fn family<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
         self.register(name, help, metric.clone());
         metric
     }
 
-    /// Registers a family as [`Registry::register`] does. A family without series is not written.
+    /// Registers a metric family as [`Registry::register`] does, but returns an error if it is refused. A
+    /// family without series is not written.
     ///
     /// # Errors
     /// Fails if the name or the help is invalid, or the name is taken.
@@ -138,7 +140,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Marks the family names of a collector as taken.
+    /// Marks the metric family names of a collector as taken.
     pub(crate) fn reserve<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         self.pending.lock().names.extend(names.into_iter().map(str::to_owned));
     }
@@ -151,7 +153,7 @@ impl Registry {
         registrations.push(Box::new(move |families| families.register_collector(collector)));
     }
 
-    /// Returns all families as text.
+    /// Returns all metric families as text in this format.
     ///
     /// # Errors
     /// Fails only if a collector does.
@@ -177,12 +179,12 @@ impl Registry {
 // === impl Format ===
 
 impl Format {
-    /// Returns the format that an `Accept` header prefers; OpenMetrics only if the header names it.
+    /// Returns the metrics format that an `Accept` header prefers; OpenMetrics only if the header names it.
     pub fn negotiate(accept: Option<&str>) -> Self {
         accept.and_then(negotiate::preferred).unwrap_or(Self::Text)
     }
 
-    /// Returns the content type of this format.
+    /// Returns the `Content-Type` of this metrics format.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => TEXT_CONTENT_TYPE,

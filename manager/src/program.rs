@@ -40,7 +40,8 @@ pub use inspect::{PageCommand, ShortDuration};
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
-/// A binary with the commands `run`, `inspect`, `crd`, `config` and `version`, and commands that it adds.
+/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `config` and `version`, and commands
+/// that the binary adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;
@@ -70,18 +71,18 @@ pub struct Program {
     page_commands: Vec<PageCommand>,
 }
 
-/// The outcome of a command, and with it the exit code of the process.
+/// The outcome of a command of the binary, and with it the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Code 0.
+    /// The command succeeded; exit code 0.
     Success = 0,
-    /// Code 1: the input was valid, but the command failed.
+    /// The input was valid, but the command failed; exit code 1.
     Failure = 1,
-    /// Code 2: the input was wrong.
+    /// The command line or a file was wrong; exit code 2.
     WrongInput = 2,
 }
 
-/// The commands below `config`.
+/// The commands below the command `config`.
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Print every setting with its default
@@ -95,34 +96,34 @@ enum ConfigCommand {
     Schema,
 }
 
-/// The outcome of parsing a command line.
+/// The result of parsing the command line of the binary.
 #[derive(Debug)]
 enum Parsed {
     /// The command has been executed, or the command line was wrong.
     Done(Exit),
-    /// Run the manager.
+    /// The command is `run`: run the manager with these arguments.
     Run(Box<RunArgs>),
-    /// Run a command that the binary adds; its index in [`Program::own`].
+    /// The command is one that the binary adds: its index in [`Program::own`], and its arguments.
     Own(usize, ArgMatches),
 }
 
-/// The standard streams of the process, or buffers of a test.
+/// The streams that a command writes to: those of the process, or buffers of a test.
 struct Output<'a> {
-    /// The command line; its first word is the program's name in a Pod.
+    /// The words of the command line; the first is the program's name in a Pod.
     command: Vec<String>,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
 }
 
-/// The error of a command.
+/// The error of a command: the exit code of the process and a message.
 #[derive(Debug)]
 struct Failure {
     exit: Exit,
-    /// The message for standard error, with a line feed at the end.
+    /// The message of the failed command for standard error, with a line feed at the end.
     text: String,
 }
 
-/// Prints all problems of a configuration, one per line.
+/// Prints all problems of a configuration, one per line, and returns the outcome for the exit code.
 pub fn print_problems(error: ConfigError, err: &mut dyn Write) -> Exit {
     Failure::from(error).print(err)
 }
@@ -130,8 +131,8 @@ pub fn print_problems(error: ConfigError, err: &mut dyn Write) -> Exit {
 // === impl Program ===
 
 impl Program {
-    /// Makes a program of a name, a version and a description. Help texts, metrics, Events and user agents
-    /// have them.
+    /// Makes a program from its name, its version and a description. Help texts, metrics, Events and user
+    /// agents have them.
     pub fn new(name: &'static str, version: &'static str, about: &'static str) -> Self {
         Self {
             name,
@@ -151,7 +152,7 @@ impl Program {
         self
     }
 
-    /// Sets the names of the controllers. A configuration file may name no others.
+    /// Sets the names of the program's controllers. A configuration file may name no others.
     pub fn controllers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
         self.schema = self.schema.controllers(names);
         self
@@ -164,18 +165,19 @@ impl Program {
         self
     }
 
-    /// Returns the schema of the configuration file, for code that parses files itself.
+    /// Returns the schema of the program's configuration file, for code that parses files itself.
     pub fn schema(&self) -> &ConfigSchema {
         &self.schema
     }
 
-    /// Sets the function that registers the controllers. `run` calls it with the new manager.
+    /// Sets the function that registers the controllers. The command `run` calls it with the new manager.
     pub fn setup(self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
         self.setup_async(async move |manager: &Manager| setup(manager))
     }
 
-    /// As [`Program::setup`], for an async function, which may connect to another cluster. The manager starts
-    /// after it returns; until then the process answers no health probes.
+    /// Sets the function that registers the controllers, as [`Program::setup`] does, for an async function,
+    /// which may connect to another cluster. The manager starts after it returns; until then the process
+    /// answers no health probes.
     ///
     /// ```no_run
     /// use std::path::Path;
@@ -200,14 +202,15 @@ impl Program {
         self
     }
 
-    /// Adds a command; [`ConfigFlags`] gives it the flags of `run`.
+    /// Adds a command to the binary, and the function that executes it; [`ConfigFlags`] gives it the flags of
+    /// `run`.
     pub fn command(mut self, command: Command, run: impl FnOnce(&ArgMatches) -> ExitCode + 'static) -> Self {
         self.own.push((command, Box::new(run)));
         self
     }
 
-    /// Adds a command that requests a [page](Manager::page) of this program from a running manager and prints
-    /// it.
+    /// Adds a command to the binary that requests a [page](Manager::page) of this program from a running
+    /// manager and prints it.
     pub fn page_command(mut self, command: PageCommand) -> Self {
         self.page_commands.push(command);
         self
@@ -225,8 +228,7 @@ impl Program {
         }
     }
 
-    /// Parses a command line, with the program as its first element, and executes commands that need no
-    /// manager.
+    /// Parses a command line, with the program as its first word, and executes commands that need no manager.
     fn parse(
         &self,
         args: impl IntoIterator<Item = OsString>,
@@ -321,7 +323,7 @@ impl Program {
     }
 }
 
-/// Escapes control characters, which could end a line or control the terminal.
+/// Returns a text with its control characters escaped, which could end a line or control the terminal.
 pub fn escaped(text: &str) -> String {
     let escape = |char: char| if char.is_control() { char.escape_default().to_string() } else { char.into() };
     text.chars().map(escape).collect()
@@ -338,7 +340,7 @@ impl From<Exit> for ExitCode {
 // === impl Output ===
 
 impl Output<'_> {
-    /// Writes a result.
+    /// Writes the result of a command to standard output. A closed pipe is a success.
     fn print(&mut self, text: &str) -> Result<(), Failure> {
         match self.write(text) {
             // A closed pipe is a success: its reader, such as `head`, has read enough.
@@ -354,7 +356,7 @@ impl Output<'_> {
         self.out.flush()
     }
 
-    /// Writes a line to standard error.
+    /// Writes a line to standard error; an error of the write is ignored.
     fn note(&mut self, line: &str) {
         // Standard error may be closed; the result has been written anyway.
         writeln!(self.err, "{line}").and_then(|()| self.err.flush()).ok();
@@ -372,7 +374,8 @@ impl Failure {
         Self { exit: Exit::Failure, text: format!("error: {problem}\n") }
     }
 
-    /// Writes the text. If standard error is closed, only the exit code reports the failure.
+    /// Writes the message of the failed command to `err` and returns its outcome. If standard error is
+    /// closed, only the exit code reports the failure.
     fn print(&self, err: &mut dyn Write) -> Exit {
         err.write_all(self.text.as_bytes()).and_then(|()| err.flush()).ok();
         self.exit

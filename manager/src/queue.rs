@@ -159,39 +159,41 @@ pub struct WorkQueue<Q: Key> {
 // === impl WorkQueue ===
 
 impl<Q: Key> WorkQueue<Q> {
-    /// Makes an empty queue that leads: keys are handed out until [`Self::set_leading`] is called with
-    /// `false`. `workers` is the number of callers of `get`, of which retries have a share.
+    /// Makes an empty queue that leads: workers receive keys until [`Self::set_leading`] is called with
+    /// `false`. `workers` is the number of callers of `get`, from which the share of retries is computed.
     pub fn new(name: &str, settings: QueueSettings, workers: usize, metrics: &QueueMetrics) -> Self {
         let shared = Arc::new(Shared::new(name, settings, workers));
         metrics.observe(&shared);
         Self { shared }
     }
 
-    /// Removes the series of the queue from `metrics`, which otherwise end with the last clone.
+    /// Removes the metric series of this queue from `metrics` at once. Without this call they end when the
+    /// last clone of the queue is dropped.
     pub fn leave(&self, metrics: &QueueMetrics) {
         metrics.forget(&self.shared);
     }
 
-    /// Returns the name given to [`Self::new`].
+    /// Returns the name of the queue, as given to [`Self::new`].
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Puts other settings in force, for waiting keys too: a backoff ends no later than one of the new
-    /// policy, and a key that was parked because it was out of attempts is retried if the new policy allows
-    /// more.
+    /// Replaces the settings and the number of workers, for waiting keys too: a backoff ends no later than
+    /// one of the new policy, and a key that was parked because it was out of attempts is retried if the new
+    /// policy allows more.
     pub fn reconfigure(&self, settings: QueueSettings, workers: usize) {
         self.shared.with(|inner| inner.reconfigure(settings, workers));
     }
 
-    /// Adds a key, or merges the add into the entry of a key that is in the queue.
+    /// Adds a key to the queue, or merges the add into the entry of a key that is already in it.
     #[inline]
     pub fn add(&self, key: Q, add: Add) -> Added {
         tracing::trace!(queue = self.name(), %key, "add");
         self.shared.with(|inner| inner.add(key, add))
     }
 
-    /// Waits for a key to work on. `None` means that the queue is shut down and hands out no more keys.
+    /// Waits for the next key to reconcile, and returns the guard of its run. `None` means that the queue is
+    /// shut down and hands out no more keys.
     ///
     /// # Cancel safety
     /// Cancelling loses no key: a key is taken in the same poll in which it is returned.
@@ -204,7 +206,8 @@ impl<Q: Key> WorkQueue<Q> {
         }
     }
 
-    /// Takes a key if one may be handed out now.
+    /// Takes the next key without waiting, and returns the guard of its run; `None` if no key may be handed
+    /// out now.
     #[inline]
     pub fn try_get(&self) -> Option<Running<Q>> {
         let job = self.shared.with(Inner::try_take)?;
@@ -224,9 +227,9 @@ impl<Q: Key> WorkQueue<Q> {
         self.shared.with(|inner| inner.shut_down(Phase::Stopped));
     }
 
-    /// Shuts the queue down after a drain: further adds are ignored, ready and dirty keys are still handed
-    /// out, and delayed ones are not waited for. Returns when no key is ready or running any more, or
-    /// [`Self::shut_down`] is called; any number of callers may wait.
+    /// Shuts the queue down after a drain: further adds are ignored, ready keys and keys added during their
+    /// run are still handed out, and delayed ones are not waited for. Returns when no key is ready or running
+    /// any more, or [`Self::shut_down`] is called; any number of callers may wait.
     ///
     /// # Cancel safety
     /// Cancelling stops waiting; the queue keeps draining.
@@ -241,7 +244,7 @@ impl<Q: Key> WorkQueue<Q> {
         }
     }
 
-    /// Waits until the queue has room again: at most half of `max_depth` is ready. A source with
+    /// Waits until the queue has room again: at most half of `max_depth` keys are ready. A source with
     /// [refused](Added::Refused) adds then adds all keys of its store again, which loses no key and needs no
     /// list of the refused ones. Also returns when the queue shuts down.
     ///
@@ -269,12 +272,12 @@ impl<Q: Key> WorkQueue<Q> {
         }
     }
 
-    /// Returns how many keys are in which state.
+    /// Returns the number of keys in each state of the queue, with a few other figures of the same moment.
     pub fn counts(&self) -> Counts {
         self.shared.with(|inner| inner.counts())
     }
 
-    /// Returns the snapshot of one key; `None` if the queue does not have it.
+    /// Returns the present state of one key as a snapshot; `None` if the queue does not have the key.
     pub fn find(&self, key: &Q) -> Option<KeySnapshot<Q>> {
         self.shared.with(|inner| inner.slots.find(key).map(|slot| inner.describe(inner.slots.get(slot))))
     }

@@ -34,24 +34,25 @@ pub use error::{BoxError, ReconcileError};
 pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
 pub(crate) use writes::Writes;
 
-/// The outcome of one run.
+/// The outcome of one run of a reconciler: the next step for the key, or an error.
 pub type Outcome = Result<Action, ReconcileError>;
 
-/// The next step after a run without error.
+/// The next step for a key after a reconcile without error.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The key runs again after a change.
+    /// The key is reconciled again only after a change.
     Done,
-    /// The key runs again after this time, even without a change: the answer for "not ready yet". Zero is the
-    /// same as [`Action::Done`], as in controller-runtime, so give a computed time a lower bound.
+    /// The key is reconciled again after this time, even without a change: the answer for "not ready yet".
+    /// Zero is the same as [`Action::Done`], as in controller-runtime, so give a computed time a lower bound.
     RequeueAfter(Duration),
 }
 
 // === impl Action ===
 
 impl Action {
-    /// Returns the time after which the key runs again even without a change.
+    /// Returns the time after which the key runs again even without a change; `None` if it waits for a
+    /// change.
     pub(crate) fn requeue(self) -> Option<Duration> {
         match self {
             // Zero would be a loop without a pause.
@@ -81,14 +82,15 @@ impl Action {
 /// }
 /// ```
 pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
-    /// Reads the object that `request` names, and acts. Any error type converts with `?`.
+    /// Reconciles the object that the key `request` names: reads it and acts. Any error type converts with
+    /// `?`.
     fn reconcile(&self, request: &Q, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
     /// Checks that the reconciler fits a controller that reconciles objects of `primary`. `Manager::register`
     /// returns the error. By default every reconciler fits.
     ///
     /// # Errors
-    /// A mistake in the wiring, for a person to read.
+    /// The error describes the mistake in the wiring, for a person to read.
     fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
         let _ = primary;
         Ok(())

@@ -42,43 +42,46 @@ pub(crate) use client::{connect_tls, exchange};
 pub(crate) use connection::PeerAddress;
 pub use tls::{CertificateError, Certificates, Reads};
 
-/// Pause after an accept that failed for lack of a resource, usually descriptors; an immediate retry would be
-/// a hot loop.
+/// Pause after a connection could not be accepted for lack of a resource, usually file descriptors; an
+/// immediate retry would be a hot loop.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The bounds of a server.
+/// The limits of an HTTP server on connections, requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections served at the same time, at least 1.
+    /// Maximum number of connections served at the same time, at least 1.
     pub connections: usize,
-    /// Bytes of one request's line and headers, at least 8192. A longer one is answered 431.
+    /// Maximum length in bytes of a request's line and headers, at least 8192. A longer request is answered
+    /// 431.
     pub header_bytes: usize,
-    /// Time for a whole header to arrive, counted from the start of the connection or the end of the last
-    /// answer. With TLS also the time for the handshake.
+    /// Time limit for a whole request header to arrive, counted from the start of the connection or the end
+    /// of the last answer. With TLS also the time for the handshake.
     pub header_timeout: Duration,
-    /// Bytes of one request's body. A longer one is answered 413, one without a `Content-Length` 411.
+    /// Maximum length in bytes of a request's body. A longer body is answered 413, one without a
+    /// `Content-Length` 411.
     pub body_bytes: usize,
-    /// Time for a whole body to arrive, counted from the end of its header. A slower one is answered 408.
+    /// Time limit for a whole request body to arrive, counted from the end of the header. A slower one is
+    /// answered 408.
     pub body_timeout: Duration,
-    /// Time for a peer to read a whole answer, counted from when the server first has to wait for it.
+    /// Time limit for a peer to read a whole answer, counted from when the server first has to wait for it.
     pub answer_timeout: Duration,
     /// Age at which a connection must end, so that clients spread again over the replicas behind one address.
     pub connection_age: Duration,
-    /// Time for a connection that must end to send its last answer.
+    /// Time limit for a connection that must end, at a stop or because of its age, to send its last answer.
     pub grace: Duration,
 }
 
-/// A listening port that does not accept connections yet.
+/// The listening port of a server that does not accept connections yet.
 #[derive(Debug)]
 pub struct Bound {
     listener: StdListener,
     address: SocketAddr,
     limits: Limits,
-    /// `None` for plain HTTP.
+    /// The certificate and key for TLS; `None` for plain HTTP.
     certificates: Option<Certificates>,
 }
 
-/// A running server.
+/// A running HTTP server; its clones serve one connection each.
 #[derive(Clone)]
 struct Server {
     limits: Limits,
@@ -112,7 +115,7 @@ impl Default for Limits {
 // === impl Bound ===
 
 impl Bound {
-    /// Binds an address such as `0.0.0.0:8081`; port 0 binds a free port.
+    /// Binds a server to an address such as `0.0.0.0:8081`; port 0 binds a free port.
     ///
     /// # Errors
     /// Fails if the address is invalid or the port in use; a retry helps only once the other process has
@@ -124,14 +127,14 @@ impl Bound {
         Ok(Self { address: listener.local_addr()?, listener, limits, certificates: None })
     }
 
-    /// Serves TLS instead of plain HTTP.
+    /// Makes the server serve TLS, with these certificates, instead of plain HTTP.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates);
         self
     }
 
-    /// Returns the bound address; for port 0 with the port that the system chose.
+    /// Returns the address that the server is bound to; for port 0 with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -160,8 +163,8 @@ impl Bound {
 // === impl Server ===
 
 impl Server {
-    /// Accepts connections until the stop and returns the open ones. `accept` is an argument so that tests
-    /// can make it fail.
+    /// Accepts and serves connections until the server is stopped, and returns the tasks of the open ones.
+    /// `accept` is an argument so that tests can make it fail.
     async fn accept_with<A>(&self, accept: impl Fn() -> A) -> JoinSet<()>
     where
         A: Future<Output = io::Result<(TcpStream, SocketAddr)>>,
@@ -201,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Waits until fewer connections than the limit are open; evicts one if none ends by itself.
+    /// Waits until fewer connections than the server's limit are open; evicts one if none ends by itself.
     async fn make_room(&self, connections: &mut JoinSet<()>, peers: &Peers) {
         while connections.len() >= self.limits.connections.max(1) {
             // Biased: if a connection has ended, none is evicted.

@@ -67,11 +67,11 @@ pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
 pub use wait::{Condition, NotYet, eventually};
 
-/// The name of the controller in tests.
+/// The name of the controller in the context of a unit test.
 const CONTROLLER: &str = "test";
 
-/// A [`Context`] for a unit test, with its API server and its Events. Made by [`Context::for_test`]; derefs
-/// to `Context`.
+/// A [`Context`] for a unit test of a reconciler, with its API server and its Events. Made by
+/// [`Context::for_test`]; derefs to `Context`.
 #[derive(derive_more::Debug)]
 #[debug("TestContext {{ context: {:?}, .. }}", self.context)]
 pub struct TestContext {
@@ -81,19 +81,20 @@ pub struct TestContext {
     events: RecordedEvents,
 }
 
-/// The result of one run.
+/// The result of one reconcile in a unit test: outcome, writes and Events.
 #[derive(Debug)]
 #[must_use]
 pub struct Run {
     /// The outcome that the reconciler returned.
     pub outcome: Outcome,
-    /// The writes that it sent, in order, with refused ones and dry runs.
+    /// The writes that the reconciler sent, in order, including refused ones and dry runs.
     pub writes: Vec<Write>,
-    /// The Events that it recorded, in order.
+    /// The Events that the reconciler recorded, in order.
     pub events: Vec<RecordedEvent>,
 }
 
-/// Runs a reconciler once, without queue and timeout. Panics are not caught.
+/// Runs a reconciler once for `request`, without queue and timeout, and returns its outcome, writes and
+/// Events. Panics are not caught.
 pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q, cx: &TestContext) -> Run {
     // Writes and Events of the test itself, before this run.
     drop((cx.api.take_writes(), cx.events.take()));
@@ -119,8 +120,8 @@ impl Context {
 }
 
 impl TestContext {
-    /// Gives the API server the objects of this store. Writes enter the store, as in a manager. The
-    /// reconciler may write the kind of the store with [`Context::apply`].
+    /// Gives the API server of the unit test the objects of this store. Writes enter the store, as in a
+    /// manager. The reconciler may write the kind of the store with [`Context::apply`].
     #[must_use]
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
@@ -129,8 +130,8 @@ impl TestContext {
         self.writing(store.untyped().kind(), compare_with)
     }
 
-    /// Lets the reconciler write a kind with [`Context::apply`], as [`Controller::writes`] does. Not needed
-    /// for the kind of a store that was given.
+    /// Lets the reconciler under test write a kind with [`Context::apply`], as [`Controller::writes`] does.
+    /// Not needed for the kind of a store that was given.
     ///
     /// [`Controller::writes`]: crate::controller::Controller::writes
     #[must_use]
@@ -156,21 +157,22 @@ impl TestContext {
         self.with_attempt(attempt)
     }
 
-    /// Sets the attempt, as if the key had failed `attempt - 1` times in a row.
+    /// Sets the number of the attempt that the reconciler sees, as if the key had failed `attempt - 1` times
+    /// in a row.
     #[must_use]
     pub fn with_attempt(self, attempt: u32) -> Self {
         let cause = self.context.cause().clone();
         self.rebuilt(attempt, cause)
     }
 
-    /// Sets the cause by which the key was enqueued.
+    /// Sets the cause that the reconciler sees, by which the key was enqueued.
     #[must_use]
     pub fn with_cause(self, cause: Cause) -> Self {
         let attempt = self.context.attempt();
         self.rebuilt(attempt, cause)
     }
 
-    /// Sets the term of leadership, which is 0 by default.
+    /// Sets the number of the term of leadership that the reconciler sees, which is 0 by default.
     #[must_use]
     pub fn with_term(mut self, term: u64) -> Self {
         let deadline = self.context.deadline();
@@ -186,7 +188,8 @@ impl TestContext {
         self
     }
 
-    /// Sets a client of another server than [`TestApi`], which then gets no requests.
+    /// Sets the client that the reconciler gets, for another server than [`TestApi`], which then gets no
+    /// requests.
     #[must_use]
     pub fn with_client(mut self, client: kube::Client) -> Self {
         self.run_environment.client = client;
@@ -194,18 +197,19 @@ impl TestContext {
         self.rebuilt(attempt, cause)
     }
 
-    /// Returns the API server, to script its answers.
+    /// Returns the API server of the unit test, to script its answers.
     pub fn api(&self) -> &TestApi {
         &self.api
     }
 
-    /// Takes the writes that were sent through this context, in order, since the last call or
+    /// Removes and returns the writes that were sent through this context, in order, since the last call or
     /// [`reconcile_once`]: for a reconciler that writes in a further cluster, with a context of its own.
     pub fn take_writes(&self) -> Vec<Write> {
         self.api.take_writes()
     }
 
-    /// Takes the Events that were recorded through this context, like [`TestContext::take_writes`].
+    /// Removes and returns the Events that were recorded through this context, in order, since the last call
+    /// or [`reconcile_once`].
     pub fn take_events(&self) -> Vec<RecordedEvent> {
         self.events.take()
     }
@@ -229,7 +233,7 @@ impl Deref for TestContext {
 // === impl Run ===
 
 impl Run {
-    /// Returns the action of a run without error.
+    /// Returns the action that the reconciler returned, if it returned no error.
     ///
     /// # Panics
     /// Panics, with the error, if the run failed.
@@ -241,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Returns each write as a line, such as `apply deployments.apps shop/web`.
+    /// Returns each write of the reconcile as a line, such as `apply deployments.apps shop/web`.
     pub fn wrote(&self) -> Vec<String> {
         self.writes.iter().map(ToString::to_string).collect()
     }
@@ -270,7 +274,8 @@ where
 }
 
 impl<K> Store<K> {
-    /// As [`Store::from_objects`], for a kind known only at run time, or objects as JSON.
+    /// Makes a store of these JSON objects as [`Store::from_objects`] does, for a kind that may be known only
+    /// at run time.
     ///
     /// # Panics
     /// Panics on a value that is no object of this kind or has no name.
@@ -290,7 +295,7 @@ impl<K> Store<K> {
     }
 }
 
-/// Fills in the metadata that a server would have set.
+/// Fills in the metadata of a test's object that a server would have set: namespace, uid and resourceVersion.
 fn complete(kind: &KindId, object: &mut Value, number: u64) {
     let Some(fields) = object.as_object_mut() else { panic!("a {kind} cannot be {object}") };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));

@@ -24,7 +24,7 @@ pub(crate) use follow::{Follower, MAX_FILE_BYTES, read_regular};
 pub use repeats::LogEvery;
 pub use verifier::UnchainedVerifier;
 
-/// Resumes the panic of a task, if the task ended with one.
+/// Resumes the panic of a joined task in the caller, if the task ended with one.
 pub(crate) fn resume_panic(ended: Result<(), JoinError>) {
     if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
         resume_unwind(panic);

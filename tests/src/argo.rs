@@ -3,10 +3,11 @@
 use mlua::{Lua, Table};
 use serde_json::Value;
 
-/// The shipped script.
+/// The Argo CD health script for WaitDeployments, in Lua, as it is shipped.
 const SCRIPT: &str = include_str!("../../deploy/argocd/health.lua");
 
-/// Returns the health of an object; its status is a word of Argo CD, such as `Degraded`.
+/// Returns the health of an object by the shipped script; its status is a word of Argo CD, such as
+/// `Degraded`.
 ///
 /// # Errors
 ///
@@ -18,16 +19,16 @@ pub fn health(object: &Value) -> mlua::Result<Health> {
     Ok(Health { status: health.get("status")?, message: health.get("message")? })
 }
 
-/// The health that a script returns.
+/// The health of an object, as an Argo CD health script returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The health status, such as `Healthy`.
+    /// The health status of the object, such as `Healthy`.
     pub status: String,
-    /// The message shown beside the status.
+    /// The message that Argo CD shows beside the health status.
     pub message: Option<String>,
 }
 
-/// Writes JSON as Lua. Strings are written as JSON: for the texts of these tests both quote alike.
+/// Returns JSON as Lua source. Strings are written as JSON: for the texts of these tests both quote alike.
 fn in_lua(value: &Value) -> String {
     let all = |parts: Vec<String>| format!("{{{}}}", parts.join(", "));
     match value {

@@ -14,71 +14,72 @@ use serde_json::Value;
 use crate::cluster::TestCluster;
 use crate::wait::PATIENCE;
 
-/// The log file, relative to the folder in which the cluster's programs run.
+/// The audit log file of the API server, relative to the folder in which the cluster's programs run.
 const LOG: &str = "audit.log";
 
-/// Pause between two reads of the log: it is polled.
+/// Pause between two reads of the audit log: it is polled.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
-/// One write that reached the API server.
+/// One write request of a ServiceAccount that reached the API server, from the audit log.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The ServiceAccount, without its namespace.
+    /// The ServiceAccount that sent the request, without its namespace.
     pub user: String,
-    /// `create`, `update`, `patch` or `delete`.
+    /// The verb of the request: `create`, `update`, `patch` or `delete`.
     pub verb: String,
-    /// Plural of the kind, with the subresource behind a slash.
+    /// Plural of the written kind, with the subresource behind a slash.
     pub resource: String,
-    /// Name of the object.
+    /// Name of the written object.
     pub name: String,
     /// Path and query of the request.
     pub uri: String,
-    /// Status code of the response.
+    /// HTTP status code of the response.
     pub code: u64,
-    /// When the request arrived, by the server's clock.
+    /// When the request arrived, by the clock of the API server.
     pub received: Timestamp,
     /// Body of the request, recorded for Leases only.
     pub body: Value,
 }
 
-/// The time one replica held the Lease, as recorded by the server.
+/// The term for which one replica held the Lease, as recorded by the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The ServiceAccount whose writes made and kept it the holder.
+    /// The ServiceAccount of the replica, with the writes that made and kept it the holder.
     pub user: String,
-    /// Its `holderIdentity`.
+    /// The `holderIdentity` of the replica in the Lease.
     pub holder: String,
-    /// When the request that made it the holder arrived.
+    /// When the request arrived that made the replica the holder of the Lease.
     pub from: Timestamp,
-    /// When the last renewal of the term arrived.
+    /// When the last renewal of the Lease in this term arrived.
     pub renewed: Timestamp,
-    /// When a request with another holder or none arrived.
+    /// When a request arrived that gave the Lease another holder or none; `None` if the term has not ended.
     pub until: Option<Timestamp>,
 }
 
-/// Reads the log as it grows, each line once.
+/// Reads the writes in the audit log as it grows, each line once.
 #[derive(Debug)]
 pub struct Tail {
     log: PathBuf,
     namespace: String,
-    /// Bytes read so far: whole lines.
+    /// Number of bytes of the log read so far: whole lines.
     offset: usize,
 }
 
 // === impl Write ===
 
 impl Write {
-    /// Whether this is a write of a controller: neither the Lease nor an Event, since Events decide nothing.
+    /// Returns whether this is a write of a controller: neither of the Lease nor of an Event, since Events
+    /// cause no action.
     pub fn is_work(&self) -> bool {
         !self.is_of_lease() && self.resource != "events"
     }
 
-    /// Whether this is an attempt to write the Lease.
+    /// Returns whether this is a write of the Lease, accepted or not.
     pub fn is_of_lease(&self) -> bool {
         self.resource == "leases"
     }
 
-    /// Whether the server accepted it.
+    /// Returns whether the API server accepted the write.
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.code)
     }
@@ -144,14 +145,14 @@ impl TestCluster {
         writes
     }
 
-    /// Returns the log entries of this test's ServiceAccounts so far.
+    /// Returns the entries of the audit log about this test's ServiceAccounts so far.
     pub(crate) fn audited(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
         log.lines().filter_map(|line| Some(event(line, self.namespace())?.1)).collect()
     }
 
-    /// Returns a reader of the writes of this test's ServiceAccounts from the first on, for long logs: it
-    /// reads each line once.
+    /// Returns a reader of the writes in the audit log of this test's ServiceAccounts from the first on, for
+    /// long logs: it reads each line once.
     pub fn tail(&self) -> Tail {
         Tail { log: self.folder().join(LOG), namespace: self.namespace().to_owned(), offset: 0 }
     }
@@ -177,7 +178,8 @@ impl TestCluster {
     }
 }
 
-/// Parses a log line about a ServiceAccount of this namespace; returns the account and the entry.
+/// Parses a line of the audit log. Returns the ServiceAccount and the entry; `None` if it is not about a
+/// ServiceAccount of this namespace.
 fn event(line: &str, namespace: &str) -> Option<(String, Value)> {
     let accounts = format!("system:serviceaccount:{namespace}:");
     // All tests share the log, and most lines belong to others: parsing them would take many times as long as
@@ -191,16 +193,16 @@ fn event(line: &str, namespace: &str) -> Option<(String, Value)> {
     Some((user, event))
 }
 
-/// Which requests a server logs.
+/// The requests that an API server writes to its audit log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Detail {
-    /// Writes, with the bodies of those to Leases.
+    /// Write requests only, with the bodies of those to Leases.
     Writes,
     /// Every request, without bodies.
     Requests,
 }
 
-/// Flags that make an API server keep the log.
+/// Returns the flags that make an API server keep the audit log.
 pub(crate) fn flags(detail: Detail) -> Vec<String> {
     let policy = match detail {
         Detail::Writes => concat!(env!("CARGO_MANIFEST_DIR"), "/audit-policy.yaml"),
@@ -211,7 +213,7 @@ pub(crate) fn flags(detail: Detail) -> Vec<String> {
     vec![format!("--audit-policy-file={policy}"), format!("--audit-log-path={LOG}"), size]
 }
 
-/// Returns the terms of the Lease, from the first one on.
+/// Returns the terms for which replicas held the Lease, from the first one on.
 pub fn terms(writes: &[Write]) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     for write in writes.iter().filter(|write| write.is_of_lease() && write.is_accepted()) {

@@ -11,32 +11,32 @@ use tokio::time::Instant;
 
 use crate::process::get;
 
-/// Pause between two rounds: short against any time limit of a test.
+/// Pause between two rounds of polls of all health checks: short against any time limit of a test.
 const POLL_PERIOD: Duration = Duration::from_millis(50);
-/// Longest wait for a change: twice the slowest limit, on a machine that also compiles.
+/// Longest wait for the change of a health check: twice the slowest limit, on a machine that also compiles.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 const GROUPS: [&str; 3] = ["livez", "healthz", "readyz"];
 
-/// Polls the checks until it is dropped.
+/// Polls the health checks of a manager until it is dropped.
 ///
 /// A check is named by its path, such as `/readyz/cache-Pod`. Whether an aggregate lists a check is a check
 /// of its own, named `/readyz lists cache-Pod`.
 #[derive(Debug)]
 pub struct Checks {
     book: watch::Receiver<Book>,
-    /// Number of changes already returned by `take`.
+    /// Number of changes of checks already returned by `take`.
     seen: usize,
     /// The polling task: owns the sender of `book` and ends only by a panic.
     polling: JoinSet<()>,
 }
 
-/// When checks changed, counted from the cause of the change.
+/// The times after which health checks changed, counted from the cause of the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// The first change; zero if it was seen before `since`.
+    /// Time until the first check changed; zero if it changed before `since`.
     pub first: Duration,
-    /// The last change.
+    /// Time until the last check changed.
     pub last: Duration,
 }
 
@@ -56,8 +56,9 @@ struct Change {
 // === impl Checks ===
 
 impl Checks {
-    /// Starts to poll, and returns once every check passes. The checks are those that the aggregates list at
-    /// any time, and `others` of `/readyz` that no aggregate lists.
+    /// Starts to poll the health checks of the server at `address`, and returns once every check passes. The
+    /// checks are those that the aggregates list at any time, and `others` of `/readyz` that no aggregate
+    /// lists.
     pub async fn of(address: SocketAddr, others: &[&str]) -> Self {
         let (writer, book) = watch::channel(Book::default());
         let others = others.iter().map(|name| ("readyz", (*name).to_owned())).collect();
@@ -74,13 +75,13 @@ impl Checks {
         checks
     }
 
-    /// Returns the checks whose names have this prefix.
+    /// Returns the names of the health checks that begin with this prefix.
     pub fn beginning_with(&self, prefix: &str) -> Vec<String> {
         self.book.borrow().now.keys().filter(|check| check.starts_with(prefix)).cloned().collect()
     }
 
-    /// Waits until these checks pass (or fail, if `passes` is false), and asserts that since the last call
-    /// each of them changed once and no other check changed.
+    /// Waits until these health checks pass (or fail, if `passes` is false), and asserts that since the last
+    /// call each of them changed once and no other check changed.
     pub async fn turned(&mut self, passes: bool, checks: &[impl AsRef<str>], since: Instant) -> Took {
         let expected: BTreeSet<&str> = checks.iter().map(AsRef::as_ref).collect();
         let state = format!("{expected:?} to be {passes}");
@@ -97,7 +98,7 @@ impl Checks {
         Took { first: times.clone().min().unwrap_or_default(), last: times.max().unwrap_or_default() }
     }
 
-    /// Asserts that no check changed since the last call, and that the polling task still runs.
+    /// Asserts that no health check changed since the last call, and that the polling task still runs.
     pub fn are_unchanged(&mut self) {
         let changes = self.take();
         assert!(changes.is_empty(), "no check should have changed: {changes:#?}");
@@ -122,7 +123,7 @@ impl Checks {
     }
 }
 
-/// Fails with the panic of the polling task.
+/// Fails the test with the panic of the polling task.
 fn fail_as(ended: Option<Result<(), JoinError>>) -> ! {
     match ended {
         Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
@@ -147,7 +148,7 @@ async fn poll(address: SocketAddr, mut known: BTreeSet<(&'static str, String)>, 
     }
 }
 
-/// Polls one endpoint, and each of its checks by name.
+/// Polls one health endpoint, and each of its checks by name. Returns each check with true if it passes.
 async fn round(
     address: SocketAddr,
     group: &'static str,

@@ -35,21 +35,23 @@ use crate::manifests::Cleanup;
 
 pub(crate) use self::missing::skip_or_fail;
 
-/// A cluster as one test uses it.
+/// A real control plane as one test uses it, with a namespace for this test alone.
 pub struct TestCluster {
     backing: Backing,
     admin: Client,
     namespace: String,
-    /// Objects outside the namespace, to delete after the test.
+    /// Objects outside the test's namespace, to delete after the test.
     leftovers: Mutex<Vec<Cleanup>>,
 }
 
 enum Backing {
-    /// With the sender of cleanups to the cluster's thread. Unbounded: at most a few entries per test.
+    /// The shared cluster, with the sender of cleanups to its thread. Unbounded: at most a few entries per
+    /// test.
     Shared(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>),
-    /// With the permit that keeps other tests of the binary from starting a second cluster.
+    /// A cluster for this test alone, with the permit that keeps other tests of the binary from starting a
+    /// second one.
     Exclusive(Box<DevCluster>, SemaphorePermit<'static>),
-    /// Left behind by `stop`, for the destructor.
+    /// No cluster any more: left behind by `stop`, for the destructor.
     Stopped,
 }
 
@@ -82,25 +84,26 @@ impl TestCluster {
         }
     }
 
-    /// Returns a cluster for this test alone, for tests that restart the server, delete definitions or take
-    /// away rights. One at a time: each takes most of a gigabyte. None as for [`TestCluster::shared`].
+    /// Returns a cluster for this test alone, for tests that restart the server, delete CRDs or take away
+    /// rights. One at a time: each takes most of a gigabyte. None as for [`TestCluster::shared`].
     pub async fn exclusive() -> Option<Self> {
         Self::exclusive_with(options()).await
     }
 
-    /// As [`TestCluster::exclusive`], without the definitions of mainstay.
+    /// Returns a cluster as [`TestCluster::exclusive`] does, without the CRDs of mainstay.
     pub async fn exclusive_without_crds() -> Option<Self> {
         Self::exclusive_with(Options { crds: Vec::new(), ..options() }).await
     }
 
-    /// As [`TestCluster::exclusive`], with etcd and an API server alone: a second cluster beside another one.
+    /// Returns a cluster as [`TestCluster::exclusive`] does, with etcd and an API server alone: a second
+    /// cluster beside another one.
     pub async fn another() -> Option<Self> {
         Self::exclusive_with(Options { crds: Vec::new(), bare: true, ..options() }).await
     }
 
-    /// As [`TestCluster::exclusive`], with a log of every request, for [`TestCluster::usage`]. Its server
-    /// also checks `blockOwnerDeletion`: the writer of such an owner reference needs the right to set
-    /// finalizers on the owner.
+    /// Returns a cluster as [`TestCluster::exclusive`] does, with a log of every request, for
+    /// [`TestCluster::usage`]. Its server also checks `blockOwnerDeletion`: the writer of such an owner
+    /// reference needs the right to set finalizers on the owner.
     pub async fn observed() -> Option<Self> {
         let mut options = Options { apiserver_flags: audit::flags(Detail::Requests), ..options() };
         let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -108,7 +111,8 @@ impl TestCluster {
         Self::exclusive_with(options).await
     }
 
-    /// As [`TestCluster::another`] with the definitions of mainstay; its server advertises this address.
+    /// Returns a cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server
+    /// advertises this address.
     pub async fn advertised(address: &str) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.push(format!("--advertise-address={address}"));
@@ -116,7 +120,8 @@ impl TestCluster {
         Self::exclusive_with(options).await
     }
 
-    /// As [`TestCluster::another`] with the definitions of mainstay; its server gets these additional flags.
+    /// Returns a cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server gets
+    /// these additional flags.
     pub async fn flagged(flags: Vec<String>) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.extend(flags);
@@ -148,17 +153,17 @@ impl TestCluster {
         self.backing.cluster()
     }
 
-    /// Returns a client with all rights.
+    /// Returns a client of the API server with all rights.
     pub fn client(&self) -> Client {
         self.admin.clone()
     }
 
-    /// Returns the namespace that belongs to this test alone.
+    /// Returns the name of the namespace that belongs to this test alone.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Returns the objects of one kind in this test's namespace, with all rights.
+    /// Returns the API of the objects of one kind in this test's namespace, with all rights.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -166,18 +171,18 @@ impl TestCluster {
         Api::namespaced(self.client(), &self.namespace)
     }
 
-    /// Returns the kubeconfig of the administrator.
+    /// Returns the path of the kubeconfig of the administrator.
     pub fn kubeconfig_path(&self) -> &Path {
         self.cluster().kubeconfig_path()
     }
 
-    /// Returns the connection of the administrator.
+    /// Returns the client configuration of the administrator.
     pub async fn connection(&self) -> Config {
         let connection = infer(Some(self.kubeconfig_path()), None).await;
         connection.unwrap_or_else(|error| panic!("no connection: {error}"))
     }
 
-    /// Returns the address of the API server.
+    /// Returns the URL of the API server.
     pub fn url(&self) -> String {
         self.cluster().url()
     }
@@ -189,12 +194,12 @@ impl TestCluster {
         address.unwrap_or_else(|error| panic!("{url} is no address: {error}"))
     }
 
-    /// Returns the file with the certificate authority of the server.
+    /// Returns the path of the file with the certificate authority of the API server.
     pub fn authority_path(&self) -> &Path {
         self.cluster().authority_path()
     }
 
-    /// Returns the file with the key of that certificate authority.
+    /// Returns the path of the file with the private key of the API server's certificate authority.
     pub fn authority_key_path(&self) -> PathBuf {
         self.cluster().authority_path().with_extension("key")
     }
@@ -238,8 +243,8 @@ impl TestCluster {
         run.await.unwrap_or_else(|error| panic!("kubectl cannot be started: {error}"))
     }
 
-    /// Returns client-go's elector, which `tests/controlplane/build` puts beside the servers. None, after a
-    /// printed notice, if the servers come from elsewhere; in CI that fails the test instead.
+    /// Returns the path of client-go's elector, which `tests/controlplane/build` puts beside the servers.
+    /// None, after a printed notice, if the servers come from elsewhere; in CI that fails the test instead.
     pub(crate) fn elector(&self) -> Option<PathBuf> {
         let path = self.cluster().kubectl().with_file_name("elector");
         if path.is_file() {
@@ -248,7 +253,7 @@ impl TestCluster {
         skip_or_fail(&format!("no {}; build it with tests/controlplane/build", path.display()))
     }
 
-    /// Returns the control plane, to stop and start its server.
+    /// Returns the control plane of an exclusive cluster, to stop and start its API server.
     ///
     /// # Panics
     /// Panics on the shared cluster, which must keep running for the other tests.
@@ -298,7 +303,7 @@ impl TestCluster {
         }
     }
 
-    /// Queues `cleanup` to run some time after this test.
+    /// Queues the deletion of an object outside the test's namespace, to run some time after this test.
     pub(crate) fn leave(&self, cleanup: Cleanup) {
         self.leftovers.lock().push(cleanup);
     }

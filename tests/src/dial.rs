@@ -18,23 +18,25 @@ use parking_lot::Mutex;
 /// A name for loopback that, unlike `localhost`, is resolved and must be allowed like any other name.
 pub const NAME: &str = "loopback.example";
 
-/// Guards the probes of one test. On drop it fails the test if a probe tried to leave loopback.
+/// Guards the probes of one test. On drop it fails the test if a probe tried to connect to an address outside
+/// loopback.
 #[derive(Debug, Default)]
 #[must_use = "the test fails only when this is dropped at its end"]
 pub struct Loopback {
     escapes: Arc<Mutex<Vec<String>>>,
 }
 
-/// Dialler and resolver of the probe engine, for the manager under test.
+/// Dialler and resolver of the probe engine for the manager under test: they allow loopback only.
 #[derive(Clone, Debug)]
 pub struct LoopbackDial {
     escapes: Arc<Mutex<Vec<String>>>,
-    /// Whether the first escape aborts the process: a manager in a separate process can fail the test in no
-    /// other way.
+    /// Whether the first probe of an address outside loopback aborts the process: a manager in a separate
+    /// process can fail the test in no other way.
     aborts: bool,
 }
 
-/// Sockets for a manager in a process of its own, which aborts at the first escape.
+/// Returns the sockets for a manager in a process of its own, which aborts at the first probe of an address
+/// outside loopback.
 pub fn aborting() -> Sockets {
     LoopbackDial { escapes: Arc::default(), aborts: true }.into()
 }
@@ -42,7 +44,7 @@ pub fn aborting() -> Sockets {
 // === impl Loopback ===
 
 impl Loopback {
-    /// Makes a guard without recorded escapes.
+    /// Makes a guard that has recorded no probe outside loopback.
     pub fn new() -> Self {
         Self::default()
     }

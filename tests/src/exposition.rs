@@ -14,32 +14,33 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// The label with the upper bound of a histogram bucket.
+/// The name of the label with the upper bound of a histogram bucket.
 const BOUND: &str = "le";
 
-/// The label with the name of a further cluster: the only label that some series of a family may lack.
+/// The name of the label with the name of a further cluster: the only label that some series of a family may
+/// lack.
 const OF_CLUSTER: &str = "of_cluster";
 
-/// One metric family as it was written.
+/// One metric family as it was written in the text of a metrics endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Family {
-    /// `counter`, `gauge` or `histogram`.
+    /// The type of the metric family: `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// The help text.
+    /// The help text of the metric family.
     pub help: String,
-    /// The labels of its series, without the bounds of buckets.
+    /// The names of the labels of the family's series, without the bounds of buckets.
     pub labels: BTreeSet<String>,
-    /// Values by series, as they were written.
+    /// The values of the family by series, as they were written.
     pub series: BTreeMap<String, f64>,
 }
 
-/// The families by name; a counter's name has no `_total`, in both formats.
+/// The metric families by name; a counter's name has no `_total`, in both formats.
 pub type Families = BTreeMap<String, Family>;
 
-/// Labels of one series in the order of their names.
+/// The labels of one series with their values, in the order of their names.
 type Labels = BTreeMap<String, String>;
 
-/// One histogram's buckets, by the labels beside the bound.
+/// The buckets, sum and count of one histogram, with the same labels beside the bound.
 #[derive(Default)]
 struct Histogram {
     buckets: Vec<(String, f64)>,
@@ -47,7 +48,7 @@ struct Histogram {
     count: Option<f64>,
 }
 
-/// Requests metrics and returns content type and text.
+/// Requests `/metrics` from a server on loopback, and returns content type and text.
 pub async fn scrape(address: SocketAddr, accept: &str) -> anyhow::Result<(String, String)> {
     ensure!(address.ip().is_loopback(), "{address} is not on loopback");
     let mut stream = TcpStream::connect(address).await?;
@@ -153,7 +154,7 @@ async fn create_blocks(text: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the series of one family against its type.
+/// Checks the series of one metric family against its type.
 fn check(name: &str, family: &Family, samples: &[((String, Labels), f64)]) -> anyhow::Result<()> {
     let mut histograms: BTreeMap<Labels, Histogram> = BTreeMap::new();
     for ((series, labels), value) in samples {
@@ -189,7 +190,7 @@ fn check(name: &str, family: &Family, samples: &[((String, Labels), f64)]) -> an
     Ok(())
 }
 
-/// Reads `name{label="value",...}`.
+/// Parses the text of a series, such as `name{label="value",...}`, into name and labels.
 fn read_series(series: &str) -> anyhow::Result<(String, Labels)> {
     let (name, mut rest) = match series.split_once('{') {
         Some((name, rest)) => (name, rest.strip_suffix('}').context("no }")?),
@@ -211,7 +212,7 @@ fn read_series(series: &str) -> anyhow::Result<(String, Labels)> {
     Ok((name.to_owned(), labels))
 }
 
-/// Reads up to the closing quote. Returns the value and the text after the quote.
+/// Parses a label value up to its closing quote. Returns the value and the text after the quote.
 fn read_value(text: &str) -> anyhow::Result<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

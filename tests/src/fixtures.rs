@@ -34,7 +34,7 @@ pub fn with_image(number: usize) -> Value {
     json!({"spec": {"template": {"spec": {"containers": containers}}}})
 }
 
-/// Returns the image of this number. It is never pulled.
+/// Returns the container image of this number. It is never pulled.
 pub fn image(number: usize) -> String {
     format!("example.invalid/main:{number}")
 }
@@ -52,8 +52,8 @@ pub fn wait_probe(address: SocketAddr) -> Value {
     json!({"address": address.to_string(), "timeout": "1s", "periodSeconds": 1})
 }
 
-/// Lays `over` over `under`, mapping by mapping; where both have a value `over` wins, and a list replaces a
-/// list.
+/// Merges the JSON `over` into `under`, mapping by mapping; where both have a value `over` wins, and a list
+/// replaces a list.
 pub fn lay_over(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {

@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 use crate::TestCluster;
 use crate::middlebox::Middlebox;
 
-/// Follows the `ConfigMap`s of one test's namespace through a middlebox. Dropping it stops the cache.
+/// A cache that follows the `ConfigMap`s of one test's namespace through a middlebox. Dropping it stops the
+/// cache.
 pub struct Follower {
     /// The store of the `ConfigMap`s.
     pub store: Store<ConfigMap>,
-    /// Between the watch and the server; writes bypass it.
+    /// The relay between the watches of the cache and the API server; writes bypass it.
     pub middlebox: Middlebox,
-    /// Its writes are own writes of the cache.
+    /// A client with writes that count as own writes of the cache.
     pub writer: kube::Client,
     /// Every change delivered to a handler since the start.
     pub books: Arc<Books>,
@@ -32,28 +33,29 @@ pub struct Follower {
     _running: JoinSet<()>,
 }
 
-/// Replays the changes a handler receives, and records contradictions.
+/// Records the changes that a handler receives, and the contradictions among them.
 #[derive(Debug)]
 pub struct Books {
     kept: Mutex<Kept>,
-    /// Number of changes received.
+    /// The number of changes received so far.
     count: watch::Sender<u64>,
 }
 
-/// The content of the [`Books`].
+/// The content of the [`Books`]: recorded changes, and the objects by them.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// Objects after the last change: uid and resourceVersion by name.
+    /// The objects after the last change: uid and resourceVersion by name.
     pub objects: BTreeMap<String, (String, String)>,
-    /// The changes by object name, in the order of delivery.
+    /// The changes of each object by its name, in the order of delivery.
     pub changes: BTreeMap<String, Vec<Change>>,
-    /// Uids of deleted objects.
+    /// The uids of deleted objects.
     pub deleted: BTreeSet<String>,
-    /// Contradictions: a change that does not follow the recorded state, or a deleted uid that came back.
+    /// The contradictions found: a change that does not follow the recorded state, or a deleted uid that came
+    /// back.
     pub wrong: Vec<String>,
 }
 
-/// The resourceVersions before and after; None if the object did not exist.
+/// A change of an object: its resourceVersions before and after; None if the object did not exist.
 pub type Change = (Option<String>, Option<String>);
 
 struct Handler(Arc<Books>);
@@ -61,7 +63,7 @@ struct Handler(Arc<Books>);
 // === impl Follower ===
 
 impl Follower {
-    /// Starts the cache and waits for the first sync.
+    /// Starts the cache of `ConfigMap`s and waits for the first sync.
     pub async fn start(cluster: &TestCluster) -> Self {
         let mut config = infer(Some(cluster.kubeconfig_path()), None).await;
         let direct = config.as_mut().unwrap_or_else(|error| panic!("no connection: {error}")).clone();
@@ -93,14 +95,14 @@ impl Follower {
         Self { store, middlebox, writer, books, cache, _subscription: subscription, _running: running }
     }
 
-    /// Returns the store of all namespaces, from the same cache.
+    /// Returns the store of all namespaces (the kind), from the same cache.
     pub async fn namespaces(&self) -> Store<Namespace> {
         let namespaces = self.cache.store::<Namespace>(Scope::all());
         namespaces.untyped().settled().await;
         namespaces
     }
 
-    /// Returns the status of the store.
+    /// Returns the status of the store of `ConfigMap`s, if no other store was declared.
     pub fn status(&self) -> mainstay::cache::KindStatus {
         self.cache.kinds().pop().unwrap_or_else(|| panic!("one store was declared"))
     }
@@ -115,12 +117,12 @@ impl std::fmt::Debug for Follower {
 // === impl Books ===
 
 impl Books {
-    /// Returns a copy of the current content.
+    /// Returns a copy of the changes and objects recorded so far.
     pub fn kept(&self) -> Kept {
         self.kept.lock().clone()
     }
 
-    /// Waits until `accepts` returns true for the content.
+    /// Waits until `accepts` returns true for the recorded changes and objects.
     pub async fn until(&self, accepts: impl Fn(&Kept) -> bool) {
         let mut count = self.count.subscribe();
         // The sender lives in `self`.

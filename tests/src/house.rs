@@ -15,9 +15,9 @@ use self::imports::{imports, without_comments};
 /// The rooms (modules) of one folder, top to bottom. A room may import the rooms after it.
 struct House {
     source: &'static str,
-    /// The prefix of every path into the rooms.
+    /// The prefix of every import path into these rooms.
     prefix: &'static str,
-    /// Whether the rule also applies to test files.
+    /// Whether the rule about imports also applies to test files.
     with_tests: bool,
     rooms: &'static [&'static str],
 }
@@ -48,7 +48,7 @@ const RUNTIME: House = House {
     ],
 };
 
-/// Every module except the other three counts as `face`, the public part above them.
+/// The rooms of the cache. Every module except the other three counts as `face`, the public part above them.
 const CACHE: House = House {
     source: "manager/src/cache",
     prefix: "crate::cache::",
@@ -126,7 +126,7 @@ fn is_test(file: &Path) -> bool {
 // === impl House ===
 
 impl House {
-    /// Returns the position of a room, 0 for the top.
+    /// Returns the position of a room in the list, 0 for the top.
     fn height(&self, room: &str) -> Option<usize> {
         let found = self.rooms.iter().position(|name| *name == room);
         found.or_else(|| self.rooms.iter().position(|name| *name == "face"))

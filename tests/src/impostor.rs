@@ -29,32 +29,33 @@ use tokio::task::JoinSet;
 use crate::cluster::TestCluster;
 use crate::manifests::Identity;
 
-/// Speaks HTTP without TLS. Dropping it cuts every connection.
+/// A server in front of the API server that answers some requests for Leases itself. It serves HTTP without
+/// TLS. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Impostor {
     identity: Identity,
     lies: Arc<Lies>,
     trouble: watch::Sender<Trouble>,
-    /// Accepts, and owns the connections.
+    /// The task that accepts connections and owns them.
     _serving: JoinSet<()>,
 }
 
 /// The answer to a request for a Lease instead of the server's. Watches are not affected.
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// An HTML page with this status.
+    /// An HTML page with this HTTP status.
     Page(u16),
-    /// This text, with status 200.
+    /// This text, with HTTP status 200.
     Text(&'static str),
     /// The Lease as it is stored, with another value at this JSON pointer; the request is not executed.
     Changed(&'static str, Value),
-    /// 429 with a `Retry-After` of an hour.
+    /// HTTP status 429 with a `Retry-After` of an hour.
     Busy,
     /// A Kubernetes `Status` of this code; 429 with a `Retry-After` of a second.
     Refused(u16),
-    /// The answer of the server, delayed.
+    /// The answer of the API server, delayed by this time.
     Late(Duration),
-    /// No answer, ever.
+    /// No answer: the request hangs.
     Silence,
 }
 
@@ -63,19 +64,20 @@ pub enum Lie {
 struct Trouble {
     /// Collections, such as `configmaps`, whose requests and watches are cut.
     severed: BTreeSet<String>,
-    /// The status of every answer. Watches that run already go on.
+    /// The HTTP status with which every request is answered; `None` if they are forwarded. Watches that run
+    /// already go on.
     refused: Option<u16>,
     /// Whether a connection ends with its first answer. [`Impostor::mend`] does not reset it.
     closes: bool,
 }
 
-/// A forwarded request gives up connecting to the server after this time, far sooner than a Lease expires:
-/// its sender may have lost the Lease by then, and cannot cancel the request.
+/// Longest time to connect to the API server for a forwarded request, far shorter than a Lease lasts: its
+/// sender may have lost the Lease by then, and cannot cancel the request.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 type AnswerBody = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// State that handles the requests of one connection.
+/// The state that is needed to answer the requests of one connection.
 #[derive(Clone)]
 struct Carrier {
     client: Client,
@@ -92,7 +94,7 @@ struct Lies {
 // === impl Impostor ===
 
 impl Impostor {
-    /// Starts a server in front of this cluster's, for clients with this identity.
+    /// Starts an impostor in front of this cluster's API server, for clients with this identity.
     pub async fn before(cluster: &TestCluster, identity: &Identity) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
@@ -109,7 +111,7 @@ impl Impostor {
         Self { identity, lies, trouble, _serving: serving }
     }
 
-    /// Returns the same identity, with a kubeconfig for this server.
+    /// Returns the identity of the clients, with a kubeconfig for this impostor instead of the API server.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -122,12 +124,13 @@ impl Impostor {
         });
     }
 
-    /// Answers every request with this status, until [`Impostor::mend`]. Watches that run already go on.
+    /// Makes the impostor answer every request with this HTTP status, until [`Impostor::mend`]. Watches that
+    /// run already go on.
     pub fn refuse(&self, code: u16) {
         self.trouble.send_modify(|trouble| trouble.refused = Some(code));
     }
 
-    /// Forwards every request again.
+    /// Makes the impostor forward every request to the API server again.
     pub fn mend(&self) {
         self.trouble
             .send_modify(|trouble| *trouble = Trouble { closes: trouble.closes, ..Trouble::default() });
@@ -140,13 +143,13 @@ impl Impostor {
         self.trouble.send_if_modified(|trouble| std::mem::replace(&mut trouble.closes, closes) != closes);
     }
 
-    /// Answers the next `times` requests for Leases like this.
+    /// Makes the impostor answer the next `times` requests for Leases like this.
     pub fn lie(&self, lie: &Lie, times: usize) {
         self.lies.next.lock().extend(std::iter::repeat_n(lie.clone(), times));
         self.lies.left.send_modify(|left| *left += times);
     }
 
-    /// Waits until all queued answers were sent.
+    /// Waits until all answers queued by [`Impostor::lie`] were given.
     pub async fn all_sent(&self) {
         let mut left = self.lies.left.subscribe();
         let sent = tokio::time::timeout(crate::wait::PATIENCE, left.wait_for(|left| *left == 0)).await;
@@ -229,7 +232,8 @@ async fn answer(request: Request<Incoming>, carrier: Carrier) -> io::Result<Resp
     Ok(response.map(|body| until_severed(body, collection, trouble)))
 }
 
-/// Ends a body when its collection is severed; the client sees the end of its watch.
+/// Returns the body of an answer, which ends when its collection is severed; the client sees the end of its
+/// watch.
 fn until_severed(body: Body, collection: String, mut trouble: watch::Receiver<Trouble>) -> AnswerBody {
     // A dropped impostor severs no collection.
     let end = async move {

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// The status, by its name in kstatus.
+/// The status of an object, by its name in kstatus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kstatus {
     /// The object is being deleted.
@@ -18,7 +18,7 @@ pub enum Kstatus {
     Current,
 }
 
-/// Computes the status of an object.
+/// Returns the status of an object as kstatus computes it for a kind without rules of its own.
 pub fn kstatus(object: &Value) -> Kstatus {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if !text(&object["metadata"]["deletionTimestamp"]).is_empty() {

@@ -34,7 +34,8 @@ pub fn with_shipped_sections(program: Program) -> Program {
     program.section::<ProbePolicy>(PROBE_POLICY).section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
 }
 
-/// Returns the shipped configuration with the settings of all tests and then `changes` laid over it.
+/// Returns the shipped configuration of the manager, with the settings of all tests and then `changes` laid
+/// over it.
 pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
     let documents = documents_of_base();
     let shipped = documents.iter().find(|document| document["kind"] == "ConfigMap");
@@ -59,12 +60,14 @@ pub fn configuration_of(cluster: &TestCluster, changes: &Value) -> Value {
 // === impl LocalManager ===
 
 impl LocalManager {
-    /// Starts a manager as this identity, with the shipped configuration and these changes laid over it.
+    /// Starts a manager with the rights of this identity, with the shipped configuration and these changes
+    /// laid over it.
     pub async fn start(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
         Self::start_with(cluster, identity, changes, |_| {}).await
     }
 
-    /// As [`LocalManager::start`]; `more` runs before the manager, to register more with it.
+    /// Starts a manager as [`LocalManager::start`] does; `more` is called before the manager runs, to
+    /// register more with it.
     pub async fn start_with(
         cluster: &TestCluster,
         identity: &Identity,
@@ -75,14 +78,14 @@ impl LocalManager {
         Self::start_as(options, cluster, identity, changes, more).await
     }
 
-    /// As [`LocalManager::start`], with probes to every address that the policy allows: for a
-    /// [network](crate::network::Network) of the test's own.
+    /// Starts a manager as [`LocalManager::start`] does, with probes of every address that the policy allows:
+    /// for a [network](crate::network::Network) of the test's own.
     pub async fn start_unleashed(cluster: &TestCluster, identity: &Identity, changes: &Value) -> Self {
         let options = ManagerOptions { signals: false, ..ManagerOptions::replica("mainstay") };
         Self::begin(options, cluster, identity, changes, None, |_| {}).await
     }
 
-    /// As [`LocalManager::start_with`], with other options.
+    /// Starts a manager as [`LocalManager::start_with`] does, with other options.
     pub async fn start_as(
         options: ManagerOptions,
         cluster: &TestCluster,
@@ -119,22 +122,22 @@ impl LocalManager {
         Self { manager, running, _loopback: loopback }
     }
 
-    /// Returns the address of the probe server.
+    /// Returns the address of the manager's server for health probes.
     pub fn probes(&self) -> SocketAddr {
         self.manager.probes_addr().unwrap_or_else(|| panic!("probes are served under test"))
     }
 
-    /// Returns the address of the metrics server.
+    /// Returns the address of the manager's metrics server.
     pub fn metrics(&self) -> SocketAddr {
         self.manager.metrics_addr().unwrap_or_else(|| panic!("metrics are served under test"))
     }
 
-    /// Returns the metrics text it serves now.
+    /// Returns the metrics that the manager serves now, as text.
     pub async fn metrics_text(&self) -> String {
         get(self.metrics(), "/metrics").await.1
     }
 
-    /// Waits until this manager leads.
+    /// Waits until this manager is the leader, by its metrics.
     pub async fn leads(&self) {
         until_so("this replica to lead", async || is_leading(&self.metrics_text().await)).await;
     }

@@ -25,15 +25,15 @@ use crate::wait::{PATIENCE, until, until_gone};
 
 pub use self::documents::{documents_of, documents_of_base};
 
-/// The Role with rights that a test adds to the shipped ones.
+/// The name of the Role with rights that a test adds to the shipped ones.
 const MORE: &str = "more";
-/// The Role with rights that a test grants and revokes.
+/// The name of the Role with rights that a test grants and revokes.
 const GRANTED: &str = "granted";
 
-/// Pause between two reviews whether a rule is in force.
+/// Pause between two access reviews of whether a rule is in force.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
-/// An object that a test leaves behind in the shared cluster.
+/// An object outside the test's namespace, or the namespace, that a test leaves behind in the shared cluster.
 #[derive(Debug)]
 pub(crate) enum Cleanup {
     Namespace(String),
@@ -43,12 +43,12 @@ pub(crate) enum Cleanup {
     FlowSchema(String),
 }
 
-/// The identity of the manager under test.
+/// The identity with which the manager under test connects to the API server.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The name of its ServiceAccount, in the test's namespace.
+    /// The name of the identity's ServiceAccount, in the test's namespace.
     pub service_account: String,
-    /// Has a token of that ServiceAccount, and the test's namespace as the default one.
+    /// Path of a kubeconfig with a token of the ServiceAccount, and the test's namespace as the default one.
     pub kubeconfig: PathBuf,
 }
 
@@ -81,7 +81,8 @@ impl Cleanup {
 // === impl Identity ===
 
 impl Identity {
-    /// Returns the same identity with another server address, such as that of a middlebox, or `host:port`.
+    /// Returns the same identity with another address of the API server in its kubeconfig, such as that of a
+    /// middlebox, or `host:port`.
     #[must_use]
     pub fn through(&self, address: impl Display) -> Self {
         let path = self.kubeconfig.with_extension("through.kubeconfig");
@@ -100,13 +101,14 @@ impl Identity {
 // === impl TestCluster ===
 
 impl TestCluster {
-    /// Applies the identity and the rights of the manager from the YAML files of `deploy/base`.
+    /// Creates the ServiceAccount and the rights of the manager from the YAML files of `deploy/base`, and
+    /// returns the identity.
     pub async fn install_base(&self) -> Identity {
         self.install(&documents_of_base()).await
     }
 
-    /// As [`TestCluster::install_base`], with further ServiceAccounts that have the same rights: one per
-    /// replica, so that the audit log distinguishes the replicas.
+    /// Creates the same objects as [`TestCluster::install_base`], and further ServiceAccounts that have the
+    /// same rights: one per replica, so that the audit log distinguishes the replicas.
     pub async fn install_base_for(&self, others: &[&str]) {
         let mut documents = documents_of_base();
         for document in &mut documents {
@@ -126,8 +128,8 @@ impl TestCluster {
         self.install(&documents).await;
     }
 
-    /// As [`TestCluster::install_base`], with these additional rules, as a Role lists them, in the test's
-    /// namespace.
+    /// Creates the same objects as [`TestCluster::install_base`], and these additional rules, as a Role lists
+    /// them, in the test's namespace. Returns the identity.
     pub async fn install_base_with(&self, rules: &Value) -> Identity {
         let mut documents = documents_of_base();
         documents.extend(role(MORE, rules));
@@ -160,7 +162,7 @@ impl TestCluster {
         }
     }
 
-    /// Makes a `ClusterRole` with these rules, aggregated to the roles of every manager under test, and
+    /// Creates a `ClusterRole` with these rules, aggregated to the roles of every manager under test, and
     /// deleted after this test. Not for rights that other tests must not have.
     pub async fn aggregate(&self, rules: &Value) {
         let labels = json!({"mainstay.dev/aggregate-to-manager": "true"});
@@ -170,7 +172,7 @@ impl TestCluster {
         self.create(&role).await;
     }
 
-    /// Creates a definition, deletes it after the test, and waits until its kind is served.
+    /// Creates a CRD, deletes it after the test, and waits until its kind is served.
     pub async fn define(&self, definition: &Value) {
         let name = name_of(definition);
         self.leave(Cleanup::Definition(name.to_owned()));
@@ -185,8 +187,7 @@ impl TestCluster {
         .await;
     }
 
-    /// Deletes the definition that [`TestCluster::define`] created, and waits until it is gone with all its
-    /// objects.
+    /// Deletes the CRD that [`TestCluster::define`] created, and waits until it is gone with all its objects.
     pub async fn undefine(&self, definition: &Value) {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client());
         let name = name_of(definition);
@@ -196,8 +197,8 @@ impl TestCluster {
         until_gone(&definitions, name).await;
     }
 
-    /// Applies the ServiceAccount and the rules among `documents`, waits until the rules are in force and
-    /// returns that identity.
+    /// Creates the ServiceAccount and the rights among `documents`, waits until the rules are in force and
+    /// returns the identity.
     pub async fn install(&self, documents: &[Value]) -> Identity {
         let account = documents.iter().find(|document| document["kind"] == "ServiceAccount");
         let account = account.and_then(|account| account["metadata"]["name"].as_str());
@@ -206,7 +207,7 @@ impl TestCluster {
         Identity { service_account: account.to_owned(), kubeconfig: self.kubeconfig_of(account).await }
     }
 
-    /// Applies the additional rights that a component of `deploy` gives this ServiceAccount, and waits until
+    /// Creates the additional rights that a component of `deploy` gives this ServiceAccount, and waits until
     /// they are in force.
     pub async fn install_component(&self, identity: &Identity, component: &str) {
         let documents = documents_of(&format!("components/{component}"));
@@ -223,7 +224,7 @@ impl TestCluster {
         }
     }
 
-    /// Applies the `FlowSchema` for elections from `deploy/base`, moved to the test's namespace. It is
+    /// Creates the `FlowSchema` for elections from `deploy/base`, moved to the test's namespace. It is
     /// deleted after the test.
     pub async fn prefer_elections(&self) {
         let shipped = documents_of_base().into_iter().find(|document| document["kind"] == "FlowSchema");
@@ -293,8 +294,8 @@ impl TestCluster {
         }
     }
 
-    /// Waits until the server's authorizer, which watches the rules, allows the access of the rule, or
-    /// refuses it.
+    /// Waits until the API server's authorizer, which watches the rules, allows the access of the rule, or
+    /// refuses it if `granted` is false.
     async fn in_force(&self, account: &str, namespace: Option<&str>, rule: &PolicyRule, granted: bool) {
         let first = |names: &Option<Vec<String>>| names.iter().flatten().next().cloned();
         let (resource, subresource) = match first(&rule.resources) {

@@ -9,38 +9,38 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Most bytes copied at a time.
+/// Maximum number of bytes copied at a time.
 const PIECE: usize = 64 * 1024;
 
-/// Relays connections to servers. Dropping it cuts them all.
+/// A TCP relay to API servers that can delay, cut or refuse connections. Dropping it cuts them all.
 #[derive(Debug)]
 pub struct Middlebox {
     address: SocketAddr,
     state: watch::Sender<State>,
-    /// Accepts, and owns the connections.
+    /// The task that accepts connections and owns them.
     _serving: JoinSet<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Whether bytes from the server are held back. Bytes to the server pass.
+    /// Whether bytes from the server to the client are held back. Bytes to the server pass.
     held: bool,
     /// Whether new connections are closed at once.
     closed: bool,
-    /// How often all connections were cut.
+    /// Number of times that all connections were cut.
     cuts: u64,
 }
 
 // === impl Middlebox ===
 
 impl Middlebox {
-    /// Relays to `server`, which may be down.
+    /// Starts a relay to `server`, which may be down.
     pub async fn before(server: SocketAddr) -> Self {
         Self::before_all(vec![server]).await
     }
 
-    /// Relays to several servers in turn. A server that refuses connections is skipped; there is no other
-    /// health check.
+    /// Starts a relay to several servers in turn. A server that refuses connections is skipped; there is no
+    /// other health check.
     pub async fn before_all(servers: Vec<SocketAddr>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.unwrap_or_else(|error| panic!("a port of loopback: {error}"));
@@ -51,27 +51,27 @@ impl Middlebox {
         Self { address, state, _serving: serving }
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address that the relay listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Holds back bytes from the server, until [`Middlebox::release`].
+    /// Holds back all bytes from the servers to the clients, until [`Middlebox::release`].
     pub fn hold(&self) {
         self.state.send_modify(|state| state.held = true);
     }
 
-    /// Lets all bytes pass again, those held back first.
+    /// Lets all bytes from the servers pass again, those held back first.
     pub fn release(&self) {
         self.state.send_modify(|state| state.held = false);
     }
 
-    /// Cuts every connection and drops the bytes held back; new connections are relayed.
+    /// Cuts every relayed connection and drops the bytes held back; new connections are relayed.
     pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Cuts every connection and refuses new ones, until [`Middlebox::open`].
+    /// Cuts every relayed connection and refuses new ones, until [`Middlebox::open`].
     pub fn close(&self) {
         self.state.send_modify(|state| {
             state.closed = true;
@@ -79,7 +79,7 @@ impl Middlebox {
         });
     }
 
-    /// Relays new connections again.
+    /// Relays new connections again, after [`Middlebox::close`].
     pub fn open(&self) {
         self.state.send_modify(|state| state.closed = false);
     }
@@ -125,7 +125,7 @@ async fn first_there(servers: &[SocketAddr]) -> Option<TcpStream> {
     None
 }
 
-/// Copies one direction to its end, and pauses while `states` is held.
+/// Copies the bytes of one direction of a connection to its end, and pauses while they are held back.
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut states: Option<watch::Receiver<State>>) {
     let mut piece = vec![0; PIECE];
     while let Ok(length @ 1..) = from.read(&mut piece).await {

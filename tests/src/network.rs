@@ -25,26 +25,27 @@ use tokio::time::timeout;
 use crate::cluster::skip_or_fail;
 use crate::wait::{PATIENCE, until_so};
 
-/// The variable with the role of a test process: `inside` or `outside`.
+/// The environment variable with the role of a test process: `inside` or `outside`.
 const ROLE: &str = "MAINSTAY_TEST_NETWORK";
 
-/// The port that accepts connections at every address.
+/// The port at which the test network accepts connections to every address.
 pub const PORT: u16 = 5432;
-/// Two addresses of the inner end.
+/// Two addresses of the inner end of the link, where the test runs.
 pub const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.3"];
-/// Two addresses of the outer end. It accepts connections to every other address as well.
+/// Two addresses of the outer end of the link. It accepts connections to every other address as well.
 pub const OUTSIDE: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
 /// Addresses of the outer and the inner end that only `take_accepted` connects to.
 const LAST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 80, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 80, 0, 1))];
 
-/// Lines that the outer end prints once it runs, and once it listens.
+/// Line that the process at the outer end of the link prints once it runs.
 const THERE: &str = "there";
 const LISTENING: &str = "listening";
-/// Printed by the outer end before each address that was connected to.
+/// Text that the process at the outer end prints before each address that was connected to.
 const ACCEPTED: &str = "accepted ";
 
-/// Commands that need support which some machines lack: user namespaces, virtual links, IPv4 and IPv6.
+/// Commands to try first, because some machines lack their support: user namespaces, virtual links, IPv4 and
+/// IPv6.
 const OF_ATTEMPT: &str =
     "ip link set lo up && ip link add near type veth peer name far && ip addr add fd77::1/64 dev near nodad";
 const OF_INSIDE: [&str; 6] = [
@@ -65,14 +66,14 @@ const OF_OUTSIDE: [&str; 6] = [
     "-6 route add local ::/0 dev lo table main",
 ];
 
-/// The network, as the test process inside uses it.
+/// The network of one test, as the test process inside uses it.
 #[derive(Debug)]
 pub struct Network {
     accepted: Arc<Mutex<BTreeSet<IpAddr>>>,
     _outside: Child,
-    /// Open for as long as the outer end must run.
+    /// Standard input of the process at the outer end, open for as long as it must run.
     _stdin: ChildStdin,
-    /// One task records addresses printed by the outer end, one records connections inside.
+    /// Two tasks: one records addresses printed by the outer end, one records connections inside.
     _noting: JoinSet<()>,
 }
 
@@ -105,9 +106,9 @@ impl Network {
         }
     }
 
-    /// Returns the addresses connected to since the last call, at either end. None is missing: each end
-    /// reports connections in order, and this function waits for the report of a last connection it makes
-    /// itself.
+    /// Returns the addresses connected to since the last call, at either end of the link. None is missing:
+    /// each end reports connections in order, and this function waits for the report of a last connection it
+    /// makes itself.
     pub async fn take_accepted(&self) -> BTreeSet<IpAddr> {
         for last in LAST {
             let connected = timeout(PATIENCE, TcpStream::connect((last, PORT))).await;
@@ -164,14 +165,15 @@ impl Network {
 
 // === private functions ===
 
-/// Returns a command in a network namespace of its own; the user is root there, and unchanged elsewhere.
+/// Returns a command that runs another one in a network namespace of its own; the user is root there, and
+/// unchanged elsewhere.
 fn in_a_namespace() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--"]).kill_on_drop(true);
     command
 }
 
-/// Runs the test inside, and prints its output.
+/// Runs the test again in a process inside the network, prints its output and asserts that it passed.
 async fn run_inside(test: &str) {
     let mut command = in_a_namespace();
     let started = again(&mut command, test, "inside").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -188,7 +190,7 @@ async fn run_inside(test: &str) {
     assert!(printed.contains(" 1 passed;"), "there is no test {test}");
 }
 
-/// Appends the program and the name of this very test to a command.
+/// Appends this program and the name of the test to a command, with the role of its process.
 fn again<'a>(command: &'a mut Command, test: &str, role: &str) -> &'a mut Command {
     let program = std::env::current_exe().unwrap_or_else(|error| panic!("this program has no path: {error}"));
     command.arg(program).args([test, "--exact", "--nocapture"]).env(ROLE, role).kill_on_drop(true)
@@ -220,7 +222,7 @@ async fn until_line(output: &mut Lines<BufReader<ChildStdout>>, expected: &str) 
     }
 }
 
-/// Runs the outer end, for as long as its standard input is open.
+/// Runs the outer end of the link, for as long as the standard input of the process is open.
 async fn run_outside() {
     say(THERE);
     read_stdin(|stdin| stdin.read_line(&mut String::new()).map(drop)).await;
@@ -243,7 +245,7 @@ async fn read_stdin(read: impl FnOnce(&mut StdinLock<'_>) -> std::io::Result<()>
     drop(tokio::task::spawn_blocking(read).await);
 }
 
-/// Prints text on a line of its own: the test runner leaves its own line unfinished.
+/// Prints text on a line of its own on standard output: the test runner leaves its own line unfinished.
 fn say(line: &str) {
     #[expect(clippy::print_stdout, reason = "standard output is what the test inside reads")]
     {
@@ -251,7 +253,7 @@ fn say(line: &str) {
     }
 }
 
-/// Listens on all addresses of both families.
+/// Listens at [`PORT`] on all addresses of both families.
 async fn listen() -> TcpListener {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).await;
     listener.unwrap_or_else(|error| panic!("cannot listen at {PORT}: {error}"))

@@ -22,11 +22,11 @@ use crate::manager::configuration_of;
 use crate::manifests::Identity;
 use crate::wait::{PATIENCE, until_so};
 
-/// Makes the programs of `tests/controlplane` end when their standard input closes.
+/// Environment variable that makes the programs of `tests/controlplane` end when their standard input closes.
 const END_WITH_STDIN: &str = "MAINSTAY_END_WITH_STDIN";
 
-/// Returns a memory field of `/proc/PID/status` in megabytes: `VmRSS`, the resident memory, or `VmHWM`, its
-/// peak.
+/// Returns a memory field of a process in megabytes, from `/proc/PID/status`: `VmRSS`, the resident memory,
+/// or `VmHWM`, its peak.
 pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -40,10 +40,11 @@ pub fn memory(process: u32, field: &str) -> anyhow::Result<f64> {
 #[derive(Debug)]
 pub struct ManagerProcess {
     child: Child,
-    /// Open for as long as this process lives, for programs that end with it. Kept apart from `child`, whose
-    /// `wait` would close it.
+    /// Standard input of the process, open for as long as this value lives, for programs that end with it.
+    /// Kept apart from `child`, because its `wait` would close it.
     _stdin: Option<ChildStdin>,
-    /// Lines of its log so far, in order; each a JSON object if it parses as JSON, else a string.
+    /// Lines of the log of the process so far, in order; each a JSON object if it parses as JSON, else a
+    /// string.
     log: Arc<Mutex<Vec<Value>>>,
     lines: watch::Receiver<usize>,
     reader: JoinSet<()>,
@@ -52,8 +53,8 @@ pub struct ManagerProcess {
 // === impl ManagerProcess ===
 
 impl ManagerProcess {
-    /// Starts `binary`, which is `env!("CARGO_BIN_EXE_mainstay-under-test")`, with the shipped configuration
-    /// and `changes` laid over it.
+    /// Starts a manager process from `binary`, which is `env!("CARGO_BIN_EXE_mainstay-under-test")`, with the
+    /// shipped configuration and `changes` laid over it.
     pub fn start(
         binary: &str,
         cluster: &TestCluster,
@@ -64,7 +65,7 @@ impl ManagerProcess {
         Self::start_with(binary, cluster, identity, name, changes, &[])
     }
 
-    /// As [`ManagerProcess::start`], with these variables in its environment.
+    /// Starts a manager process as [`ManagerProcess::start`] does, with these variables in its environment.
     pub fn start_with(
         binary: &str,
         cluster: &TestCluster,
@@ -79,8 +80,8 @@ impl ManagerProcess {
         Self::start_from(binary, identity, &config, environment)
     }
 
-    /// As [`ManagerProcess::start_with`], with an existing configuration: a file, or a folder with a
-    /// `manager.yaml`.
+    /// Starts a manager process as [`ManagerProcess::start_with`] does, with an existing configuration: a
+    /// file, or a folder with a `manager.yaml`.
     pub fn start_from(
         binary: &str,
         identity: &Identity,
@@ -93,8 +94,8 @@ impl ManagerProcess {
         Self::spawn(command)
     }
 
-    /// Starts client-go's elector, the program `elector`, with these flags. Returns None, after a printed
-    /// notice, if it is not built: the test then returns. In CI that fails the test instead.
+    /// Starts client-go's elector in a process, with these flags. Returns None, after a printed notice, if it
+    /// is not built: the test then returns. In CI that fails the test instead.
     pub fn start_elector(cluster: &TestCluster, flags: &[String]) -> Option<Self> {
         let mut command = Command::new(cluster.elector()?);
         command.args(flags).env(END_WITH_STDIN, "1").stdin(Stdio::piped());
@@ -126,29 +127,29 @@ impl ManagerProcess {
         Self { child, _stdin: stdin, log, lines, reader }
     }
 
-    /// Returns the process id, to look it up under `/proc`.
+    /// Returns the id of the process, to look it up under `/proc`.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap_or_else(|| panic!("the process has ended already"))
     }
 
-    /// Sends SIGTERM.
+    /// Sends SIGTERM to the process.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Sends SIGKILL.
+    /// Sends SIGKILL to the process.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
-    /// Sends any signal; SIGSTOP and SIGCONT freeze and thaw the process.
+    /// Sends a signal to the process; SIGSTOP and SIGCONT freeze and thaw it.
     pub fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let Some(id) = id else { panic!("the process has ended already") };
         kill_process(id, signal).unwrap_or_else(|error| panic!("signal {signal:?}: {error}"));
     }
 
-    /// Waits until the process has ended and its log is read to the end.
+    /// Waits until the process has ended and its log is read to the end. Returns its exit status.
     pub async fn ended(&mut self) -> ExitStatus {
         match tokio::time::timeout(PATIENCE, self.end()).await {
             Ok(status) => status,
@@ -156,7 +157,7 @@ impl ManagerProcess {
         }
     }
 
-    /// As [`ManagerProcess::ended`], without a time limit.
+    /// Waits for the end of the process as [`ManagerProcess::ended`] does, without a time limit.
     ///
     /// # Cancel safety
     /// Dropping the future loses no state.
@@ -166,17 +167,17 @@ impl ManagerProcess {
         status.unwrap_or_else(|error| panic!("the exit status of the process is unknown: {error}"))
     }
 
-    /// Returns its log so far.
+    /// Returns the lines of the log of the process so far.
     pub fn log(&self) -> Vec<Value> {
         self.log.lock().clone()
     }
 
-    /// Waits for the first log line that `accepts` takes; lines already written count.
+    /// Waits for the first line of the log that `accepts` takes, and returns it; lines already written count.
     pub async fn logged(&self, expected: &str, accepts: impl Fn(&Value) -> bool) -> Value {
         self.logged_times(expected, 1, accepts).await
     }
 
-    /// As [`ManagerProcess::logged`], for the `count`th such line, from 1.
+    /// Waits for the `count`th line of the log, from 1, that `accepts` takes, and returns it.
     pub async fn logged_times(
         &self,
         expected: &str,
@@ -202,7 +203,7 @@ impl ManagerProcess {
         }
     }
 
-    /// Returns the address on which its server `probes` or `metrics` listens.
+    /// Returns the address on which the server `probes` or `metrics` of the process listens.
     pub async fn address(&self, server: &str) -> SocketAddr {
         let line =
             self.logged("its addresses", |line| line["msg"] == "serving" && line["server"] == server).await;
@@ -210,7 +211,7 @@ impl ManagerProcess {
         address.unwrap_or_else(|| panic!("no address in {line}"))
     }
 
-    /// Returns its present metrics as text.
+    /// Returns the present metrics of the process as text.
     pub async fn metrics_text(&self) -> String {
         get(self.address("metrics").await, "/metrics").await.1
     }
@@ -226,7 +227,7 @@ impl ManagerProcess {
     }
 }
 
-/// Requests a path from a server on loopback and returns status and body.
+/// Sends a GET request for a path to a server on loopback, and returns status and body.
 pub async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     assert!(address.ip().is_loopback(), "{address} is not on loopback");
     let answer = async {

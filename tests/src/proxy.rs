@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// all.
 #[derive(Debug)]
 pub struct Proxy {
-    /// The address it listens on.
+    /// The address that the proxy listens on.
     pub address: SocketAddr,
     targets: Arc<Mutex<Vec<String>>>,
     _serving: JoinSet<()>,
@@ -24,14 +24,14 @@ pub struct Proxy {
 /// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP CONNECT.
+    /// The proxy accepts HTTP CONNECT requests.
     Connect,
-    /// SOCKS5.
+    /// The proxy accepts SOCKS5 requests.
     Socks,
 }
 
 impl Proxy {
-    /// Starts a proxy that requires this user and password, or none.
+    /// Starts a proxy to `server` that requires this user and password, or none.
     pub async fn before(
         server: SocketAddr,
         speaks: Protocol,
@@ -65,7 +65,7 @@ impl Proxy {
         Self { address, targets, _serving: serving }
     }
 
-    /// Returns the names requested so far, one for each connection.
+    /// Returns the host names and ports that clients of the proxy requested so far, one for each connection.
     pub fn targets(&self) -> Vec<String> {
         self.targets.lock().clone()
     }
@@ -87,7 +87,8 @@ async fn connect(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Resu
     Ok(wanted.filter(|_| allowed).map(|(wanted, _)| wanted.to_owned()))
 }
 
-/// As [`connect`], for SOCKS5. Format: RFC 1928 and 1929.
+/// Reads the SOCKS5 request of the client (RFC 1928 and 1929) and returns the server it names; `None` if the
+/// client is refused.
 async fn socks(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result<Option<String>> {
     let _version = client.read_u8().await?;
     let _methods = short(client).await?;
@@ -112,7 +113,7 @@ async fn socks(client: &mut TcpStream, user: Option<(&str, &str)>) -> io::Result
     Ok(Some(format!("{host}:{port}")))
 }
 
-/// Reads a byte string with its length in front.
+/// Reads a byte string with its length, one byte, in front.
 async fn short(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;

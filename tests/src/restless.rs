@@ -21,22 +21,23 @@ use serde_json::json;
 use crate::audit::Write;
 use crate::manager::with_shipped_sections;
 
-/// The namespace to write in; setting this variable turns the binary under test into [`program`].
+/// The environment variable with the namespace to write in; setting it turns the binary under test into
+/// [`program`].
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_RESTLESS";
 
-/// Number of concurrent writers, each with an object of its own.
+/// Number of concurrent writers of the restless controller, each with an object of its own.
 pub const WRITERS: usize = 8;
 
-/// The name of the controller.
+/// The name of the controller that writes without pause.
 const NAME: &str = "restless";
-/// The prefix of a field manager; the start time in microseconds follows.
+/// The prefix of the field manager of each write; the start time of the write in microseconds follows.
 const BEGUN: &str = "begun-at-";
 
 struct Restless {
     namespace: String,
 }
 
-/// Returns a program with this controller alone, if the environment requests it.
+/// Returns a program with the restless controller alone, if the environment requests it.
 pub fn program() -> Option<Program> {
     let namespace = env::var(VARIABLE).ok()?;
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"), "A manager that writes without pause");
@@ -51,7 +52,7 @@ pub fn program() -> Option<Program> {
     }))
 }
 
-/// Returns when a write of this controller was begun, by the clock of its process.
+/// Returns when a write of the restless controller was begun, by the clock of its process.
 ///
 /// # Panics
 /// Panics if this controller did not make the write.
@@ -65,7 +66,7 @@ pub fn begun(write: &Write) -> Timestamp {
 // === impl Restless ===
 
 impl Reconciler for Restless {
-    /// Writes until it is cancelled, or refused at the end of the term.
+    /// Writes a `ConfigMap` again and again until it is cancelled, or refused at the end of the term.
     async fn reconcile(&self, request: &NamespacedName, cx: &Context) -> Outcome {
         let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &self.namespace);
         let name = request.name();

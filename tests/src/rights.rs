@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::cluster::TestCluster;
 
-/// One verb on one kind of object.
+/// A right of RBAC: one verb on one kind of object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// The API group, empty for the core.
+    /// The API group of the kind, empty for the core.
     pub group: String,
     /// Plural of the kind, with the subresource behind a slash.
     pub resource: String,
@@ -30,7 +30,7 @@ pub struct Usage {
 // === impl Right ===
 
 impl Right {
-    /// Makes a right.
+    /// Makes a right of this verb on a resource of an API group.
     pub fn new(verb: &str, resource: &str, group: &str) -> Self {
         Self { group: group.to_owned(), resource: resource.to_owned(), verb: verb.to_owned() }
     }
@@ -43,7 +43,7 @@ impl fmt::Debug for Right {
     }
 }
 
-/// Returns the rights this ServiceAccount has by the roles and bindings among the documents, in any
+/// Returns the rights that this ServiceAccount has by the roles and bindings among the documents, in any
 /// namespace.
 pub fn rights_of(account: &str, documents: &[Value]) -> BTreeSet<Right> {
     let is_bound = |role: &Value| {

@@ -16,17 +16,17 @@ use tracing::info;
 
 use crate::manager::with_shipped_sections;
 
-/// The name of the controller in logs, metrics and errors.
+/// The name of the slow controller in logs, metrics and errors.
 pub const NAME: &str = "slow";
 
-/// The seconds that each reconcile blocks its thread; setting this variable turns the binary under test into
-/// [`program`].
+/// The environment variable with the seconds for which each reconcile blocks its thread; setting it turns the
+/// binary under test into [`program`].
 pub const VARIABLE: &str = "MAINSTAY_UNDER_TEST_SLOW";
 
 /// The log message at the start of a reconcile; its field `count` is the number of reconciles begun.
 pub const BEGAN: &str = "a slow reconcile began";
 
-/// The behaviour of each reconcile.
+/// The behaviour of each reconcile of the slow controller.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// Waits at an await until the token is cancelled, as a reconcile should.
@@ -35,7 +35,7 @@ pub enum Task {
     Block(Duration),
 }
 
-/// Number of reconciles that have begun and that have ended.
+/// Numbers of reconciles of the slow controller that have begun and that have ended.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Number of reconciles begun.
@@ -69,7 +69,7 @@ impl Reconciler for Slow {
     }
 }
 
-/// Registers a controller that reconciles `keys` keys once each.
+/// Registers the slow controller with a manager; it reconciles `keys` keys once each.
 ///
 /// # Errors
 /// Fails as [`Manager::register`] does.
@@ -90,7 +90,7 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
 
-/// Returns a program with this controller alone, if the environment requests it.
+/// Returns a program with the slow controller alone, if the environment requests it.
 pub fn program() -> Option<Program> {
     let seconds = std::env::var(VARIABLE).ok()?.parse().ok()?;
     let task = Task::Block(Duration::from_secs(seconds));

@@ -14,18 +14,18 @@ const UNANSWERED: Duration = Duration::from_millis(300);
 /// Any free port of IPv4 loopback.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Connections attempted before a queue of length zero must be full.
+/// Number of connections attempted before an accept queue of length zero must be full.
 const FILL_ATTEMPTS: usize = 16;
 
 /// An address on loopback with or without a listening service. Its port stays reserved while it is closed.
 #[derive(Debug)]
 pub struct Prerequisite {
     address: SocketAddr,
-    /// Bound, never listening: connections are refused unless `accepting` listens beside it.
+    /// Socket that is bound, but never listens: connections are refused unless `accepting` listens beside it.
     _reserved: TcpSocket,
-    /// Dropped to stop listening.
+    /// The task that listens and accepts connections; dropped to stop listening.
     accepting: JoinSet<()>,
-    /// Listens in place of `accepting` while the prerequisite is silent.
+    /// The socket that listens in place of `accepting` while the prerequisite is silent.
     silent: Option<BlackHole>,
     connections: watch::Sender<usize>,
 }
@@ -42,12 +42,13 @@ pub struct BlackHole {
 // === impl Prerequisite ===
 
 impl Prerequisite {
-    /// Reserves an address on which no socket listens yet.
+    /// Reserves a loopback address on which no socket listens yet.
     pub fn closed() -> Self {
         Self::closed_at(ANY_PORT)
     }
 
-    /// Reserves this address, on loopback of either family; port 0 takes any.
+    /// Reserves this address, on loopback of either family, without listening on it; port 0 takes any free
+    /// port.
     pub fn closed_at(address: SocketAddr) -> Self {
         assert!(address.ip().is_loopback(), "{address} is not on loopback");
         let reserved = bound(address);
@@ -57,14 +58,15 @@ impl Prerequisite {
         Self { address, _reserved: reserved, accepting: JoinSet::new(), silent: None, connections }
     }
 
-    /// Reserves an address and listens on it.
+    /// Reserves a loopback address and listens on it.
     pub fn open() -> Self {
         let mut prerequisite = Self::closed();
         prerequisite.come_up();
         prerequisite
     }
 
-    /// Begins to listen: from now on every connection is accepted, and closed at once.
+    /// Begins to listen on the reserved address: from now on every connection is accepted, and closed at
+    /// once.
     pub fn come_up(&mut self) {
         self.silent = None;
         let listener = listen(bound(self.address), 1024);
@@ -81,29 +83,29 @@ impl Prerequisite {
         });
     }
 
-    /// Stops listening; connections are refused again when this returns.
+    /// Stops listening on the reserved address; connections are refused again when this returns.
     pub async fn go_down(&mut self) {
         self.silent = None;
         self.accepting.shutdown().await;
     }
 
-    /// Stops answering, as if the network between had been cut.
+    /// Stops answering connections to the reserved address, as if the network between had been cut.
     pub async fn fall_silent(&mut self) {
         self.go_down().await;
         self.silent = Some(black_hole_at(self.address).await);
     }
 
-    /// Returns the reserved address.
+    /// Returns the reserved address of the prerequisite.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the number of connections accepted so far.
+    /// Returns the number of connections that the prerequisite has accepted so far.
     pub fn connections(&self) -> usize {
         *self.connections.borrow()
     }
 
-    /// Waits until `times` connections were accepted.
+    /// Waits until the prerequisite has accepted `times` connections.
     pub async fn connected(&self, times: usize) {
         let mut connections = self.connections.subscribe();
         // The sender lives in `self`, so this ends only with the count.
@@ -133,7 +135,7 @@ async fn black_hole_at(address: SocketAddr) -> BlackHole {
 }
 
 impl BlackHole {
-    /// Returns its address.
+    /// Returns the address of the black hole.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -141,7 +143,7 @@ impl BlackHole {
 
 // === private functions ===
 
-/// Binds to an address whose port other sockets of this file may share.
+/// Returns a socket bound to an address; other sockets of this file may share its port.
 fn bound(address: SocketAddr) -> TcpSocket {
     let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let socket = made.and_then(|socket| {

@@ -14,14 +14,14 @@ use crate::wait::PATIENCE;
 pub struct Terminal {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Standard output so far.
+    /// Lines of the command's standard output that were read so far.
     printed: Vec<String>,
-    /// Reads standard error to its end.
+    /// The task that reads the command's standard error to its end.
     errors: JoinSet<String>,
 }
 
 impl Terminal {
-    /// Starts `binary`, with the environment of the test.
+    /// Starts the command `binary` with these arguments, and with the environment of the test.
     pub fn start(binary: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(binary)
             .args(arguments)
@@ -45,12 +45,13 @@ impl Terminal {
         Self { child, lines: BufReader::new(stdout).lines(), printed: Vec::new(), errors }
     }
 
-    /// Returns the process id.
+    /// Returns the process id of the command.
     pub fn id(&self) -> u32 {
         self.child.id().unwrap_or_else(|| panic!("the command has ended: {:#?}", self.printed))
     }
 
-    /// Reads lines until one contains `text`, and returns that line; None if the command ends first.
+    /// Reads lines of standard output until one contains `text`, and returns that line; None if the command
+    /// ends first.
     pub async fn line_with(&mut self, text: &str) -> Option<String> {
         let printed = &mut self.printed;
         let reading = async {
@@ -68,19 +69,19 @@ impl Terminal {
         })
     }
 
-    /// Returns the lines of standard output read so far.
+    /// Returns the lines of the command's standard output that were read so far.
     pub fn printed(&self) -> &[String] {
         &self.printed
     }
 
-    /// Sends SIGINT to the whole process group, as Ctrl-C does.
+    /// Sends SIGINT to the whole process group of the command, as Ctrl-C does.
     pub fn interrupt(&self) {
         let Some(group) = Pid::from_raw(self.id().cast_signed()) else { panic!("no process has number 0") };
         kill_process_group(group, Signal::INT).unwrap_or_else(|error| panic!("SIGINT: {error}"));
     }
 
-    /// Waits for the end, and returns the exit status with all of standard error. Reads standard output to
-    /// its end.
+    /// Waits for the end of the command, and returns the exit status with all of standard error. Reads
+    /// standard output to its end.
     pub async fn ended(&mut self) -> (ExitStatus, String) {
         let ending = async {
             while let Ok(Some(line)) = self.lines.next_line().await {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use mainstay_tests::{restless, slow};
 
-/// The allocator of the shipped binary.
+/// The memory allocator of the shipped binary, for the binary under test.
 #[cfg(all(target_os = "linux", not(mainstay_portable)))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

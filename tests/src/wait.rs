@@ -14,13 +14,13 @@ use kube::{Api, ResourceExt as _};
 use mainstay_api::WaitDeployment;
 use serde::de::DeserializeOwned;
 
-/// Longest time of any wait: far above the usual time, since the machine also compiles.
+/// Longest time of any wait in a test: far above the usual time, since the machine also compiles.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Pause before a failed list, or a poll, is repeated.
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
-/// Waits until the object exists and `accepts` returns true for it, and returns it.
+/// Waits until the object of this name exists and `accepts` returns true for it, and returns it.
 pub async fn until<K>(api: &Api<K>, name: &str, expected: &str, accepts: impl Fn(&K) -> bool) -> K
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -68,7 +68,7 @@ where
     seen
 }
 
-/// Polls until `agrees` returns true: for states without a watch, such as a page.
+/// Polls `agrees` until it returns true: for states without a watch, such as a page.
 pub async fn until_so(expected: &str, agrees: impl AsyncFn() -> bool) {
     let asking = async {
         while !agrees().await {
@@ -79,12 +79,13 @@ pub async fn until_so(expected: &str, agrees: impl AsyncFn() -> bool) {
     assert!(in_time, "waited {PATIENCE:?} for {expected}");
 }
 
-/// Returns a predicate: the condition of this type has this reason.
+/// Returns a predicate that is true for a WaitDeployment with this reason of the condition of this type.
 pub fn has_reason<'a>(type_: &'a str, reason: &'a str) -> impl Fn(&WaitDeployment) -> bool + 'a {
     move |object| object.condition(type_).is_some_and(|found| found.reason.as_deref() == Some(reason))
 }
 
-/// Returns a predicate: the status entry of this dependency has this reason.
+/// Returns a predicate that is true for a WaitDeployment with this reason in the status entry of a
+/// dependency.
 pub fn dependency_has_reason<'a>(
     dependency: &'a str,
     reason: &'a str,
@@ -95,8 +96,8 @@ pub fn dependency_has_reason<'a>(
     }
 }
 
-/// Lists, then follows the changes. Returns true once accepted, false when the watch ended and a new list is
-/// due.
+/// Lists the selected objects, then watches their changes. Returns true once `accepts` returns true, false
+/// when the watch ended and a new list is due.
 async fn watch<K>(
     api: &Api<K>,
     select: &ListParams,

@@ -11,18 +11,18 @@ use tokio::time::timeout;
 
 use crate::wait::PATIENCE;
 
-/// One run, sent when it begins.
+/// One run of the witness reconciler, sent to the test when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The name of its object.
+    /// The name of the object that is reconciled.
     pub name: String,
-    /// The number of the attempt, from 1.
+    /// The number of the attempt to reconcile the object, from 1.
     pub attempt: u32,
     /// The cause of the run, as logs show it.
     pub cause: String,
 }
 
-/// The reconciler. Made by [`witness`].
+/// A reconciler that reports each run to a test. Made by [`witness`].
 #[derive(Debug)]
 pub struct Witness<F> {
     sender: mpsc::UnboundedSender<Run>,
@@ -35,7 +35,7 @@ pub struct Runs {
     receiver: mpsc::UnboundedReceiver<Run>,
 }
 
-/// Makes a reconciler that calls `act` in each run.
+/// Makes a reconciler that reports its runs and calls `act` in each, and the receiver of these runs.
 pub fn witness<F, R>(act: F) -> (Witness<F>, Runs)
 where
     F: Fn(NamespacedName, Context) -> R + Send + Sync + 'static,
@@ -64,7 +64,7 @@ where
 // === impl Runs ===
 
 impl Runs {
-    /// Waits for the next run.
+    /// Waits for the next run of the reconciler, and returns it.
     pub async fn next(&mut self) -> Run {
         match timeout(PATIENCE, self.receiver.recv()).await {
             Ok(Some(run)) => run,
@@ -73,7 +73,8 @@ impl Runs {
         }
     }
 
-    /// Waits for the next run of this name and returns the names of the runs before it.
+    /// Waits for the next run for the object of this name, and returns the names of the objects of the runs
+    /// before it.
     pub async fn before(&mut self, name: &str) -> Vec<String> {
         let mut before = Vec::new();
         loop {
@@ -84,7 +85,7 @@ impl Runs {
         }
     }
 
-    /// Waits until the reconciler is dropped, and returns the names of the runs until then.
+    /// Waits until the reconciler is dropped, and returns the names of the objects of the runs until then.
     pub async fn to_the_end(mut self) -> Vec<String> {
         let mut rest = Vec::new();
         let all = async {

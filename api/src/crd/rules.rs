@@ -26,7 +26,8 @@ const REQUIRED: &str = "FieldValueRequired";
 const FORBIDDEN: &str = "FieldValueForbidden";
 const INVALID: &str = "FieldValueInvalid";
 
-/// Returns the merge patch for the generated schema.
+/// Returns the JSON merge patch that adds validation rules, defaults and list types to the generated schema
+/// of the CRD.
 pub(super) fn patch() -> Value {
     json!({
         "description": "A Deployment that starts only once its dependencies hold.",
@@ -148,8 +149,8 @@ fn wait_for() -> Value {
     })
 }
 
-/// Returns an open schema with only the structure that server-side apply needs to merge containers and
-/// volumes by name. The API server checks the template when the Deployment is written.
+/// Returns an open schema of a Pod template with only the structure that server-side apply needs to merge
+/// containers and volumes by name. The API server checks the template when the Deployment is written.
 fn pod_template() -> Value {
     let named = json!({
         "type": "array",
@@ -182,23 +183,24 @@ fn open_object() -> Value {
     json!({"type": "object", "additionalProperties": null, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Returns a rule of an object, about one of its fields.
+/// Returns a validation rule (CEL) of an object that reports a violation at the path `field`, with a reason
+/// and a message.
 fn rule(reason: &str, field: &str, rule: &str, message: &str) -> Value {
     json!({"reason": reason, "fieldPath": field, "rule": rule, "message": message})
 }
 
-/// Returns a schema with a rule that the string matches this pattern.
+/// Returns the schema of a string with one validation rule (CEL): the string must match the pattern.
 fn form(pattern: &str, message: &str) -> Value {
     ruled(&matches(pattern), message)
 }
 
-/// Returns a schema with one rule.
+/// Returns a schema with one validation rule (CEL) and the message for a violation.
 fn ruled(rule: &str, message: &str) -> Value {
     json!({"x-kubernetes-validations": [{"rule": rule, "message": message}]})
 }
 
-/// Returns the CEL expression of a match. The pattern is a raw string, so its backslashes need no second
-/// escape.
+/// Returns the CEL expression for a string that must match a pattern. CEL gets the pattern as a raw string,
+/// so its backslashes need no second escape.
 fn matches(pattern: &str) -> String {
     format!("self.matches(r\"{pattern}\")")
 }

@@ -8,39 +8,41 @@ use serde_json::value::RawValue;
 
 use super::{Filter, JsonPath, Step};
 
-/// A value that is neither an object nor a list.
+/// A string, number or boolean that a JSON path selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar {
-    /// The text of a string; a number or a boolean as in the JSON.
+    /// The value as text: a string without quotes; a number or a boolean as in the JSON.
     pub text: String,
-    /// `observedGeneration` of the innermost object on the path that has this field.
+    /// `observedGeneration` of the innermost object on the JSON path that has this field; `None` if none has
+    /// it.
     pub observed_generation: Option<i64>,
 }
 
-/// The selected values are not one scalar. Displays the values that were found instead.
+/// Error of a search with a JSON path: it selects something else than one scalar value. Displays the values
+/// that were found instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOneValue {
-    /// Several values.
+    /// The path selects several values.
     #[error("several values; expected one")]
     Several,
-    /// An object.
+    /// The path selects an object.
     #[error("an object; expected a string, a number or a boolean")]
     Object,
-    /// A list.
+    /// The path selects a list.
     #[error("a list; expected a string, a number or a boolean")]
     List,
 }
 
-/// One search.
+/// One search of a JSON path in an object, with the value found so far.
 #[derive(Default)]
 pub(super) struct Search<'a> {
     found: Option<(&'a RawValue, Option<i64>)>,
     has_several: bool,
-    /// Bytes of JSON that were read; a text read twice counts twice.
+    /// Number of bytes of JSON that the search has read; a text read twice counts twice.
     pub(super) bytes_read: usize,
 }
 
-/// Reads one field of an object, and `observedGeneration`.
+/// Serde visitor that reads the field of this name, and the field `observedGeneration`, of a JSON object.
 struct FieldVisitor<'n>(&'n str);
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ struct Field<'a> {
     observed_generation: Option<i64>,
 }
 
-/// Calls the function with each element of a list.
+/// Serde visitor that calls a function with each element of a JSON list.
 struct ElementVisitor<F>(F);
 
 // === impl JsonPath ===

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{Filter, JsonPath, MAX_CHARACTERS, MAX_STEPS, Step};
 
-/// Characters that can be part of a name after a backslash.
+/// Reserved characters that can be part of a field name in a JSON path after a backslash.
 const ESCAPABLE: &str = ".$@*";
-/// Characters that cannot be part of a name; those in [`ESCAPABLE`] can after a backslash.
+/// Characters that cannot be part of a field name in a JSON path; those in [`ESCAPABLE`] can after a
+/// backslash.
 const RESERVED: &str = "\\.,[]{}()$@*?'\"=!<>";
 
 const SEVERAL: &str = "selects several values; expected one field, index or filter";
@@ -19,19 +20,20 @@ const BRACKET: &str = "expected an index such as [0] or [-1], a key such as ['na
 const FILTER: &str =
     "expected one comparison such as @.type==\"Ready\": fields, ==, and a string, number or boolean";
 
-/// A text that is not a path to one value.
+/// Error of a text that is not a JSON path to one value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("character {position}: {problem}")]
 pub struct InvalidPath {
-    /// Position of the first invalid character, counted from 1.
+    /// Position of the first invalid character of the text, counted from 1; one past the end if the text ends
+    /// too early.
     pub position: usize,
-    /// The expected text, or the problem.
+    /// The text expected at the position, or the problem of the text found there.
     pub problem: &'static str,
 }
 
 struct Parser<'a> {
     text: &'a str,
-    /// The text that is not parsed yet.
+    /// The rest of the text, which is not parsed yet.
     rest: &'a str,
 }
 

@@ -16,22 +16,23 @@ use crate::wait_for::{
     HttpDependency, HttpHeader, ResourceDependency, ServiceDependency, TcpDependency, TlsDependency,
 };
 
-/// Default key of the `ConfigMap` with the authorities.
+/// Default key of the certificate authorities in their `ConfigMap`.
 const DEFAULT_CA_KEY: &str = "ca.crt";
 const DEFAULT_PERIOD: i32 = 10;
 const DEFAULT_TIMEOUT: i32 = 3;
 const DEFAULT_FAILURES: i32 = 3;
-/// Maximum length of a condition with its status, in bytes.
+/// Maximum length of a condition with its status (TYPE=STATUS), in bytes.
 const MAX_CONDITION: usize = 330;
-/// Maximum length of the value expected at a path, in characters.
+/// Maximum length of the value expected at a JSON path, in characters.
 const MAX_VALUE: usize = 256;
-/// Maximum number of headers and of statuses of one GET, and of parts of one selector.
+/// Maximum number of headers, and of expected statuses, of one HTTP GET; and of labels, of expressions, and
+/// of values of one expression, of a label selector.
 const MAX_PARTS: usize = 16;
 
 const HOST: &str =
     "a Service by name, a DNS name, an IPv4 address of four decimal numbers, or an IPv6 address";
 
-/// Checks the dependency at the path `at` and fills in defaults.
+/// Checks the fields of the dependency at the path `at` and fills in defaults.
 pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDependency, InvalidSpec> {
     let expected = "lower-case letters, digits and - inside, at most 63, such as database";
     let name = at.text("name", &dependency.name, names::is_label, expected)?;
@@ -57,7 +58,8 @@ pub(super) fn planned(at: &At, dependency: &Dependency) -> Result<PlannedDepende
     })
 }
 
-/// Splits TYPE=STATUS, or TYPE with the status True; `None` if the text is invalid.
+/// Splits a condition TYPE=STATUS into type and status; the status of TYPE alone is True. `None` if the text
+/// is invalid.
 pub(super) fn condition(text: &str) -> Option<(&str, &str)> {
     let (type_, status) = text.split_once('=').unwrap_or((text, "True"));
     let is_status = matches!(status, "True" | "False" | "Unknown");
@@ -87,7 +89,8 @@ fn check(at: &At, dependency: &Dependency) -> Result<Check, InvalidSpec> {
     }
 }
 
-/// Returns the check in the field `name`, if there is one.
+/// Returns the field's name and the check that the field `name` of a dependency declares; `None` if the field
+/// is absent.
 fn of<T, C>(
     name: &'static str,
     at: &At,
@@ -304,7 +307,8 @@ fn check_value(at: &At, value: &str) -> Result<(), InvalidSpec> {
     at.needs(names::is_label_value(value), value, expected)
 }
 
-/// Returns the fields that are set, for an error about two fields of which not exactly one is set.
+/// Returns the names of two fields if both are set, or an empty list if neither is set. For the error about
+/// two fields of which exactly one must be set.
 fn both(one: &'static str, other: &'static str, are_set: bool) -> Vec<&'static str> {
     if are_set { vec![one, other] } else { Vec::new() }
 }
@@ -317,7 +321,7 @@ fn address(at: &At, text: &str, number: i32) -> Result<Address, InvalidSpec> {
     }
 }
 
-/// Parses a host. An IPv6 address may have brackets, but needs none as no port follows.
+/// Parses the host of a dependency. An IPv6 address may have brackets, but needs none as no port follows.
 fn host(text: &str) -> Result<Host, &'static str> {
     let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     if inside.is_some() || text.contains(':') {

@@ -30,7 +30,7 @@ pub(super) fn is_api_version(text: &str) -> bool {
     is_qualified(text, is_version)
 }
 
-/// Returns whether this is a valid name of a kind.
+/// Returns whether `text` is a valid name of a Kubernetes kind, such as `Job`.
 pub(super) fn is_kind(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     text.len() <= MAX_LABEL
@@ -91,7 +91,7 @@ pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/')
 }
 
-/// Returns whether this is a name, or a domain and a name separated by a slash.
+/// Returns whether `text` is a name, or a domain and a name separated by a slash. `is_name` checks the name.
 fn is_qualified(text: &str, is_name: impl Fn(&str) -> bool) -> bool {
     match text.split_once('/') {
         Some((domain, name)) => is_subdomain(domain) && is_name(name),
@@ -104,7 +104,8 @@ fn is_name(text: &str) -> bool {
     is_framed(text, |byte| byte.is_ascii_alphanumeric(), inner)
 }
 
-/// Returns whether this is not empty, has `end` bytes at both ends, and consists of `inner` bytes.
+/// Returns whether a text is not empty, has bytes accepted by `end` at both ends, and consists only of bytes
+/// accepted by `inner`.
 fn is_framed(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());

@@ -11,15 +11,16 @@ use crate::wait_deployment::{WaitDeployment, WaitDeploymentSpec};
 use crate::wait_for::{Adoption, Gate, MAX_DEPENDENCIES, OnDeadline, OnLoss, WaitFor};
 use crate::wait_probe::{DEFAULT_DEPENDENCY, WaitProbe};
 
-/// Longest valid deadline in seconds: a year.
+/// Longest valid `deadlineSeconds` and `recoveryDeadlineSeconds`, in seconds: a year.
 const MAX_DEADLINE: i32 = 31_536_000;
-/// Longest valid grace in seconds: a day.
+/// Longest valid `lossGraceSeconds`, in seconds: a day.
 const MAX_GRACE: i32 = 86_400;
 
 // === impl WaitDeployment ===
 
 impl WaitDeployment {
-    /// Returns the plan of this object.
+    /// Returns the checked dependencies and policies of this object, from `waitProbe` or `spec.waitFor`; a
+    /// plan without dependencies if it has neither.
     ///
     /// # Errors
     /// Returns the first invalid field.
@@ -39,7 +40,7 @@ impl WaitDeployment {
 // === impl WaitDeploymentSpec ===
 
 impl WaitDeploymentSpec {
-    /// Returns the fields of `waitFor`; `None` if it is absent.
+    /// Returns the decoded fields of `spec.waitFor`; `None` if it is absent.
     ///
     /// # Errors
     /// Returns the first field that cannot be decoded. The CRD refuses such fields, so a newer version wrote
@@ -62,9 +63,9 @@ impl WaitDeploymentSpec {
         })
     }
 
-    /// Returns the changes to hold back, even if other fields of `waitFor` are invalid: an invalid field must
-    /// not open the gate. A list with values unknown to this version holds back at least the creation, and a
-    /// value that is not a list holds back all changes.
+    /// Returns the changes of the Deployment to hold back, even if other fields of `waitFor` are invalid: an
+    /// invalid field must not open the gate. A list with values unknown to this version holds back at least
+    /// the creation, and a value that is not a list holds back all changes.
     pub fn gates(&self) -> Gates {
         let Some(given) = self.field("gates") else { return Gates::default() };
         let Some(given) = given.as_array() else {
@@ -79,14 +80,15 @@ impl WaitDeploymentSpec {
         }
     }
 
-    /// Returns the policy for an existing Deployment, even if other fields of `waitFor` are invalid. A policy
-    /// unknown to this version counts as [`Adoption::Never`], the safest one.
+    /// Returns the policy for an existing Deployment of the same name, even if other fields of `waitFor` are
+    /// invalid. A policy unknown to this version counts as [`Adoption::Never`], the safest one.
     pub fn adoption(&self) -> Adoption {
         let Some(given) = self.field("adoption") else { return Adoption::default() };
         serde_json::from_value(given.clone()).unwrap_or(Adoption::Never)
     }
 
-    /// Returns whether a loss scales the Deployment to zero, even if other fields of `waitFor` are invalid.
+    /// Returns whether the loss of a dependency scales the Deployment to zero, even if other fields of
+    /// `waitFor` are invalid.
     pub fn scales_on_loss(&self) -> bool {
         self.field("onLoss") == Some(&json!(OnLoss::ScaleToZero))
     }
@@ -147,14 +149,15 @@ fn plan_of_wait_for(spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<Pla
     })
 }
 
-/// Returns the grace if none is given. A probe fails several times before its dependency is lost; the state
-/// of a watched dependency changes only once, so it gets the time that those failures would take.
+/// Returns the default of `lossGraceSeconds` for these dependencies. A probe fails several times before its
+/// dependency is lost; the state of a watched dependency changes only once, so it gets the time that those
+/// failures would take.
 fn default_grace(dependencies: &[PlannedDependency]) -> Duration {
     let watched = dependencies.iter().filter(|dependency| !matches!(dependency.check, Check::Probe(_)));
     watched.map(|dependency| dependency.period * dependency.failure_threshold).max().unwrap_or_default()
 }
 
-/// Checks the rules between fields, which the CRD has too.
+/// Checks the rules between several fields of the spec and of `waitFor`, which the CRD has too.
 fn check_combinations(at: &At, spec: &WaitDeploymentSpec, wait_for: &WaitFor) -> Result<(), InvalidSpec> {
     let (at_gates, at_loss) = (at.field("gates"), at.field("onLoss"));
     let no_gates = wait_for.gates.as_ref().is_some_and(Vec::is_empty);

@@ -13,7 +13,7 @@ use crate::{Address, Host, WaitDeployment};
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-/// Parses an address.
+/// Parses arbitrary bytes as an address, and checks the address or the error.
 pub fn address(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Address::parse("waitProbe.address", text) {
@@ -38,7 +38,7 @@ fn unambiguous(address: &Address) {
     assert!(!digits.chars().all(|digit| digit.is_digit(radix)), "{name}");
 }
 
-/// Decodes an object and makes its plan.
+/// Decodes arbitrary bytes as a WaitDeployment and checks its plan.
 pub fn spec(data: &[u8]) {
     let Ok(object) = serde_json::from_slice::<WaitDeployment>(data) else { return };
     let _gates = object.spec.gates();

@@ -3,36 +3,36 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether all dependencies must hold, or one.
+/// Whether all dependencies must hold before the Deployment starts, or one is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MatchPolicy {
-    /// Every dependency that is not optional must hold.
+    /// Every dependency that is not optional must hold before the Deployment starts.
     #[default]
     All,
-    /// One dependency is enough.
+    /// One dependency that holds is enough to start the Deployment.
     Any,
 }
 
-/// A change that the gate holds back.
+/// A change of the Deployment that is held back until its dependencies hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Gate {
-    /// The first start.
+    /// The gate holds back the first start of the Deployment.
     Create,
-    /// A new template.
+    /// The gate holds back a new Pod template of the Deployment.
     Update,
-    /// A change of replicas from 0.
+    /// The gate holds back a change of the Deployment's replicas from 0.
     ScaleFromZero,
 }
 
 /// Policy for dependencies that do not hold at the deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnDeadline {
-    /// The object is Stalled until the dependencies hold.
+    /// At the deadline the object becomes Stalled, until the dependencies hold.
     #[default]
     Fail,
-    /// The gate opens without the dependencies.
+    /// At the deadline the gate opens without the dependencies.
     Proceed,
-    /// The missed deadline is only reported.
+    /// A missed deadline is only reported; the gate stays closed until the dependencies hold.
     KeepWaiting,
 }
 
@@ -51,12 +51,13 @@ pub enum OnLoss {
 /// Policy for an existing Deployment of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Adoption {
-    /// Report a conflict.
+    /// An existing Deployment is never adopted; a conflict is reported instead.
     Never,
-    /// Adopt it if no controller owns it and its selector is the same.
+    /// An existing Deployment is adopted if no controller owns it and its selector is the same.
     #[default]
     IfUnowned,
-    /// Adopt it only if its template is the same too.
+    /// An existing Deployment is adopted if no controller owns it and both its selector and its template are
+    /// the same.
     IfIdentical,
 }
 
@@ -64,29 +65,29 @@ pub enum Adoption {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HttpScheme {
-    /// Without TLS.
+    /// HTTP without TLS.
     #[default]
     Http,
-    /// With TLS; the certificate is not verified.
+    /// HTTP over TLS; the certificate is not verified.
     Https,
 }
 
 /// Whether gRPC uses TLS, without verification; Plaintext when absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 pub enum GrpcTlsMode {
-    /// Without TLS.
+    /// gRPC without TLS.
     #[default]
     Plaintext,
-    /// With TLS; the certificate is not verified.
+    /// gRPC over TLS; the certificate is not verified.
     Tls,
 }
 
 /// Type of DNS records, Address for A and AAAA or Srv; Address when absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema)]
 pub enum DnsRecord {
-    /// A and AAAA records.
+    /// DNS records of the types A and AAAA, which have IP addresses.
     #[default]
     Address,
-    /// SRV records.
+    /// DNS records of the type SRV, which have host names and ports.
     Srv,
 }

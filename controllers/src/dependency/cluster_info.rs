@@ -31,38 +31,41 @@ use api_server::ApiServer;
 use own_addresses::OwnAddresses;
 use ttl_cache::TtlCache;
 
-/// How long a cached answer is used. Authorities and Pod Security levels change rarely, and half a minute of
-/// delay does no harm.
+/// How long a Pod Security level or certificate authorities from the API server stay cached. They change
+/// rarely, and half a minute of delay does no harm.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long a failure is cached before the next request.
+/// How long a failed read of a namespace or `ConfigMap` is cached before the next request for it.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long a term waits for the first lookup of the API server's addresses before it starts probes. Later,
-/// probes of raw addresses fail until the lookup succeeds.
+/// How long a term of leadership waits for the first lookup of the API server's addresses before it starts
+/// probes. Later, probes of raw addresses fail until the lookup succeeds.
 const FIRST_LOOKUP: Duration = Duration::from_secs(5);
-/// Most namespaces in the cache.
+/// Maximum number of namespaces in the cache of Pod Security levels.
 const MAX_NAMESPACES: usize = 1000;
-/// Most keys of `ConfigMaps` in the cache.
+/// Maximum number of `ConfigMap` keys in the cache of certificate authorities.
 const MAX_KEYS: usize = 64;
-/// The label of a namespace with the Pod Security level that is enforced.
+/// The label of a namespace with the Pod Security level that the namespace enforces as its value.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// Reads facts about the cluster from the API server.
+/// Reads facts about the cluster that probes need, such as the addresses of the API server and certificate
+/// authorities in `ConfigMaps`, and caches them.
 #[derive(Debug)]
 pub struct LiveClusterInfo {
     api_server: ApiServer,
     own: OwnAddresses,
-    /// Gives the client; not set before the manager runs.
+    /// The context with the client for requests to the API server; not set before the manager runs.
     context: OnceLock<Context>,
-    /// By namespace: whether it is restricted.
+    /// Cache by namespace: whether it enforces a Pod Security level other than privileged, or the reason why
+    /// it cannot be read.
     restricted: TtlCache<(), Result<bool, String>>,
-    /// By namespace, and by name and key of a `ConfigMap`.
+    /// Cache of certificate authorities, by namespace and by name and key of their `ConfigMap`.
     authorities: TtlCache<(String, String), Authorities>,
 }
 
 // === impl LiveClusterInfo ===
 
 impl LiveClusterInfo {
-    /// `server` is the address by which the manager reaches the API server.
+    /// Makes a reader without a client yet; `server` is the address by which the manager reaches the API
+    /// server.
     pub fn new(server: &http::Uri) -> Self {
         Self {
             api_server: ApiServer::new(server),
@@ -73,21 +76,21 @@ impl LiveClusterInfo {
         }
     }
 
-    /// Sets the context whose client sends the requests. All reads fail before.
+    /// Sets the context with the client for requests to the API server. Reads of objects fail before.
     pub fn set_context(&self, context: Context) {
         // Set once, when the manager starts.
         drop(self.context.set(context));
     }
 
-    /// Looks up the addresses of the API server again and again, for as long as it is polled.
+    /// Looks up the addresses of the API server periodically, for as long as the future is polled.
     pub async fn follow_api_server(&self) {
         if let Some(context) = self.context.get() {
             self.api_server.follow(context).await;
         }
     }
 
-    /// Waits for the first lookup of the API server's addresses in this term of leadership, for at most five
-    /// seconds.
+    /// Waits until the first lookup of the API server's addresses in this term of leadership has ended, for
+    /// at most five seconds.
     pub async fn wait_for_api_server_addresses(&self) {
         // After a timeout, probes that need the addresses fail with the cause.
         drop(tokio::time::timeout(FIRST_LOOKUP, self.api_server.first_lookup()).await);
@@ -99,8 +102,8 @@ impl LiveClusterInfo {
         self.api_server.end_term();
     }
 
-    /// Reads an object; a refused request fails with the part of the deployment that gives the right to read
-    /// it, `allowed_by`.
+    /// Reads an object from the API server; `None` if it does not exist. The error of a forbidden request
+    /// names `allowed_by`, the part of the deployment manifests that grants the right to read the object.
     async fn read<K: DeserializeOwned>(
         &self,
         kind: &KindId,
@@ -162,7 +165,7 @@ impl ClusterInfo for LiveClusterInfo {
     }
 }
 
-/// Returns how long an answer is cached.
+/// Returns how long an answer of the API server is cached: 30 seconds, or 5 seconds for a failure.
 fn ttl<T, E>(answer: &Result<T, E>) -> Duration {
     if answer.is_ok() { FRESH } else { RETRY }
 }

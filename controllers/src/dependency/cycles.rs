@@ -1,11 +1,11 @@
 //! Cycles of closed gates: each gate waits for the next one, so none of them can ever open.
 //!
 //! A gate waits for another WaitDeployment by a `resource` check on it, or by a `service` check or a probe
-//! of a Service whose selector picks Pods that the other WaitDeployment holds back.
+//! of a Service with a selector of Pods that the other WaitDeployment holds back.
 //!
 //! A reconcile that finds its gate closed calls [`Cycles::closed`] with the edges of the gate, and gets the
 //! shortest cycle through it. If the change creates, changes or ends the cycle of another gate, a callback
-//! gets that gate, whose next reconcile calls `closed` again. The graph is in memory; a search reads no
+//! gets that gate, and its next reconcile calls `closed` again. The graph is in memory; a search reads no
 //! objects.
 //!
 //! # Invariants
@@ -22,15 +22,17 @@ use parking_lot::Mutex;
 
 use super::waiters::Waiters;
 
-/// Most gates that one search visits. A longer cycle is not found; no real setup comes near it.
+/// Maximum number of closed gates that one search for a cycle visits. A longer cycle is not found; no real
+/// setup comes near it.
 const MAX_VISITED: usize = 256;
-/// Most pairs of gates that one search compares, which takes some milliseconds.
+/// Maximum number of pairs of gates that one search for a cycle compares, which takes some milliseconds.
 const MAX_COMPARED: usize = 16_384;
 
-/// A closed gate.
+/// The closed gate of a WaitDeployment: it holds back the Pods, or an update, until the dependencies are
+/// ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// The effects of other WaitDeployments that the gate waits for.
+    /// The effects of other WaitDeployments, such as their Pods, that the closed gate waits for.
     pub awaits: Vec<Awaited>,
     /// The labels of the Pods that the gate holds back; `None` if its Deployment has Pods already and only an
     /// update is held back.
@@ -40,15 +42,16 @@ pub struct Gate {
 /// An effect of another WaitDeployment that a closed gate waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// The WaitDeployment is ready. It never is while its gate is closed.
+    /// This WaitDeployment becomes ready, which is impossible while its own gate is closed.
     Ready(NamespacedName),
-    /// Another state of the WaitDeployment, which can come true as soon as it has Pods.
+    /// This WaitDeployment reaches another state than readiness, which can come true as soon as it has Pods.
     Object(NamespacedName),
-    /// Pods in this namespace with these labels.
+    /// Pods exist in this namespace with these labels.
     Pods(String, BTreeMap<String, String>),
 }
 
-/// Finds cycles of closed gates.
+/// Finds cycles of closed gates: WaitDeployments that wait for each other, so that none can ever become
+/// ready.
 #[derive(derive_more::Debug)]
 #[debug("Cycles {{ .. }}")]
 pub struct Cycles {
@@ -56,40 +59,43 @@ pub struct Cycles {
     notify: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
-/// The closed gates of one term of leadership.
+/// The graph of all closed gates in one term of leadership, with the cycles found in it.
 #[derive(Debug, Default)]
 struct Graph {
     term: u64,
     gates: HashMap<NamespacedName, Gate>,
-    /// The gates that hold Pods back, by each label of these Pods.
+    /// The gates that hold Pods back, by each label of the Pods that they hold back.
     by_label: Waiters<Label>,
-    /// The cycle that [`Cycles::closed`] returned last, by gate.
+    /// By gate, the cycle through it that [`Cycles::closed`] returned last.
     cycles: HashMap<NamespacedName, Vec<NamespacedName>>,
 }
 
-/// Namespace, key and value of a label.
+/// Namespace of a Pod, with key and value of one of its labels.
 type Label = (String, String, String);
 
-/// The gates that a search visited, nearest first.
+/// The result of a search for a cycle: the closed gates that it visited, nearest first, and the edges between
+/// them.
 #[derive(Debug)]
 struct Search {
-    /// The first is the start of the search.
+    /// The visited gates, nearest first; the first one is the start of the search.
     gates: Vec<NamespacedName>,
-    /// Pairs of indices into `gates`: the first gate waits for the second. In the order of the search.
+    /// The edges in the order of the search, as pairs of indices into `gates`: the first gate waits for the
+    /// second.
     edges: Vec<(usize, usize)>,
 }
 
 // === impl Cycles ===
 
 impl Cycles {
-    /// Makes an empty graph. `notify` is called, outside any lock, with each gate whose cycle may have come,
-    /// gone or changed; it must not block.
+    /// Makes an empty graph of closed gates. `notify` is called, outside any lock, with each gate for which a
+    /// cycle may have come, gone or changed; it must not block.
     pub fn new(notify: impl Fn(NamespacedName) + Send + Sync + 'static) -> Self {
         Self { graph: Mutex::default(), notify: Box::new(notify) }
     }
 
-    /// Records that the gate of `request` is closed, and returns the shortest cycle through it, starting with
-    /// it. A term other than that of the last call forgets all gates first.
+    /// Records that the gate of the WaitDeployment `request` is closed, and returns the shortest cycle of
+    /// closed gates through it, starting with it; `None` if there is none. If `term` is not that of the last
+    /// call, all recorded gates are forgotten first.
     pub fn closed(&self, request: &NamespacedName, gate: Gate, term: u64) -> Option<Vec<NamespacedName>> {
         let mut graph = self.graph.lock();
         if graph.term != term {
@@ -117,7 +123,8 @@ impl Cycles {
         cycle
     }
 
-    /// Records that the gate of `request` is not closed any more.
+    /// Records that the gate of the WaitDeployment `request` is no longer closed, and notifies the other
+    /// gates of the cycles that this breaks.
     pub fn opened(&self, request: &NamespacedName) {
         let mut graph = self.graph.lock();
         if graph.gates.remove(request).is_none() {
@@ -135,8 +142,8 @@ impl Cycles {
     }
 }
 
-/// Formats a cycle for readers with access to the namespace of its first gate, such as `web -> api -> web`.
-/// The names of gates in other namespaces are left out.
+/// Formats a cycle of closed gates as text such as `web -> api -> web`, for readers with access to the
+/// namespace of its first gate. The names of gates in other namespaces are left out.
 pub fn text_of(cycle: &[NamespacedName]) -> String {
     let Some(first) = cycle.first() else { return String::new() };
     let name = |gate: &NamespacedName| {
@@ -149,13 +156,14 @@ pub fn text_of(cycle: &[NamespacedName]) -> String {
 // === impl Graph ===
 
 impl Graph {
-    /// Returns the gates whose last returned cycle leads through the gate of `request`.
+    /// Returns the gates for which the last returned cycle leads through the gate of `request`.
     fn with_cycle_through(&self, request: &NamespacedName) -> BTreeSet<NamespacedName> {
         let through = self.cycles.iter().filter(|(_, cycle)| cycle.contains(request));
         through.map(|(gate, _)| gate.clone()).collect()
     }
 
-    /// Searches breadth first, so the first way back to the start is the shortest.
+    /// Visits the closed gates that the gate `start` waits for, directly or through other gates. The search
+    /// is breadth first, so the first way back to `start` is the shortest.
     fn search<'a>(&'a self, start: &'a NamespacedName) -> Search {
         let (mut indices, mut left) = (HashMap::from([(start, 0)]), MAX_COMPARED);
         let mut search = Search { gates: vec![start.clone()], edges: Vec::new() };
@@ -216,7 +224,7 @@ impl Graph {
     }
 }
 
-/// Returns the labels of the Pods that a gate holds back.
+/// Returns the labels of the Pods that the gate of `request` holds back, each with their namespace.
 fn labels(request: &NamespacedName, gate: &Gate) -> Vec<Label> {
     let namespace = request.namespace().unwrap_or_default();
     let held = gate.holds.iter().flatten();
@@ -226,7 +234,7 @@ fn labels(request: &NamespacedName, gate: &Gate) -> Vec<Label> {
 // === impl Search ===
 
 impl Search {
-    /// Returns the shortest cycle through the start of the search.
+    /// Returns the shortest cycle through the gate at the start of the search; `None` if there is none.
     fn cycle(&self) -> Option<Vec<NamespacedName>> {
         let mut cycle = Vec::new();
         let mut at = 0;
@@ -242,7 +250,8 @@ impl Search {
         Some(cycle)
     }
 
-    /// Returns all visited gates that wait for the start, directly or through other gates.
+    /// Returns all visited gates that wait for the gate at the start of the search, directly or through other
+    /// gates.
     fn waiting_for_start(&self) -> Vec<NamespacedName> {
         let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
         for (from, to) in &self.edges {

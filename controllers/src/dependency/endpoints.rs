@@ -7,8 +7,8 @@ use super::observation::{Observation, State};
 use crate::dependency::service::Endpoints;
 use crate::reasons::probe;
 
-/// Evaluates `check` by the endpoints that the cache has for its Service. Fails if these are not enough, as
-/// for an `ExternalName` Service: then the returned probe decides, if the policy admits it.
+/// Evaluates a `service` check by the endpoints that the cache has for its Service. Fails if these are not
+/// enough, as for an `ExternalName` Service: then the returned probe decides, if the policy admits it.
 pub(super) fn evaluate(
     namespace: &str,
     check: &ServiceCheck,

@@ -11,29 +11,30 @@ use crate::reasons;
 /// The observed state of one dependency, with reason and message for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Whether the dependency is ready.
+    /// The observed state of the dependency: ready, not ready, or not known.
     pub state: State,
-    /// One of the CamelCase words in [`reasons`].
+    /// Reason for the state, for the status of the WaitDeployment: one of the CamelCase words in [`reasons`].
     pub reason: &'static str,
-    /// A text for people. It never quotes an answer of the probed server.
+    /// Text for people that explains the state of the dependency. It never quotes an answer of the probed
+    /// server.
     pub message: String,
 }
 
-/// Whether a dependency is ready.
+/// Whether a dependency is ready, by its last observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not observed yet.
+    /// The dependency was not observed yet, or not often enough for a verdict.
     Unknown,
-    /// The check succeeded.
+    /// The check of the dependency succeeded.
     Ready,
-    /// The check failed.
+    /// The check of the dependency failed.
     NotReady,
-    /// The check cannot be made at present, for example because the API server does not answer. Proves
-    /// neither readiness nor a loss.
+    /// The check of the dependency cannot be made at present, for example because the API server does not
+    /// answer. Proves neither readiness nor a loss.
     Blind,
-    /// The operator's probe policy forbids the check.
+    /// The operator's probe policy forbids the check of the dependency.
     Denied,
-    /// The check is invalid as written; only an edit of the spec helps.
+    /// The check of the dependency is invalid as written; only an edit of the spec helps.
     Invalid,
 }
 
@@ -61,8 +62,9 @@ impl Observation {
         Self::new(State::Invalid, reason, message)
     }
 
-    /// Returns the observation for a verdict. While thresholds keep the state against the last result, reason
-    /// and message stay those of the state, so the status does not change.
+    /// Returns the observation of a probed dependency by the verdict on its target. While a threshold keeps
+    /// the state against the last result, reason and message stay those of the state, so the status does not
+    /// change.
     pub(super) fn probed(check: &ProbeCheck, verdict: Verdict) -> Self {
         let Some(result) = verdict.result else { return Self::unknown() };
         let state = match verdict.state {

@@ -67,49 +67,54 @@ pub use resolve::{Resolve, ResolveFuture, ServicesFuture, TokioResolve};
 pub use services::{Backends, Endpoint, ServiceAnswer, Services};
 pub use want::{Target, Verdict, VerdictState, Want};
 
-/// Most probes in flight at one time: well below the 1,024 descriptors that a process often may have open.
+/// Maximum number of probes in flight at one time: well below the 1,024 file descriptors that a process often
+/// may have open.
 pub const MAX_IN_FLIGHT: usize = 128;
 
-/// How the last probe of a target ended. Equal for equal outcomes: it holds no times and no counts.
+/// The outcome of the last probe of a target. Equal outcomes are equal values: it holds no times and no
+/// counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// The target accepted a connection, and the check needs no more.
     Connected,
     /// The target answered as the check expects.
     Answered,
-    /// Any other outcome, also a probe that could not be sent.
+    /// The probe failed, or could not be sent.
     NotReady {
-        /// One of [`reasons::probe`].
+        /// Reason of the failed probe: one of the words in [`reasons::probe`].
         reason: &'static str,
-        /// A text for people.
+        /// Text for people that describes the failure of the probe.
         message: String,
     },
-    /// The policy denies the probe. It is checked again every period, since the policy can change.
+    /// The probe policy denies the probe. The denial is checked again every period, since the policy can
+    /// change.
     Denied {
-        /// One of [`reasons::denial`].
+        /// The rule of the probe policy that denies the probe: one of the words in [`reasons::denial`].
         rule: &'static str,
-        /// A text for people. Names the configuration key that would admit the probe, if there is one.
+        /// Text for people that describes the denial. It names the configuration key that would admit the
+        /// probe, if there is one.
         message: String,
     },
 }
 
-/// The connections of the engine to the outside, replaced in tests.
+/// The interfaces of the probe engine to network, cluster and random numbers, replaced in tests.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Seams {{ .. }}")]
 pub struct Seams {
-    /// Opens connections.
+    /// Opens network connections to the targets of probes.
     pub dial: Arc<dyn Dial>,
-    /// Resolves names that are not Services.
+    /// Resolves by DNS the host names that are not those of Services.
     pub resolve: Arc<dyn Resolve>,
-    /// Finds Services.
+    /// Finds the addresses of Services in the cache.
     pub services: Arc<dyn Services>,
-    /// Reads other facts about the cluster.
+    /// Reads facts about the cluster other than Services, such as the addresses of the API server.
     pub cluster: Arc<dyn ClusterInfo>,
-    /// Returns random numbers in [0, 1), for the jitter.
+    /// Returns random numbers in [0, 1), for the jitter of probe times.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
-/// The handle reconciles use. Cheap to clone; never blocks.
+/// The handle of the probe engine, by which reconciles register targets and read verdicts. Cheap to clone;
+/// never blocks.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Engine {{ .. }}")]
 pub struct Engine {
@@ -123,16 +128,17 @@ struct Shared {
     slots: Arc<Slots>,
     seams: Seams,
     metrics: ProbeMetrics,
-    /// Wakes the driver after targets were added.
+    /// Wakes the driver of the probe engine after targets were added.
     added: Notify,
-    /// Called for each object whose verdict has changed.
+    /// Callback for each WaitDeployment with a new or changed verdict on one of its targets.
     changed: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 // === impl ProbeResult ===
 
 impl ProbeResult {
-    /// Returns the successful result of a check.
+    /// Returns the result of a probe with a successful check: `Connected` for a TCP check, otherwise
+    /// `Answered`.
     pub fn good(check: &ProbeCheck) -> Self {
         if matches!(check, ProbeCheck::Tcp(_)) { Self::Connected } else { Self::Answered }
     }
@@ -141,17 +147,17 @@ impl ProbeResult {
         Self::NotReady { reason, message: message.into() }
     }
 
-    /// Returns whether the result is a success.
+    /// Returns whether this is the result of a successful probe.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Connected | Self::Answered)
     }
 
-    /// Returns whether the result hides the kind of failure, as for raw addresses.
+    /// Returns whether the result of the probe hides the kind of failure, as for raw addresses.
     fn is_coarse(&self) -> bool {
         matches!(self, Self::NotReady { reason: reasons::probe::NOT_READY, .. })
     }
 
-    /// Returns one of the CamelCase words in [`reasons`].
+    /// Returns the reason of the probe result for a status: one of the CamelCase words in [`reasons`].
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Connected => reasons::probe::CONNECTED,
@@ -161,7 +167,7 @@ impl ProbeResult {
         }
     }
 
-    /// Returns a text for people.
+    /// Returns a text for people that describes the probe result.
     pub fn message(&self) -> &str {
         match self {
             Self::Connected => "connected",
@@ -174,8 +180,8 @@ impl ProbeResult {
 // === impl Engine ===
 
 impl Engine {
-    /// Makes an engine and its driver, with at most `max_in_flight` probes at one time. `changed` is called,
-    /// outside any lock, with each object whose verdict is new or has changed; it must not block.
+    /// Makes a probe engine and its driver, with at most `max_in_flight` probes at one time. `changed` is
+    /// called, outside any lock, with each object that gets a new or changed verdict; it must not block.
     pub fn new(
         max_in_flight: usize,
         policy: ProbePolicy,
@@ -196,16 +202,17 @@ impl Engine {
         (Self { shared, leading: None }, driver)
     }
 
-    /// Ignores targets that are registered while this replica does not lead. A reconcile may outlast its
-    /// term, and its targets would stay registered until the end of the next one. Stop the driver only once
-    /// `leading` is false.
+    /// Makes the engine ignore probe targets that are registered while this replica does not lead. A
+    /// reconcile may outlast its term, and its targets would stay registered until the end of the next one.
+    /// Stop the driver only once `leading` is false.
     #[must_use]
     pub fn while_leading(self, leading: watch::Receiver<bool>) -> Self {
         Self { leading: Some(leading), ..self }
     }
 
-    /// Probes these targets, and no others, for `request` until it is [forgotten](Self::forget): each now
-    /// if it is new, or after its delay, then every period. An empty list forgets.
+    /// Probes these targets, and no others, for the object `request` until it is [forgotten](Self::forget):
+    /// each now if it is new, or after its initial delay, then every period. An empty list forgets the
+    /// object.
     ///
     /// Repeating a call changes nothing. A target keeps its results while times or thresholds change. If
     /// other objects wait for a target already, its known results give a verdict at once.
@@ -223,48 +230,50 @@ impl Engine {
         }
     }
 
-    /// Ends the wait of `request`, if there is one.
+    /// Stops probing targets for the object `request`; targets that no other object waits for are removed.
     pub fn forget(&self, request: &NamespacedName) {
         self.watch(request, Vec::new());
     }
 
-    /// Returns the verdict on each target that `request` waits for, in the order of its wants; empty if it
-    /// waits for none.
+    /// Returns the verdict on each probe target that the object `request` waits for, in the order of its
+    /// wants; empty if it waits for none.
     pub fn verdicts(&self, request: &NamespacedName) -> Vec<Verdict> {
         self.shared.targets.lock().verdicts(request)
     }
 
-    /// Returns the known results of each target that `request` waits for, its next probe and the other
-    /// objects that wait for it, in the order of [`verdicts`](Self::verdicts).
+    /// Describes each probe target that the object `request` waits for, in the order of
+    /// [`verdicts`](Self::verdicts): its known results, its next probe and the other objects that wait for
+    /// it.
     pub fn describe(&self, request: &NamespacedName) -> Vec<Description> {
         self.shared.targets.lock().describe(request, &self.shared.slots, Instant::now())
     }
 
-    /// Returns whether an object waits for a connection to this Service.
+    /// Returns whether any object waits for a probe target that connects to this Service.
     pub fn connects_to(&self, service: &NamespacedName) -> bool {
         self.shared.targets.lock().connects_to(service)
     }
 
-    /// Makes probes of the targets that connect to this Service and are not ready due now, because its
-    /// endpoints have changed.
+    /// Makes probes of the targets that connect to this Service and are not ready due now, because the
+    /// endpoints of the Service have changed.
     ///
-    /// A Service whose endpoints change all the time at most doubles the rate of its probes, apart from a
+    /// A Service with endpoints that change all the time at most doubles the rate of its probes, apart from a
     /// burst of three. All limits apply to these probes too.
     pub fn probe_now(&self, namespace: &str, service: &str) {
         let service = NamespacedName::namespaced(namespace, service);
         self.shared.targets.lock().probe_early(&service, Instant::now());
     }
 
-    /// Returns whether recent losses have a common cause on the manager's side, such as its network: then a
-    /// loss proves nothing about its target. Stays true for half a minute longer, so that every target is
-    /// probed again.
+    /// Returns whether recent losses of probe targets have a common cause on the manager's side, such as its
+    /// network: then a loss is no evidence against its target. Stays true for half a minute longer, so that
+    /// every target is probed again.
     ///
-    /// Reads all targets; meant to be called before acting on a loss.
+    /// Reads all probe targets; meant to be called before acting on a loss.
     pub fn suspects_outage(&self) -> bool {
         self.shared.targets.lock().suspects_outage(Instant::now())
     }
 
-    /// Applies another policy. Probes in flight end under the old one; targets that it denied are probed now.
+    /// Applies another probe policy. Probes in flight end under the old policy; targets that it denied are
+    /// probed now.
     pub fn reconfigure(&self, policy: ProbePolicy) {
         let now = Instant::now();
         self.shared.slots.reconfigure(&policy, now);
@@ -276,7 +285,7 @@ impl Engine {
 // === impl Shared ===
 
 impl Shared {
-    /// Calls back for objects with a changed verdict. Must not be called under a lock.
+    /// Calls the callback `changed` for objects with a changed verdict. Must not be called under a lock.
     fn publish(&self, requests: Vec<NamespacedName>) {
         requests.into_iter().for_each(&self.changed);
     }

@@ -41,10 +41,10 @@ use crate::reasons::condition;
 pub use driver::ResourceWatch;
 pub use reader::ResourceReader;
 
-/// The ServiceAccount of a template that names none.
+/// The ServiceAccount of the Pods of a template that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// Observes objects. Cheap to clone; never blocks.
+/// Observes the objects of `resource` checks in the cache. Cheap to clone; never blocks.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Resources {{ .. }}")]
 pub struct Resources {
@@ -54,44 +54,44 @@ pub struct Resources {
 struct Shared {
     objects: Store<WaitDeployment>,
     known: Mutex<Known>,
-    /// Wakes the [`ResourceWatch`].
+    /// Wakes the [`ResourceWatch`] when a check needs another kind or access review.
     wake: Notify,
     enqueue: Box<dyn Fn(NamespacedName) + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// As `probePolicy.resources` lists them, such as `Job.batch`.
+    /// The kinds that checks may read, as `probePolicy.resources` lists them, such as `Job.batch`.
     allowed: Vec<String>,
     kinds: Kinds<Open>,
     rights: Rights,
     waiters: Waiters<Subject>,
 }
 
-/// A kind that is listed and watched.
+/// A kind of `resource` checks that is listed and watched.
 struct Open {
     kind: KindId,
     store: Store<DynamicObject>,
-    /// Ends the subscription to its changes.
+    /// Ends the subscription to the changes of the kind when it is dropped.
     _stop: DropGuard,
 }
 
-/// Something whose change enqueues the WaitDeployments that wait for it.
+/// A subject of `resource` checks, the change of which enqueues the WaitDeployments that wait for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Subject {
-    /// The discovery of a group, while a kind of it is not open.
+    /// The discovery of an API group, while a needed kind of it is not open.
     Group(String),
-    /// The list and watch of a kind.
+    /// The list and watch of a kind: whether its objects can be read.
     Kind(GroupVersionKind),
-    /// One object.
+    /// One object of a kind.
     Object(GroupVersionKind, NamespacedName),
-    /// Any object of a namespace.
+    /// Any object of a kind in a namespace.
     Namespace(GroupVersionKind, String),
-    /// The access of a ServiceAccount.
+    /// The right of a ServiceAccount to read objects.
     Right(Question),
 }
 
-/// Receives the changes of a kind.
+/// Receives the changes of the objects of a kind, and enqueues the WaitDeployments that wait for them.
 struct Listener {
     kind: GroupVersionKind,
     shared: Weak<Shared>,
@@ -100,8 +100,8 @@ struct Listener {
 // === impl Resources ===
 
 impl Resources {
-    /// Observes objects of the kinds in `allowed`. `enqueue` is called, outside any lock, with each
-    /// WaitDeployment whose checks may have changed; it must not block.
+    /// Makes an observer of objects of the kinds in `allowed`. `enqueue` is called, outside any lock, with
+    /// each WaitDeployment for which an observation may have changed; it must not block.
     pub fn new(
         objects: &Store<WaitDeployment>,
         allowed: Vec<String>,
@@ -112,7 +112,8 @@ impl Resources {
         Self { shared: Arc::new(Shared { objects: objects.clone(), known, wake, enqueue }) }
     }
 
-    /// Applies another list of kinds. Objects of a kind that is not in it are not read from now on.
+    /// Applies another list of kinds that checks may read, and enqueues the waiting WaitDeployments. Objects
+    /// of a kind that is not in it are not read from now on.
     pub fn reconfigure(&self, allowed: Vec<String>) {
         let waiting = {
             let mut known = self.shared.known.lock();
@@ -125,8 +126,8 @@ impl Resources {
         waiting.into_iter().for_each(&self.shared.enqueue);
     }
 
-    /// Watches the objects of the checks in `plan` for `request` from now on, and no others. The reader
-    /// observes each check.
+    /// Watches the objects of the `resource` checks in `plan` for the WaitDeployment `request` from now on,
+    /// and no others. The returned reader observes each check.
     pub fn watch<'a>(&'a self, request: &'a NamespacedName, plan: &Plan) -> ResourceReader<'a> {
         let namespace = request.namespace().unwrap_or_default();
         let checks = plan.dependencies.iter().filter_map(|dependency| match &dependency.check {
@@ -159,13 +160,14 @@ impl Resources {
         ResourceReader::new(self, request, account)
     }
 
-    /// Returns the WaitDeployments that wait for the objects of a check, in order. With a
-    /// selector these are all that wait for a selector of the kind and namespace.
+    /// Returns the WaitDeployments that wait for the objects of a `resource` check, in order. With a selector
+    /// these are all that wait for a selector of the kind and namespace.
     pub fn waiting(&self, namespace: &str, check: &ResourceCheck) -> Vec<NamespacedName> {
         self.shared.known.lock().waiters.of(&Subject::of(namespace, check))
     }
 
-    /// Returns the WaitDeployments that a check selects, and whether it waits for their readiness.
+    /// Returns the WaitDeployments that a `resource` check selects, each with the effect that the check waits
+    /// for: its readiness or another state. Empty for a check of another kind.
     pub fn awaited(&self, namespace: &str, check: &ResourceCheck) -> Vec<Awaited> {
         if check.group != mainstay_api::GROUP || check.kind != mainstay_api::KIND {
             return Vec::new();
@@ -193,15 +195,15 @@ impl Resources {
         found.into_iter().map(await_).collect()
     }
 
-    /// Stops watching for `request`.
+    /// Stops watching the objects of the `resource` checks of the WaitDeployment `request`.
     pub fn forget(&self, request: &NamespacedName) {
         if self.shared.known.lock().waiters.forget(request) {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Returns the ServiceAccount of the template; a broken template creates no Pods and counts as one with
-    /// the default.
+    /// Returns the name of the ServiceAccount in the Pod template of the WaitDeployment `request`; a broken
+    /// template creates no Pods and counts as one with the default.
     fn account_of(&self, request: &NamespacedName) -> String {
         let object = self.shared.objects.get(request).ok().flatten();
         let spec = object.as_ref().and_then(|object| object.spec.template.get("spec"));
@@ -215,7 +217,7 @@ impl Resources {
 // === impl Subject ===
 
 impl Subject {
-    /// The objects of a check.
+    /// Returns the subject of a check: its one object, or any object of its kind in the namespace.
     fn of(namespace: &str, check: &ResourceCheck) -> Self {
         match &check.objects {
             Objects::Name(name) => {
@@ -253,7 +255,8 @@ impl DeltaHandler for Listener {
 
 // === private ===
 
-/// Returns the access questions of a check: about all objects of the namespace first, then about the one.
+/// Returns the access questions of a check, for the ServiceAccount `account`: about all objects of the
+/// namespace first, then about the one object that the check names.
 fn questions<'a>(
     namespace: &'a str,
     account: &'a str,

@@ -20,33 +20,34 @@ use facts::{Facts, ServiceFacts, SliceFacts, fingerprint};
 
 pub use ready::Endpoints;
 
-/// The label of an EndpointSlice with the name of its Service.
+/// The label of an EndpointSlice with the name of its Service as the value.
 pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
-/// The index of EndpointSlices by the name of their Service.
+/// Name of the cache index of EndpointSlices by the name of their Service.
 const BY_SERVICE: &str = "by-service";
-/// The index of Services by the addresses at which they accept connections.
+/// Name of the cache index of Services by the addresses at which they accept connections.
 const BY_ADDRESS: &str = "by-address";
-/// The key in this index of Services that cannot be decoded.
+/// The key in the index `by-address` under which Services that cannot be decoded are found.
 const UNDECODABLE: &str = "undecodable";
-/// Most keys in this index for external and load-balancer addresses. A Service may list any number of them.
+/// Maximum number of keys in the index `by-address` for external and load-balancer addresses. A Service may
+/// list any number of them.
 const OTHER_KEYS: u32 = 1024;
-/// Most Services that may list one address and port. Nodes forward a connection to one of them only, so more
-/// have no use, and each makes every probe of the address more expensive.
+/// Maximum number of Services that may list one address and port. Nodes forward a connection to one of them
+/// only, so more have no use, and each makes every probe of the address more expensive.
 const MAX_SHARERS: usize = 16;
 
-/// Reads Services and EndpointSlices from their stores; decodes only the fields of the view types below.
+/// Reads Services and EndpointSlices from the cache, and decodes only the fields that checks need.
 #[derive(Debug)]
 pub struct CachedServices {
     services: Store<ServiceView>,
     slices: Store<SliceView>,
     service_facts: Facts<ServiceFacts>,
     slice_facts: Facts<SliceFacts>,
-    /// Remove the facts of deleted objects, until dropped.
+    /// Subscriptions that remove the facts of deleted Services and EndpointSlices, until dropped.
     _removals: [Subscription; 2],
 }
 
-/// The decoded part of a Service.
+/// The part of a Service that checks need, as it is decoded from JSON.
 #[derive(Debug, Deserialize)]
 struct ServiceView {
     #[serde(default)]
@@ -55,7 +56,7 @@ struct ServiceView {
     status: ServiceStatus,
 }
 
-/// The decoded part of an EndpointSlice.
+/// The part of an EndpointSlice that checks need, as it is decoded from JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SliceView {
@@ -66,7 +67,7 @@ struct SliceView {
 // === impl CachedServices ===
 
 impl CachedServices {
-    /// Reads from these stores, and adds its indexes to them.
+    /// Makes a reader of Services and EndpointSlices in these stores, and adds its indexes to them.
     pub fn new(services: &Store<Service>, slices: &Store<EndpointSlice>) -> Self {
         let services = Store::<ServiceView>::new(services.untyped().clone());
         let (service_facts, slice_facts) = (Facts::<ServiceFacts>::default(), Facts::<SliceFacts>::default());
@@ -87,7 +88,7 @@ impl CachedServices {
         Self { services, slices, service_facts, slice_facts, _removals: removals }
     }
 
-    /// Returns the selector of a Service; empty if the Service has none or cannot be read.
+    /// Returns the Pod selector of a Service; empty if the Service has none or cannot be read.
     pub fn selector(&self, service: &NamespacedName) -> BTreeMap<String, String> {
         let service = self.services.get(service).ok().flatten();
         service.and_then(|service| service.spec.selector.clone()).unwrap_or_default()
@@ -115,8 +116,9 @@ impl CachedServices {
         Ok(ServiceAnswer::Headless(ips.into_iter().collect()))
     }
 
-    /// Returns the endpoints of the Services with an address: as a cluster address, which at most one
-    /// Service has, or as an external or load-balancer address, which any number of Services may list.
+    /// Returns the endpoints of the Services with an IP address: as a cluster address, which at most one
+    /// Service has, or as an external or load-balancer address, which any number of Services may list. `None`
+    /// if no Service has the address and port.
     fn backends_as(
         &self,
         ip: IpAddr,
@@ -166,7 +168,7 @@ impl Services for CachedServices {
     }
 }
 
-/// Returns the keys of a Service in the index by address.
+/// Returns the keys under which a Service is found in the index `by-address`.
 fn index_keys(facts: Result<Arc<ServiceFacts>, Arc<str>>) -> Vec<String> {
     match facts {
         Ok(facts) => {
@@ -189,12 +191,13 @@ fn cluster_address_key(ip: IpAddr) -> String {
     format!("cluster {ip}")
 }
 
-/// Several addresses share a key, so a Service has at most [`OTHER_KEYS`] keys for any number of addresses.
+/// Returns the index key of an external or load-balancer address. Several addresses share a key, so a Service
+/// has at most [`OTHER_KEYS`] keys for any number of addresses.
 fn other_key(fingerprint: u32) -> String {
     format!("other {}", fingerprint % OTHER_KEYS)
 }
 
-/// Returns the Service that an EndpointSlice belongs to.
+/// Returns the Service that an EndpointSlice belongs to by its label; `None` without the label.
 pub fn service_of_slice(slice: &Meta) -> Option<NamespacedName> {
     let service = slice.labels.get(SERVICE_NAME_LABEL).filter(|name| !name.is_empty())?;
     Some(NamespacedName::new(slice.namespace(), service))

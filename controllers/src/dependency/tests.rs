@@ -5,7 +5,7 @@ use super::*;
 use crate::dependency::probe::NextProbe;
 
 impl Dependencies {
-    /// Observes an empty cache, with an engine whose driver never runs.
+    /// Makes an observer of dependencies with an empty cache, and an engine with a driver that never runs.
     pub(crate) fn for_test() -> Self {
         use mainstay::cache::Store;
 

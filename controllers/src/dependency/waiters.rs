@@ -21,7 +21,8 @@ pub(crate) struct Waiters<T> {
 // === impl Waiters ===
 
 impl<T: Clone + Eq + Hash> Waiters<T> {
-    /// Records that `request` waits for these subjects and no others. Returns whether the list has changed.
+    /// Records that the WaitDeployment `request` waits for these subjects and no others. Returns whether the
+    /// list has changed.
     pub(crate) fn set(&mut self, request: &NamespacedName, subjects: Vec<T>) -> bool {
         if self.by_request.get(request).map_or(subjects.is_empty(), |known| *known == subjects) {
             return false;
@@ -36,7 +37,8 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
         true
     }
 
-    /// Removes the object `request` from the waiters of every subject. Returns whether it was one of them.
+    /// Removes the WaitDeployment `request` from the waiters of every subject. Returns whether it waited for
+    /// one.
     pub(crate) fn forget(&mut self, request: &NamespacedName) -> bool {
         let Some(subjects) = self.by_request.remove(request) else { return false };
         for subject in subjects {
@@ -50,22 +52,22 @@ impl<T: Clone + Eq + Hash> Waiters<T> {
         true
     }
 
-    /// Returns whether a WaitDeployment waits for a subject.
+    /// Returns whether any WaitDeployment waits for this subject.
     pub(crate) fn has(&self, subject: &T) -> bool {
         self.by_subject.contains_key(subject)
     }
 
-    /// Returns the WaitDeployments that wait for a subject; `None` if there are none.
+    /// Returns the WaitDeployments that wait for this subject; `None` if there are none.
     pub(crate) fn get(&self, subject: &T) -> Option<&BTreeSet<NamespacedName>> {
         self.by_subject.get(subject)
     }
 
-    /// Returns the WaitDeployments that wait for a subject, in order.
+    /// Returns the WaitDeployments that wait for this subject, in order of their names.
     pub(crate) fn of(&self, subject: &T) -> Vec<NamespacedName> {
         self.get(subject).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns all WaitDeployments that wait for a subject, in no particular order.
+    /// Returns all WaitDeployments that wait for any subject, in no particular order.
     pub(crate) fn all(&self) -> Vec<NamespacedName> {
         self.by_request.keys().cloned().collect()
     }

@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 
-/// The only API version with field names that this file reads.
+/// The only API version of `managedFields` entries with field names that this file reads.
 const API_VERSION: &str = "apps/v1";
-/// Path of the template's annotations, to which users add keys such as that of `kubectl rollout restart`.
+/// Path in `fieldsV1` of the annotations of the Pod template. Users add keys to them, such as that of
+/// `kubectl rollout restart`.
 const TEMPLATE_ANNOTATIONS: &str = "/f:spec/f:template/f:metadata/f:annotations";
 
 /// Returns the `managedFields` of a Deployment after the gate has taken over fields of its creator; `None` if
@@ -57,7 +58,7 @@ fn is_creator(entry: &Value) -> bool {
         && entry.pointer("/fieldsV1/f:spec/f:selector").is_some()
 }
 
-/// Removes from the creator's fields those that the gate takes over, and returns them.
+/// Removes from the creator's managed fields those that the gate takes over, and returns them.
 fn take(fields: &mut Value, desired: &Value) -> Value {
     let mut taken = json!({});
     if let Some(mut spec) = fields.as_object_mut().and_then(|fields| fields.remove("f:spec")) {
@@ -78,12 +79,14 @@ fn take(fields: &mut Value, desired: &Value) -> Value {
     taken
 }
 
-/// Returns whether the gate writes the key of a field such as `f:app`.
+/// Returns whether the gate writes the label or annotation of a managed field such as `f:app`; `written` has
+/// all keys that it writes.
 fn has(written: Option<&Value>, field: &str) -> bool {
     field.strip_prefix("f:").is_some_and(|key| written.is_some_and(|written| written.get(key).is_some()))
 }
 
-/// Moves fields at `path`, which is created in `to` if it is missing, unless there are none to move.
+/// Moves the managed fields at `path` that `is_moved` accepts from `from` to `to`, where the path is created
+/// if it is missing, unless there are none to move.
 fn move_keys(from: &mut Value, to: &mut Value, path: &str, is_moved: impl Fn(&str) -> bool) {
     let Some(fields) = from.pointer_mut(path).and_then(Value::as_object_mut) else { return };
     let (moved, kept): (Map<_, _>, _) =
@@ -95,7 +98,7 @@ fn move_keys(from: &mut Value, to: &mut Value, path: &str, is_moved: impl Fn(&st
     }
 }
 
-/// Adds the fields of `from` to `into`.
+/// Adds the managed fields of `from` to `into`, also at every level below.
 fn unite(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

@@ -19,24 +19,24 @@ use tokio::time::Instant;
 use crate::conditions::is_true;
 use crate::reasons::condition;
 
-/// Prints lines with the time since the start of the command. Cheap to clone.
+/// Prints lines on the terminal with the time since the start of the command. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Steps {
     began: Instant,
 }
 
-/// Prints the changes of one object.
+/// Prints the changes of one WaitDeployment on the terminal.
 struct StepPrinter {
     steps: Steps,
     key: NamespacedName,
     objects: Store<WaitDeployment>,
     deployments: Store<Deployment>,
     last: Mutex<Snapshot>,
-    /// Prints the hint about kubectl only once: after a rollout the object is Ready again.
+    /// Lets the hint about kubectl be printed only once: after a rollout the object is Ready again.
     hint: Once,
 }
 
-/// The printed part of an object's state: a line is printed only when it changes.
+/// The printed part of a WaitDeployment's state: a line is printed only when it changes.
 #[derive(Clone, Default, PartialEq)]
 struct Snapshot {
     waiting_for: Option<String>,
@@ -45,13 +45,13 @@ struct Snapshot {
     ready: bool,
 }
 
-/// Prints the error of the command on standard error.
+/// Prints the error of `mainstay dev` on standard error.
 pub(super) fn print_error(problem: &str) {
     // If standard error is closed, there is no other place for the error.
     drop(writeln!(std::io::stderr(), "error: {problem}"));
 }
 
-/// Returns the controller that prints the steps of the object `key`.
+/// Returns the controller that prints the steps of the WaitDeployment `key` on the terminal.
 pub(super) fn controller(manager: &Manager, steps: &Steps, key: NamespacedName) -> Registration {
     let objects = manager.store::<WaitDeployment>(Scope::all());
     let deployments = manager.store::<Deployment>(Scope::all());

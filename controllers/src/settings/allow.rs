@@ -14,13 +14,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::network::{self, Network};
 
-/// The accepted forms of an entry, for error messages.
+/// The accepted forms of an entry of `probePolicy.allow`, for error messages.
 const FORM: &str = "a network such as 10.8.0.0/16, an IP address, a host such as db.example.com, \
                     or a domain such as .example.com";
-/// Pattern for the JSON schema: matches every valid entry. The parser refuses other texts that match.
+/// Pattern of an entry of `probePolicy.allow` for the JSON schema: matches every valid entry. The parser
+/// refuses other texts that match.
 const PATTERN: &str = r"^(\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+(/[0-9]{1,3})?)$";
 
-/// A target that mode `AllowList` allows besides Services.
+/// A rule for targets that the mode `AllowList` of the probe policy allows besides Services.
 ///
 /// Addresses are compared as numbers, never as text; names without regard to case.
 ///
@@ -35,11 +36,11 @@ const PATTERN: &str = r"^(\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AllowRule {
-    /// Every address of a network.
+    /// Probes may connect to every address of this network.
     Network(Network),
-    /// One host, lower-case.
+    /// Probes may connect to this one host, in lower case.
     Host(String),
-    /// Every host below a domain, lower-case, without the leading dot.
+    /// Probes may connect to every host below this domain, in lower case, without the leading dot.
     Domain(String),
 }
 
@@ -48,7 +49,7 @@ as_text!(AllowRule, PATTERN);
 /// An entry of `probePolicy.allow`: the text of a rule, or a mapping that also names namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowEntry {
-    /// Addresses or hosts.
+    /// The addresses or hosts that the entry allows probes to connect to.
     pub to: AllowRule,
     /// The namespaces with objects that may use the entry. Empty: every namespace that does not enforce the
     /// Pod Security level baseline or restricted.
@@ -58,8 +59,8 @@ pub struct AllowEntry {
 // === impl AllowEntry ===
 
 impl AllowEntry {
-    /// Returns whether objects of a namespace may use the entry. `restricted`: the namespace enforces the Pod
-    /// Security level baseline or restricted, so the entry has to name it.
+    /// Returns whether probes for objects of a namespace may use the entry. `restricted`: the namespace
+    /// enforces the Pod Security level baseline or restricted, so the entry has to name it.
     pub fn serves(&self, namespace: &str, restricted: bool) -> bool {
         if self.namespaces.is_empty() {
             !restricted
@@ -75,7 +76,7 @@ impl From<AllowRule> for AllowEntry {
     }
 }
 
-/// An entry that names namespaces, as the file spells it.
+/// An entry of `probePolicy.allow` that names namespaces, as the configuration file spells it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mapping {
@@ -157,12 +158,13 @@ impl JsonSchema for AllowEntry {
 // === impl AllowRule ===
 
 impl AllowRule {
-    /// Returns whether the rule allows an address. An IPv4 address in IPv6 form counts as the IPv4 address.
+    /// Returns whether the rule allows probes of an IP address. An IPv4 address in IPv6 form counts as the
+    /// IPv4 address.
     pub fn allows_address(&self, candidate: IpAddr) -> bool {
         matches!(self, Self::Network(network) if network.contains(candidate))
     }
 
-    /// Returns whether the rule allows a host name; a dot at its end is ignored.
+    /// Returns whether the rule allows probes of a host name; a dot at its end is ignored.
     pub fn allows_host(&self, candidate: &str) -> bool {
         let candidate = candidate.strip_suffix('.').unwrap_or(candidate).to_ascii_lowercase();
         match self {

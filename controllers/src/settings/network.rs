@@ -7,15 +7,17 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net};
 use mainstay::config::as_text;
 
-/// The accepted forms of a network, for error messages.
+/// The accepted forms of a network in the configuration, for error messages.
 pub(super) const FORM: &str = "a network such as 10.8.0.0/16 or 2001:db8::/32, or an IP address";
-/// Pattern for the JSON schema: matches every valid network. The parser refuses other texts that match.
+/// Pattern of a network for the JSON schema: matches every valid network. The parser refuses other texts that
+/// match.
 const PATTERN: &str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
 
-/// Number of prefix bits of an IPv4 address in IPv6 form (`::ffff:0:0/96`).
+/// Number of bits before the IPv4 address in an IPv4 address in IPv6 form (`::ffff:0:0/96`).
 const MAPPED_BITS: u8 = 96;
 
-/// All addresses with the same prefix. A single address is a network with a prefix of full length.
+/// A network: all IP addresses with the same prefix. A single address is a network with a prefix of full
+/// length.
 ///
 /// ```
 /// use mainstay_controllers::settings::Network;
@@ -33,7 +35,8 @@ as_text!(Network, PATTERN);
 // === impl Network ===
 
 impl Network {
-    /// Returns whether an address is in the network. An IPv4 address in IPv6 form counts as the IPv4 address.
+    /// Returns whether an IP address is in the network. An IPv4 address in IPv6 form counts as the IPv4
+    /// address.
     pub fn contains(&self, candidate: IpAddr) -> bool {
         self.0.contains(&candidate.to_canonical())
     }

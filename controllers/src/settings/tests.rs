@@ -7,7 +7,7 @@ use super::*;
 
 const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n";
 
-/// Returns the schema of a program with the two sections.
+/// Returns the schema of a program with the two sections `probePolicy` and `waitDeployment`.
 fn sections() -> ConfigSchema {
     ConfigSchema::new()
         .section::<ProbePolicy>(PROBE_POLICY)

@@ -14,7 +14,7 @@ fn object(uid: &str, version: &str) -> WaitDeployment {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// Makes a writer with this object in its cache.
+/// Makes a status writer with this object in its cache.
 fn writer(newest: WaitDeployment) -> (StatusWriter, TestContext) {
     let objects = Store::from_objects([newest]);
     let cx = Context::for_test().with_store(&objects);

@@ -7,19 +7,21 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// In seconds: from one request to an API server that refuses writes for minutes.
+/// Upper bounds of the histogram of the delay of status writes in seconds: from one request to an API server
+/// that refuses writes for minutes.
 const LAG_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
 
-/// The status was written.
+/// Label value of a run of the status mirror: the status was written.
 const APPLIED: &str = "applied";
-/// The status was up to date.
+/// Label value of a run of the status mirror: the status was up to date, so it was not written.
 pub(super) const SKIPPED: &str = "skipped";
-/// Another writer had changed the object meanwhile.
+/// Label value of a run of the status mirror: the write failed, because another writer had changed the
+/// object.
 pub(super) const CONFLICT: &str = "conflict";
-/// The write failed for another reason.
+/// Label value of a run of the status mirror: the write failed for another reason than a conflict.
 pub(super) const ERROR: &str = "error";
 
-/// The metric families of the mirror.
+/// The metric families of the status mirror.
 #[derive(Clone, Debug)]
 pub(super) struct MirrorMetrics {
     lag: Histogram,
@@ -48,12 +50,12 @@ impl MirrorMetrics {
         metrics
     }
 
-    /// Counts a run that was not delayed by the pause between writes, by its result.
+    /// Counts a run of the status mirror by its result, except runs that the pause between writes delays.
     pub(super) fn count(&self, result: &'static str) {
         self.writes.get_or_create(&[("result", result)]).inc();
     }
 
-    /// Counts a written status that was out of date for `lag`.
+    /// Counts a written status, and records the time `lag` for which it was out of date.
     pub(super) fn applied(&self, lag: Duration) {
         self.count(APPLIED);
         self.lag.observe(lag.as_secs_f64());

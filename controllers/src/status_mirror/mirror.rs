@@ -24,11 +24,11 @@ use crate::deployment::{LiveDeployment, text};
 use crate::reasons::{self, condition};
 use crate::selector;
 
-/// Field manager of the mirrored fields of the status.
+/// Field manager of the fields of a WaitDeployment's status that are copied from its Deployment.
 pub const FIELD_MANAGER: &str = "waitdeployment-status";
 
-/// Returns the mirror's part of the status of `object`; the gate's fields are empty. `live` is the Deployment
-/// of the object's name.
+/// Returns the part of the status of `object` that is copied from its Deployment; the fields that the gate
+/// writes are empty. `live` is the Deployment of the object's name.
 pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time) -> WaitDeploymentStatus {
     let live = live.filter(|live| live.is_controlled_by(object));
     let none = Map::new();
@@ -56,14 +56,16 @@ pub fn mirror(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
     }
 }
 
-/// Returns whether the mirror's part of the object's status already equals `status`.
+/// Returns whether the part of the object's status that is copied from its Deployment already equals
+/// `status`.
 pub fn is_shown(status: &WaitDeploymentStatus, object: &WaitDeployment) -> bool {
     object.status.as_ref().is_some_and(|shown| owned_part(shown) == *status)
 }
 
 // === private ===
 
-/// Returns the mirror's part of a live status, with conditions in the order in which the mirror writes them.
+/// Returns the part of a live status that the mirror writes, with conditions in the order in which it writes
+/// them.
 fn owned_part(status: &WaitDeploymentStatus) -> WaitDeploymentStatus {
     let conditions = condition::OF_MIRROR.iter().filter_map(|type_| status.condition(type_).cloned());
     WaitDeploymentStatus {
@@ -98,7 +100,7 @@ fn conditions(object: &WaitDeployment, live: Option<&LiveDeployment>, now: &Time
     conditions
 }
 
-/// Returns the generation of the WaitDeployment that the Deployment's conditions are about.
+/// Returns the generation of the WaitDeployment that the conditions of its Deployment are about.
 ///
 /// While the Deployment controller lags behind, the generation shown before stays, if it was about this
 /// Deployment; otherwise 0, because `kubectl wait` takes an absent generation for the current one.
@@ -115,8 +117,8 @@ fn observed_generation(object: &WaitDeployment, live: &LiveDeployment) -> i64 {
     earlier.unwrap_or_default().min(written_for)
 }
 
-/// Copies the fields that are in the CRD; the API server would prune any other one, and the status would
-/// never compare equal. `None` for a condition with an invalid status.
+/// Copies the fields of a Deployment's condition that are in the CRD; the API server would prune any other
+/// one, and the status would never compare equal. `None` for a condition with an invalid status.
 fn copied(condition: &Map<String, Value>, generation: i64) -> Option<Condition> {
     let status = text(condition, "status");
     if !["True", "False", "Unknown"].contains(&status) {

@@ -14,8 +14,8 @@ fn request() -> NamespacedName {
     NamespacedName::namespaced("shop", "web")
 }
 
-/// Makes the mirror of one WaitDeployment with these additional fields in its metadata. One of the two Pods
-/// of its Deployment is ready.
+/// Makes the status mirror of one WaitDeployment with these additional fields in its metadata. One of the two
+/// Pods of its Deployment is ready.
 fn mirrored(metadata: &Value) -> (StatusMirror, Store<WaitDeployment>, TestContext) {
     let mut object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 3},

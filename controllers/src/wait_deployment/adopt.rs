@@ -22,14 +22,15 @@ use super::Run;
 use super::refused::{denies, refusal_that_may_pass};
 use crate::deployment::{FIELD_MANAGER, LiveDeployment, LiveTemplate, managed_fields, template_only};
 
-/// Delay before the retry if the cache does not show the latest Deployment yet.
+/// Delay before the adoption of a Deployment is retried if the cache does not show its latest version yet.
 const CHANGED_RETRY: Duration = Duration::from_secs(1);
 
-/// Most bytes of managedFields that are decoded: any client may add entries, and a decoded entry takes many
-/// times the memory of its text.
+/// Maximum size of a Deployment's `managedFields` that are decoded, in bytes: any client may add entries, and
+/// a decoded entry takes many times the memory of its text.
 const MAX_MANAGED_FIELDS: usize = 256 << 10;
 
-/// The Deployment cannot be adopted. A retry helps only after its `managedFields` have shrunk.
+/// Error: a Deployment cannot be adopted, because its `managedFields` are too large to be decoded. A retry
+/// helps only after they have shrunk.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "managedFields of the Deployment have {0} bytes, more than {MAX_MANAGED_FIELDS}; \
@@ -145,8 +146,9 @@ fn deployments(request: &NamespacedName, cx: &Context) -> Api<DynamicObject> {
     Api::namespaced_with(cx.client().clone(), namespace, &ApiResource::erase::<Deployment>(&()))
 }
 
-/// Compares the templates after the API server has filled in all defaults, by a dry run of a create under a
-/// generated name: a comparison in the manager would need every default of every Kubernetes version.
+/// Returns whether the cached Deployment has the Pod template of `desired`. The API server fills in all
+/// defaults first, by a dry run of a create under a generated name: a comparison in the manager would need
+/// every default of every Kubernetes version.
 async fn is_identical(
     deployments: &Api<DynamicObject>,
     found: &Entry<LiveDeployment>,

@@ -46,24 +46,26 @@ pub(crate) use report::report_too_large;
 pub use report::{is_shown, report};
 pub use result::{Applied, DryRun, Refusal, RefusalKind};
 
-/// When to run again while an outage of the manager's own network is suspected.
+/// Time until a WaitDeployment is reconciled again while an outage of the manager's own network is suspected.
 const OUTAGE_RETRY: Duration = Duration::from_secs(10);
 
-/// The input of a decision.
+/// The input of the decision about the gate and the Deployment of a WaitDeployment.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The object with its last written status.
+    /// The WaitDeployment with its last written status.
     pub object: &'a WaitDeployment,
     /// The resolved `spec.waitFor` or `waitProbe` of the object.
     pub plan: Result<&'a Plan, &'a InvalidSpec>,
     /// The Deployment of the object's name, whichever owner controls it.
     pub live: Option<&'a LiveDeployment>,
-    /// One per dependency, in the order of the plan; empty unless [`needs_checks`] returns true.
+    /// The observation of each dependency, in the order of the plan; empty unless [`needs_checks`] returns
+    /// true.
     pub observations: &'a [Observation],
     /// Whether so many targets failed at once that an outage of the manager's own network is suspected. A
     /// failure seen now does not count as a loss then, and no Deployment is scaled down.
     pub outage: bool,
-    /// When this process last suspected an outage; the grace before a scale-down counts from there.
+    /// When this process last suspected an outage of the manager's own network; the grace before a scale-down
+    /// counts from there.
     pub last_outage: Option<Timestamp>,
     /// Whether the API server found that `live`, which has no template hash, has the template of the object.
     pub same_template: bool,
@@ -71,79 +73,81 @@ pub struct Facts<'a> {
     pub now: Timestamp,
 }
 
-/// The state of one gate, and the next step for its Deployment.
+/// The decision about one WaitDeployment: the state of its gate, and the next step for its Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The next step for the Deployment.
+    /// The next step for the Deployment of the object.
     pub course: Course,
-    /// Set while the gate holds anything back.
+    /// The closed gate; `None` while the gate holds no part of the spec back.
     pub closed: Option<Closed>,
-    /// The states of the dependencies.
+    /// The states of the dependencies of the object.
     pub needs: Needs,
-    /// The Deployment is written but the status does not show the open gate yet, and no check has run since:
-    /// the status is left as it is until one has.
+    /// Whether the Deployment is written but the status does not show the open gate yet, and no check has run
+    /// since: the status is left as it is until one has.
     pub unexplained: bool,
-    /// Set while a dependency that was ready is lost.
+    /// The loss of a dependency that was ready; `None` without a loss.
     pub loss: Option<Loss>,
-    /// The cycle of closed gates that keeps this one closed, as text; [`decide`] finds none.
+    /// The cycle of closed gates that keeps this gate closed, as text; `None` without a cycle. [`decide`]
+    /// always leaves it `None`.
     pub cycle: Option<String>,
-    /// When to decide again, even if no event arrives.
+    /// Time after which to decide again, even if no event arrives; `None` if time changes no decision.
     pub next: Option<Duration>,
 }
 
-/// The next step for the Deployment.
+/// The next step for the Deployment of a WaitDeployment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Course {
-    /// Nothing: the object is being deleted, and garbage collection deletes its Deployment.
+    /// No step: the WaitDeployment is being deleted, and garbage collection deletes its Deployment.
     Leave,
-    /// Nothing: a Deployment of the object's name exists and is left alone.
+    /// No step: a Deployment of the WaitDeployment's name exists that must be left alone, for this reason.
     Conflict(Conflict),
-    /// Nothing: the Deployment is being deleted; decide again once it is gone.
+    /// No step: the Deployment is being deleted; decide again once it is gone.
     Terminating,
-    /// Nothing: there is no Deployment, and the dependencies in the spec are invalid.
+    /// No step: there is no Deployment, and the dependencies in the spec are invalid.
     Invalid(InvalidSpec),
-    /// Nothing yet: there is no Deployment, and its dependencies are not ready.
+    /// No step yet: there is no Deployment, and its dependencies are not ready.
     Wait,
-    /// Apply the current spec, except for the parts that the gate holds back.
+    /// Apply the current spec to the Deployment, except for the parts that the gate holds back.
     Write(PlannedWrite),
 }
 
-/// How to write the Deployment.
+/// The planned write of the Deployment, with the parts of the spec that are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedWrite {
-    /// The dependencies are not ready, but the deadline has passed and `onDeadline` is Proceed.
+    /// Whether the Deployment is written although its dependencies are not ready, because the deadline has
+    /// passed and `onDeadline` is Proceed.
     pub proceeds: bool,
-    /// The Deployment has no controller yet: adopt it.
+    /// Whether the write adopts the Deployment, because it has no controller yet.
     pub adopts: bool,
-    /// Keep the live template.
+    /// Whether the write keeps the live Pod template, because the new one is held back.
     pub holds_template: bool,
-    /// How many replicas the Deployment gets.
+    /// The number of replicas that the write gives the Deployment.
     pub replicas: Replicas,
 }
 
-/// How many replicas a Deployment gets.
+/// The number of replicas that a write gives a Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
-    /// As many as the object sets; left to other writers if it sets none.
+    /// As many replicas as the WaitDeployment sets; left to other writers if it sets none.
     AsSpecified,
-    /// The Deployment still has 0 replicas, although the spec of the WaitDeployment sets more.
+    /// The Deployment is kept at 0 replicas, although the spec of the WaitDeployment sets more.
     Held,
     /// The gate sets 0 replicas, because a dependency that was ready has failed.
     ScaledToZero,
 }
 
-/// A closed gate.
+/// The closed gate of a WaitDeployment, which holds part of its spec back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// When the gate closed.
     pub since: Timestamp,
-    /// When `onDeadline` applies; `None` without a deadline.
+    /// When the deadline of the closed gate passes and `onDeadline` applies; `None` without a deadline.
     pub deadline: Option<Timestamp>,
-    /// The value of `onDeadline`, once the deadline has passed.
+    /// The value of `onDeadline`, once the deadline of the gate has passed; `None` before.
     pub expired: Option<OnDeadline>,
 }
 
-/// Returns whether the gate needs results of the dependencies' checks.
+/// Returns whether the gate of a WaitDeployment needs results of the checks of its dependencies.
 pub fn needs_checks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDeployment>) -> bool {
     if object.is_deleting() || plan.dependencies.is_empty() {
         return false;
@@ -158,9 +162,9 @@ pub fn needs_checks(object: &WaitDeployment, plan: &Plan, live: Option<&LiveDepl
     }
 }
 
-/// Returns how long the gate has been closed, for the `initialDelaySeconds` of checks: they count from the
-/// closing of the gate, and a new manager does not restart them. While an open gate is watched for losses,
-/// every delay is over.
+/// Returns how long the gate of a WaitDeployment has been closed, for the `initialDelaySeconds` of checks:
+/// they count from the closing of the gate, and a new manager does not restart them. While an open gate is
+/// watched for losses, every delay is over.
 pub fn closed_for(object: &WaitDeployment, plan: &Plan, now: Timestamp) -> Duration {
     let closed = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
     match closed {
@@ -171,7 +175,7 @@ pub fn closed_for(object: &WaitDeployment, plan: &Plan, now: Timestamp) -> Durat
     }
 }
 
-/// Decides the next step for the Deployment.
+/// Decides the state of the gate and the next step for the Deployment of a WaitDeployment.
 pub fn decide(facts: &Facts<'_>) -> Decision {
     let Facts { object, live, .. } = *facts;
     if object.is_deleting() {
@@ -192,8 +196,8 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 // === impl Decision ===
 
 impl Decision {
-    /// Every value of [`as_str`](Self::as_str) except `deleting`, and `too_large` for objects that are not
-    /// decoded.
+    /// All states of a gate in metrics: every value of [`as_str`](Self::as_str) except `deleting`, and
+    /// `too_large` for objects that are not decoded.
     pub const STATES: [&'static str; 11] = [
         "closed",
         "conflict",
@@ -212,7 +216,7 @@ impl Decision {
         Self { course, closed: None, needs, unexplained: false, loss: None, cycle: None, next: None }
     }
 
-    /// Returns the state in one word, for logs and metrics.
+    /// Returns the state of the gate in one word, for logs and metrics.
     pub fn as_str(&self) -> &'static str {
         match &self.course {
             Course::Leave => "deleting",
@@ -232,7 +236,7 @@ impl Decision {
         }
     }
 
-    /// Returns how to write the Deployment, if it is to be written.
+    /// Returns the planned write of the Deployment; `None` if it is not to be written.
     pub fn write(&self) -> Option<PlannedWrite> {
         if let Course::Write(planned) = self.course { Some(planned) } else { None }
     }
@@ -246,7 +250,7 @@ impl Decision {
 // === impl PlannedWrite ===
 
 impl PlannedWrite {
-    /// Returns whether the write holds anything back.
+    /// Returns whether the write holds part of the spec back: the template or the replicas.
     pub fn holds(&self) -> bool {
         self.holds_template || self.replicas == Replicas::Held
     }
@@ -284,9 +288,9 @@ fn has_template(object: &WaitDeployment, live: &LiveDeployment) -> bool {
     }
 }
 
-/// Returns whether the status shows an open gate with all dependencies ready, or not checked. The write of
-/// the status may have failed after that of the Deployment; checks then go on until the status shows the
-/// result.
+/// Returns whether the status of a WaitDeployment shows an open gate with all dependencies ready, or not
+/// checked. The write of the status may have failed after that of the Deployment; checks then go on until the
+/// status shows the result.
 fn status_shows_open(object: &WaitDeployment) -> bool {
     let Some(status) = &object.status else { return false };
     let Some(shown) = object.condition(condition::DEPENDENCIES_READY) else { return false };
@@ -354,8 +358,9 @@ fn decide_by_needs(
 // === impl Closed ===
 
 impl Closed {
-    /// Returns a gate that closed when the status shows, or now. The deadline counts from there, so neither a
-    /// restart of the manager nor an edit of another field extends it.
+    /// Returns the closed gate of a WaitDeployment: closed since the time in its status, or since now. The
+    /// deadline counts from there, so neither a restart of the manager nor an edit of another field extends
+    /// it.
     fn of(object: &WaitDeployment, plan: Option<&Plan>, now: Timestamp) -> Self {
         let shown = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
         let since = shown.map_or(now, |shown| shown.0);
@@ -365,7 +370,7 @@ impl Closed {
     }
 }
 
-/// Returns `moment + wait`; `None` beyond the end of the calendar.
+/// Returns the time `moment + wait`; `None` beyond the end of the calendar.
 fn later(moment: Timestamp, wait: Duration) -> Option<Timestamp> {
     moment.checked_add(wait).ok()
 }

@@ -25,27 +25,29 @@ use crate::deployment::{Fingerprint, LiveDeployment};
 /// change first, and no event announces that.
 pub(super) const DRY_RUN_RETRY: Duration = Duration::from_mins(10);
 
-/// A request that is about to be sent.
+/// A write of the Deployment, or a dry run of it, that is about to be sent.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    /// The body without its precondition.
+    /// The Deployment to send, without its precondition.
     pub(super) desired: Value,
     key: AttemptKey,
 }
 
-/// Equal for two attempts that would have the same result.
+/// Key of a request for a Deployment: equal for two attempts that would have the same result.
 #[derive(Clone, Debug, PartialEq)]
 struct AttemptKey {
     term: u64,
     fingerprint: Fingerprint,
-    /// Value of the annotation by which a user asks for a reconcile.
+    /// Value of the annotation of the WaitDeployment by which a user requests a reconcile.
     reconcile_at: Option<String>,
 }
 
-/// The results of the last write and the last dry run, by object. The two locks are never held together.
+/// The results of the last write and the last dry run of a Deployment, by WaitDeployment. The two locks are
+/// never held together.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// `None` for a Deployment that was written: the cache shows it.
+    /// The last write of each Deployment with its result; the result is `None` if it was written: the cache
+    /// shows it.
     writes: Mutex<HashMap<NamespacedName, (AttemptKey, Option<Applied>)>>,
     dry_runs: Mutex<HashMap<NamespacedName, (AttemptKey, DryRun, Instant)>>,
 }
@@ -53,7 +55,7 @@ pub(super) struct Memory {
 // === impl Attempt ===
 
 impl Attempt {
-    /// Makes the attempt to write `desired` where the cache shows `live`.
+    /// Makes the attempt to write the Deployment `desired` where the cache shows the Deployment `live`.
     pub(super) fn new(
         object: &WaitDeployment,
         desired: Value,
@@ -71,8 +73,8 @@ impl Attempt {
 // === impl Memory ===
 
 impl Memory {
-    /// Returns the result of the attempt, if the last write had the same key and met the same Deployment
-    /// `live`. A refused write is also repeated when a user asks for a reconcile.
+    /// Returns the remembered result of the attempt, if the last write had the same key and met the same
+    /// Deployment `live`. A refused write is also repeated when a user requests a reconcile.
     pub(super) fn recall(
         &self,
         request: &NamespacedName,
@@ -91,33 +93,34 @@ impl Memory {
         }
     }
 
-    /// Remembers that the attempt led to the Deployment `now`.
+    /// Remembers that the write of this attempt led to the Deployment `now`, so that an equal write is not
+    /// sent again.
     pub(super) fn remember_written(&self, request: &NamespacedName, attempt: &Attempt, now: &LiveDeployment) {
         let fingerprint = Fingerprint::of(&attempt.desired, Some(now));
         let key = AttemptKey { fingerprint, ..attempt.key.clone() };
         self.writes.lock().insert(request.clone(), (key, None));
     }
 
-    /// Remembers that the attempt had no effect: the API server refused it as invalid, or the template
-    /// differs.
+    /// Remembers that the write of this attempt had no effect: the API server refused it as invalid, or the
+    /// template differs.
     pub(super) fn remember_failed(&self, request: &NamespacedName, attempt: &Attempt, failed: Applied) {
         self.writes.lock().insert(request.clone(), (attempt.key.clone(), Some(failed)));
     }
 
-    /// Returns the result of a dry run of the attempt, if the last one had the same key. A refusal that may
-    /// pass is not recalled after [`DRY_RUN_RETRY`].
+    /// Returns the remembered result of a dry run of the attempt, if the last one had the same key. A refusal
+    /// that may pass is not recalled after [`DRY_RUN_RETRY`].
     pub(super) fn recall_dry_run(&self, request: &NamespacedName, attempt: &Attempt) -> Option<DryRun> {
         let dry_runs = self.dry_runs.lock();
         let (_, result, at) = dry_runs.get(request).filter(|(key, ..)| *key == attempt.key)?;
         (!result.may_pass() || at.elapsed() < DRY_RUN_RETRY).then(|| result.clone())
     }
 
-    /// Remembers the result of a dry run.
+    /// Remembers the result of a dry run of the Deployment.
     pub(super) fn remember_dry_run(&self, request: &NamespacedName, attempt: &Attempt, result: DryRun) {
         self.dry_runs.lock().insert(request.clone(), (attempt.key.clone(), result, Instant::now()));
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets the last requests for a WaitDeployment that is gone.
     pub(super) fn forget(&self, request: &NamespacedName) {
         self.writes.lock().remove(request);
         self.dry_runs.lock().remove(request);

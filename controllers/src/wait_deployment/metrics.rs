@@ -16,31 +16,32 @@ use super::gate::{Decision, OpenedBy, Opening, StatusChange};
 use crate::conditions::has_reason;
 use crate::reasons::{self, condition};
 
-/// In seconds: from a Service that is ready already to a restore that takes a day.
+/// Upper bounds of the histogram of the time for which gates were closed, in seconds: from a Service that is
+/// ready already to a restore that takes a day.
 const WAIT_BUCKETS: [f64; 11] =
     [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0];
 
-/// The metric families of the controller.
+/// The metric families about the gates of WaitDeployments.
 #[derive(Clone, Debug)]
 pub struct GateMetrics {
     gates: Family<Label, Gauge>,
     wait: Histogram,
     opened: Family<Label, Counter>,
     expired: Counter,
-    /// The last state of each object. The gauges change only under this lock, so they equal the sums over the
-    /// map.
+    /// The last state of the gate of each WaitDeployment. The gauges change only under this lock, so they
+    /// equal the sums over the map.
     states: Arc<Mutex<HashMap<NamespacedName, &'static str>>>,
-    /// Whether this replica leads.
+    /// Whether this replica leads; gates are counted only while it does.
     leading: watch::Receiver<bool>,
 }
 
-/// The only label of a family, with its value.
+/// The only label of a metric family, with its value.
 type Label = [(&'static str, &'static str); 1];
 
 // === impl GateMetrics ===
 
 impl GateMetrics {
-    /// Registers the families. Gates are counted only while `leading` is true.
+    /// Registers the metric families about gates. Gates are counted only while `leading` is true.
     pub fn register(registry: &Registry, leading: watch::Receiver<bool>) -> Self {
         let metrics = Self {
             gates: registry.family(
@@ -75,7 +76,7 @@ impl GateMetrics {
         metrics
     }
 
-    /// Records the state of one object.
+    /// Records the state of the gate of one WaitDeployment.
     pub(super) fn observe(&self, request: &NamespacedName, state: &'static str) {
         let mut states = self.states.lock();
         // The last runs of a term may end after `clear`, and their entries would stay.
@@ -86,14 +87,14 @@ impl GateMetrics {
         self.decrement(states.insert(request.clone(), state));
     }
 
-    /// Forgets an object that is gone.
+    /// Removes the gate of a WaitDeployment that is gone from the metrics.
     pub(super) fn forget(&self, request: &NamespacedName) {
         let mut states = self.states.lock();
         self.decrement(states.remove(request));
     }
 
-    /// Forgets all objects once this replica leads no more: the new leader counts them, so a sum over the
-    /// replicas counts each object once.
+    /// Removes all gates from the metrics once this replica leads no more: the new leader counts them, so a
+    /// sum over the replicas counts each gate once.
     pub(crate) fn clear(&self) {
         let mut states = self.states.lock();
         // The next term has begun already, and its runs have recorded states.
@@ -106,7 +107,7 @@ impl GateMetrics {
         }
     }
 
-    /// Counts the opening of a gate and the expiry of its deadline.
+    /// Counts the opening of a gate and the expiry of its deadline, if the change of the status shows them.
     pub(super) fn count(&self, change: &StatusChange<'_>) {
         let StatusChange { object, after, .. } = *change;
         let opening = change.opening();

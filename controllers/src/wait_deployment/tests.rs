@@ -18,12 +18,12 @@ fn web() -> NamespacedName {
     NamespacedName::namespaced("shop", "web")
 }
 
-/// Makes the reconciler of one object with these fields of its spec; no probe ever has a result.
+/// Makes the reconciler of one WaitDeployment with these fields of its spec; no probe ever has a result.
 fn gate(spec: &Value) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
     gate_beside(spec, None)
 }
 
-/// Like [`gate`], beside an existing Deployment.
+/// Makes the reconciler as [`gate`] does, with an existing Deployment in the cache.
 fn gate_beside(
     spec: &Value,
     deployment: Option<Value>,
@@ -226,7 +226,7 @@ fn the_start_of_a_term_counts_as_an_outage() {
     assert_eq!(last.update(2, false, at(50)), Some(at(50)), "the next term");
 }
 
-/// Bytes of text that make an object too large for the gate.
+/// Number of bytes of text that make an object too large for the gate.
 const LARGE: usize = 2_700_000;
 
 #[tokio::test]

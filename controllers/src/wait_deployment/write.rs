@@ -20,17 +20,17 @@ use crate::deployment::{
 };
 use crate::reasons::condition;
 
-/// Delay before a write that RBAC, a quota or admission refused is retried: another object has to change
-/// first, and no event announces that.
+/// Delay before a write of the Deployment that RBAC, a quota or admission refused is retried: another object
+/// has to change first, and no event announces that.
 pub(super) const FORBIDDEN_RETRY: Duration = Duration::from_mins(1);
 
-/// The result of one run for the Deployment.
+/// The result of one run of the reconciler for the Deployment: of its write and its dry run.
 #[derive(Debug)]
 pub(super) struct WriteResult {
     pub(super) applied: Applied,
     pub(super) dry_run: DryRun,
     pub(super) write: Write,
-    /// The error that the run returns after the status is written.
+    /// The error that the reconcile returns after the status is written; `None` without an error.
     pub(super) error: Option<ReconcileError>,
 }
 
@@ -49,7 +49,7 @@ impl WriteResult {
         Self { error: Some(error), ..Self::of(Applied::Refused(refusal), Write::None) }
     }
 
-    /// Adds the outcome of the dry run.
+    /// Adds the outcome of the dry run of the Deployment to the result.
     pub(super) fn with(self, dry_run: Result<DryRun, ReconcileError>) -> Self {
         match dry_run {
             Ok(dry_run) => Self { dry_run, ..self },
@@ -57,7 +57,8 @@ impl WriteResult {
         }
     }
 
-    /// Returns a reference to the Deployment that was written, for Events about it.
+    /// Returns a reference to the Deployment that was written, for Events about it; `None` if it was not
+    /// written.
     pub(super) fn deployment(&self, object: &WaitDeployment) -> Option<ObjectReference> {
         let Applied::Current(live) = &self.applied else { return None };
         Some(ObjectReference {
@@ -72,9 +73,9 @@ impl WriteResult {
 // === impl Run ===
 
 impl Run<'_> {
-    /// Applies the current spec except for the parts that are held back, unless the Deployment is up to date.
-    /// If a part is held back, runs a dry run of the whole Deployment too, so that an error in that part is
-    /// reported early.
+    /// Applies the current spec to the Deployment except for the parts that are held back, unless the
+    /// Deployment is up to date. If a part is held back, runs a dry run of the whole Deployment too, so that
+    /// an error in that part is reported early.
     pub(super) async fn write(
         &self,
         found: Option<&FoundDeployment>,
@@ -174,8 +175,8 @@ impl Run<'_> {
 
 // === private ===
 
-/// Returns the result of a write that failed. A refusal that may pass without an edit is reported in the
-/// status and retried slowly; any other error is returned.
+/// Returns the result of a write of the Deployment that failed. A refusal that may pass without an edit is
+/// reported in the status and retried slowly; any other error is returned.
 pub(super) fn refused(error: ReconcileError) -> Result<WriteResult, ReconcileError> {
     if let Some(too_large) = error.source().downcast_ref::<ManagedFieldsTooLarge>() {
         let refusal = Refusal { kind: RefusalKind::Invalid, message: too_large.to_string() };
@@ -185,7 +186,7 @@ pub(super) fn refused(error: ReconcileError) -> Result<WriteResult, ReconcileErr
     Ok(WriteResult::refused(refusal, ReconcileError::retry_after(error.to_string(), FORBIDDEN_RETRY)))
 }
 
-/// Returns the part of the whole Deployment that is not held back.
+/// Returns the Deployment to write: `body` without the parts of the spec that are held back.
 fn body(
     mut body: Value,
     found: Option<&FoundDeployment>,

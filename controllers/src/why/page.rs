@@ -19,10 +19,11 @@ use crate::dependency::{Dependencies, Described};
 use crate::reasons::condition;
 use crate::selector;
 
-/// Most WaitDeployments that one answer expands: tenants choose how many there are.
+/// Maximum number of WaitDeployments that one answer of the page shows with their dependencies: tenants
+/// choose how many there are.
 pub(super) const MAX_EXPANDED: usize = 100;
 
-/// The debug page.
+/// The debug page about a WaitDeployment and its dependencies.
 #[derive(Clone, Debug)]
 pub struct Why {
     objects: Store<WaitDeployment>,
@@ -33,7 +34,7 @@ pub struct Why {
 // === impl Why ===
 
 impl Why {
-    /// Makes the page for these objects.
+    /// Makes the debug page about the WaitDeployments in `objects`.
     pub fn new(
         objects: &Store<WaitDeployment>,
         dependencies: Dependencies,
@@ -42,10 +43,11 @@ impl Why {
         Self { objects: objects.clone(), dependencies, leading }
     }
 
-    /// Returns the answer about an object; `path` is the rest of the request's path, a namespace and a name.
+    /// Returns the answer of the page about a WaitDeployment, as JSON; `path` is the rest of the request's
+    /// path, a namespace and a name.
     ///
     /// # Errors
-    /// If `path` is anything else, or the cache has no such object.
+    /// Fails if `path` is anything else, or the cache has no such object.
     pub fn page(&self, path: &[&str], now: Timestamp) -> Result<Value, PageError> {
         let [namespace, name] = path else {
             let text = "expected /debug/waitdeployments/NAMESPACE/NAME";
@@ -58,8 +60,8 @@ impl Why {
         serde_json::to_value(answer).map_err(|error| PageError::Unavailable(error.to_string()))
     }
 
-    /// Returns the answer about an object, or `None` if it does not exist. Objects in `expanded` have their
-    /// dependencies elsewhere in the answer already.
+    /// Returns the answer about a WaitDeployment, or `None` if it does not exist. Objects in `expanded` have
+    /// their dependencies elsewhere in the answer already.
     fn answer(
         &self,
         request: &NamespacedName,
@@ -84,7 +86,7 @@ impl Why {
         Ok(Some(answer))
     }
 
-    /// Returns the part of the answer that is in the object's status.
+    /// Returns the part of the answer about a WaitDeployment that is in its status.
     fn answer_from_status(
         &self,
         request: &NamespacedName,
@@ -142,7 +144,7 @@ impl Why {
     }
 }
 
-/// Returns the part of a dependency's state that is in the object's status.
+/// Returns the part of a dependency's state that is in the status of the WaitDeployment.
 fn dependency_from_status(
     object: &WaitDeployment,
     dependency: &PlannedDependency,
@@ -166,7 +168,7 @@ fn dependency_from_status(
     }
 }
 
-/// Returns the WaitDeployment that a check waits for, if it is for one.
+/// Returns the WaitDeployment that a check waits for by name; `None` for a check of anything else.
 fn awaited_object(request: &NamespacedName, check: &Check) -> Option<NamespacedName> {
     match check {
         Check::Resource(ResourceCheck { group, kind, objects: Objects::Name(name), .. })
@@ -178,7 +180,7 @@ fn awaited_object(request: &NamespacedName, check: &Check) -> Option<NamespacedN
     }
 }
 
-/// Returns a check in a few words.
+/// Returns a text that describes a check in a few words, such as `TCP db:5432`.
 fn check_text(check: &Check) -> String {
     match check {
         Check::Service(service) => {

@@ -11,7 +11,7 @@ use crate::dependency::Dependencies;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
-/// A WaitDeployment `shop/NAME` with these dependencies and this status.
+/// Returns a WaitDeployment `shop/NAME` with these dependencies and this status.
 fn object(name: &str, dependencies: &Value, status: &Value) -> Value {
     json!({
         "metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 2},

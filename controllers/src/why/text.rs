@@ -7,7 +7,7 @@ use mainstay::program::{ShortDuration, escaped};
 
 use super::{Answer, Dependency, Probe};
 
-/// Returns the whole tree.
+/// Returns an answer of `mainstay why` as a tree of text lines: the WaitDeployment with its dependencies.
 pub(super) fn tree(answer: &Answer) -> String {
     let mut text = String::new();
     if !answer.leading {
@@ -112,12 +112,12 @@ fn counted(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Formats seconds; a value outside the range of a duration counts as 0.
+/// Formats a number of seconds as a short duration; a value outside the range of a duration counts as 0.
 fn short(seconds: f64) -> ShortDuration {
     ShortDuration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// Appends a line with its control characters escaped: tenants choose names and expressions.
+/// Appends a line to the text, with its control characters escaped: tenants choose names and expressions.
 fn line(text: &mut String, line: &str) {
     text.push_str(&escaped(line));
     text.push('\n');

@@ -61,7 +61,7 @@ impl Cache {
 // === impl Peers ===
 
 impl Peers {
-    /// Adds a cache and forgets those that were dropped.
+    /// Adds a cache to the caches of its manager, and forgets those that were dropped.
     pub(super) fn join(&self, cache: &Arc<Inner>) {
         let mut peers = self.0.write();
         peers.retain(|peer| peer.strong_count() > 0);

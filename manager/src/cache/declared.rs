@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use crate::cache::object::{HookFailure, View};
 use crate::cache::store::{IndexError, IndexFunction, Select, UntypedStore};
 
-/// The indexes of one handle.
+/// The indexes by function that were declared on one handle of a store.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredIndexes(Mutex<Vec<Arc<Index>>>);
 
-/// A complete index of a store; removed from it on drop.
+/// A complete index by function of a store; removed from the store on drop.
 #[derive(Debug)]
 pub(super) struct Index {
     store: Arc<UntypedStore>,
@@ -32,7 +32,7 @@ pub(super) struct Index {
 // === impl DeclaredIndexes ===
 
 impl DeclaredIndexes {
-    /// Adds an index, as described at [`super::Store::index_view`].
+    /// Adds an index by function to the handle, as described at [`super::Store::index_view`].
     pub(super) fn declare<F>(
         &self,
         store: &Arc<UntypedStore>,
@@ -64,8 +64,8 @@ impl DeclaredIndexes {
         Ok(())
     }
 
-    /// Returns the selection with its index names resolved to functions, and the indexes to hold while it is
-    /// read.
+    /// Returns the selection with the names of its indexes resolved to functions, and the indexes to hold
+    /// while the selection is read.
     pub(super) fn resolve(&self, select: &Select) -> (Select, Vec<Arc<Index>>) {
         let (mut select, mut held) = (select.clone(), Vec::new());
         let all = self.0.lock();

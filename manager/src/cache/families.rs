@@ -79,8 +79,9 @@ const NAMED_COUNTERS: [NamedCounter; 3] = [
 const EVENT_AGE: &str = "mainstay_cache_last_event_age_seconds";
 const UNCOVERED_WRITES: &str = "mainstay_cache_uncovered_writes";
 
-/// Label with the name of the cluster. Not `cluster`, which many installations set to the cluster in which
-/// the scraped process runs; a scrape does not replace a label that the series has already.
+/// Name of the metric label that holds the name of the cluster. Not `cluster`, which many installations set
+/// to the cluster in which the scraped process runs; a scrape does not replace a label that the series has
+/// already.
 const OF_CLUSTER: &str = "of_cluster";
 
 /// Collects the metrics of all stores of all clusters at each scrape.
@@ -92,7 +93,7 @@ pub(super) struct Families {
 // === impl Families ===
 
 impl Families {
-    /// Returns the names of all families, including those without a series yet.
+    /// Returns the names of all metric families of the cache, including those without a series yet.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
         let (gauges, counters) = (GAUGES.map(|(name, ..)| name), COUNTERS.map(|(name, ..)| name));
         let named = NAMED_COUNTERS.map(|(name, ..)| name);
@@ -158,7 +159,8 @@ fn of_cluster(cluster: Option<&Arc<str>>) -> impl Iterator<Item = (&'static str,
     cluster.into_iter().map(|cluster| (OF_CLUSTER, cluster.to_string()))
 }
 
-/// Adds up the numbers of a kind's stores, which differ by scope. A number may have one more label.
+/// Adds up a number over the stores of each kind, which differ by scope, into one series per kind. A number
+/// may have one more label.
 fn sums<I: IntoIterator<Item = (Option<(&'static str, String)>, u64)>>(
     statuses: &[KindStatus],
     read: impl Fn(&KindStatus) -> I,

@@ -16,8 +16,8 @@ use crate::client::{ResourcePath, Writer};
 use crate::key::{KindId, NamespacedName};
 
 impl UntypedStore {
-    /// Makes a synced store of these whole objects, in all namespaces. Each must have name, uid and a
-    /// resourceVersion not above `version`, as from a server.
+    /// Makes a synced store for a test that holds these whole objects, in all namespaces. Each must have
+    /// name, uid and a resourceVersion not above `version`, as from a server.
     ///
     /// # Errors
     /// Fails for the first object that no API server would send, with the reason.
@@ -41,12 +41,12 @@ impl UntypedStore {
         Ok(Arc::new(Self::new(store)))
     }
 
-    /// Applies the response to a write, as the cache of a manager does.
+    /// Applies the response to a write to this store, as the cache of a manager does.
     pub(crate) fn apply_write(&self, path: &ResourcePath, body: &Bytes) {
         writes::apply_write(self.core(), path, body, Writer::default());
     }
 
-    /// Applies the response to a DELETE of one object, as the cache of a manager does.
+    /// Applies the response to a DELETE of one object to this store, as the cache of a manager does.
     pub(crate) fn apply_delete(&self, path: &ResourcePath, body: &Bytes) {
         let request =
             NamespacedName::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());

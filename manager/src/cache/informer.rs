@@ -13,6 +13,6 @@ use bytes::Bytes;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Limited {
     Whole(Bytes),
-    /// Longer than the limit. Returned once, with the beginning; the rest is dropped.
+    /// The beginning of a line or item that is longer than the limit. Returned once; the rest is dropped.
     TooLong(Bytes),
 }

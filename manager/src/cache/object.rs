@@ -28,14 +28,14 @@ pub(super) use view::StoreContext;
 /// An object that carries this annotation with the value `true` is paused: its controller does not reconcile
 /// it until the annotation is removed. Only its deletion is still handled.
 pub const PAUSED_ANNOTATION: &str = "mainstay.dev/paused";
-/// Each new value of this annotation enqueues the object for a reconcile at once.
+/// Name of an annotation: each new value of it enqueues the object for a reconcile at once.
 pub const RECONCILE_AT_ANNOTATION: &str = "mainstay.dev/reconcile-at";
 
-/// How much of each object a store holds.
+/// The part of each object that a store holds: all of it or only the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Projection {
-    /// The whole object without `metadata.managedFields`.
+    /// The store holds whole objects, without `metadata.managedFields`.
     Full,
-    /// Only `metadata`, without `managedFields`.
+    /// The store holds only the `metadata` of objects, without `managedFields`.
     Metadata,
 }

@@ -55,8 +55,8 @@ impl Cache {
 // === impl Inner ===
 
 impl Inner {
-    /// Decides for each store declared since the last call whether it reads through a wider one, and returns
-    /// the stores to start.
+    /// Decides for each store declared since the last call whether it reads through a wider store, and
+    /// returns the stores to start.
     fn begin(&self) -> Vec<Arc<ObjectStore>> {
         let transforms = self.transforms.read();
         let stores = self.stores();
@@ -69,7 +69,7 @@ impl Inner {
         own.map(|store| store.core()).filter(|core| core.start(transforms.get(&core.kind))).cloned().collect()
     }
 
-    /// Runs a store; logs and resumes its panic.
+    /// Runs the tasks of one store; logs and resumes a panic.
     async fn run_logged(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
         let kind = store.kind.clone();
         if let Err(panic) = AssertUnwindSafe(self.run_store(store, stop)).catch_unwind().await {
@@ -78,8 +78,8 @@ impl Inner {
         }
     }
 
-    /// Runs all parts of a store in one task, so that an event goes from the socket to the handlers without
-    /// waking another one.
+    /// Runs the reflectors, dispatcher, resync and packer of a store in one task, so that an event goes from
+    /// the socket to the handlers without waking another one.
     async fn run_store(self: Arc<Self>, store: Arc<ObjectStore>, stop: CancellationToken) {
         let _guard = DeliveryGuard(store.clone());
         let reflectors = (0..store.parts.len()).map(|part| {
@@ -103,7 +103,8 @@ impl Inner {
     }
 }
 
-/// Finds a wider store to read through: one that has started, or that is not itself a part of another one.
+/// Finds a wider store for a narrow one to read through: one that has started, or that is not itself a part
+/// of another one.
 fn widest<'s>(
     stores: &'s [Arc<UntypedStore>],
     narrow: &UntypedStore,
@@ -115,7 +116,7 @@ fn widest<'s>(
     })
 }
 
-/// Enqueues a resync once per period; never if the period is zero.
+/// Enqueues a resync of all objects of a store once per period; never if the period is zero.
 async fn resync(store: Arc<ObjectStore>, period: Duration, mut random: fastrand::Rng) {
     if period.is_zero() {
         return;

@@ -22,7 +22,7 @@ pub struct CacheSettings {
     /// it, reads return its last version below the limit: see
     /// [`KindStatus::left_out`](super::KindStatus::left_out).
     pub max_frame_bytes: usize,
-    /// Whether bodies are stored packed.
+    /// Whether the cache keeps the bodies of objects packed (compressed).
     pub pack: Pack,
 }
 
@@ -48,8 +48,8 @@ impl CacheSettings {
         Limits { frame: limit(self.max_frame_bytes), object: limit(self.max_object_bytes) }
     }
 
-    /// Returns the namespaces to list and watch, one reflector each. A single `None` means all of them; an
-    /// empty list means that the scope's namespace is not among `namespaces`.
+    /// Returns the namespaces that a store of this scope lists and watches, one reflector each. A single
+    /// `None` means all of them; an empty list means that the scope's namespace is not among `namespaces`.
     pub(super) fn parts(&self, kind: &KindId, scope: &Scope) -> Vec<Option<Arc<str>>> {
         let allowed = &self.namespaces;
         match &scope.namespace {

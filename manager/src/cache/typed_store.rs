@@ -24,9 +24,9 @@ use crate::key::NamespacedName;
 #[debug("Store({:?})", self.kind.kind())]
 pub struct Store<K = DynamicObject> {
     kind: Arc<UntypedStore>,
-    /// The indexes that were declared on this handle; its clones and views share them.
+    /// The indexes by function that were declared on this handle; its clones and views share them.
     pub(super) declared: Arc<DeclaredIndexes>,
-    /// The longest object that is decoded, in bytes. Reads of a longer one fail.
+    /// The longest object that this handle decodes, in bytes. Reads of a longer one fail.
     max_bytes: usize,
     decode: PhantomData<fn() -> K>,
 }
@@ -54,7 +54,7 @@ impl<K> Store<K> {
         Self { kind, declared: Arc::default(), max_bytes: usize::MAX, decode: PhantomData }
     }
 
-    /// Returns the untyped store.
+    /// Returns the untyped store of which this is a handle.
     pub fn untyped(&self) -> &Arc<UntypedStore> {
         &self.kind
     }
@@ -76,7 +76,7 @@ impl<K> Store<K> {
         Self { max_bytes, ..self.clone() }
     }
 
-    /// Returns one object without decoding it; `None` if the store holds no object of this name.
+    /// Returns one object of the store without decoding it; `None` if the store holds no object of this name.
     ///
     /// # Errors
     /// Fails before the first list is complete, and for a namespace outside the scope of the store.
@@ -84,7 +84,7 @@ impl<K> Store<K> {
         Ok(self.kind.get(request)?.map(|view| self.entry_of(view)))
     }
 
-    /// Returns the selected objects in no particular order, without decoding them.
+    /// Returns the selected objects of the store in no particular order, without decoding them.
     ///
     /// # Errors
     /// Fails before the first list is complete, for a namespace outside the scope of the store, and for an
@@ -165,8 +165,8 @@ impl<K> Store<K> {
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
-    /// Declares an index: the function returns the values under which an object is found, and
-    /// [`Select::index`] selects the objects of one value.
+    /// Declares an index by a function that returns the values under which an object is found;
+    /// [`Select::index`] then selects the objects of one value.
     ///
     /// Every new version is decoded as `K` for the function, so declare the index on a [`Store::view`] of a
     /// struct of the few fields that it needs. For an index by metadata, [`UntypedStore::index_label`] and
@@ -212,8 +212,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Store<K> {
         })
     }
 
-    /// Returns one object, decoded; `None` if the store holds no object of this name. Readers of the same
-    /// version share one `Arc` while any of them holds it.
+    /// Returns one object of the store, decoded; `None` if the store holds no object of this name. Readers of
+    /// the same version share one `Arc` while any of them holds it.
     ///
     /// If the latest version of the object cannot be stored, for example because it is no valid object, this
     /// is the version before it. [`KindStatus::left_out`](crate::cache::KindStatus::left_out) names such
@@ -235,19 +235,19 @@ impl<K> Clone for Store<K> {
 // === impl Entry ===
 
 impl<K> Entry<K> {
-    /// Returns the metadata, without decoding.
+    /// Returns the metadata of the object, without decoding the object.
     pub fn meta(&self) -> &Meta {
         self.view.meta()
     }
 
-    /// Returns the same version as a [`View`], which has no type.
+    /// Returns this version of the object as a [`View`], which has no type.
     pub fn view(&self) -> &View {
         &self.view
     }
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Entry<K> {
-    /// Decodes the object.
+    /// Decodes the object as a `K`.
     ///
     /// # Errors
     /// Fails when the object is too large to be decoded, or is not a `K`, until the object changes.

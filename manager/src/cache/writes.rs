@@ -40,8 +40,8 @@ impl WriteObserver for Cache {
 }
 
 impl Cache {
-    /// Applies a write to every store that may hold the object; counts it as uncovered if any of them cannot
-    /// apply it.
+    /// Applies an own write to every store that may hold the object; counts it as uncovered if any of them
+    /// cannot apply it.
     fn apply(&self, path: &ResourcePath, apply: impl Fn(&ObjectStore) -> bool) {
         // `count` instead of `any`, so that no store is skipped.
         if self.stores_of(path).iter().filter(|store| !apply(store)).count() > 0 {
@@ -61,8 +61,9 @@ impl Cache {
     }
 }
 
-/// Applies the object in the response to a write; returns whether the store shows the write now. A response
-/// in another API version has other bytes than the store holds, so the store waits for the watch event.
+/// Applies the object in the response to an own write; returns whether the store shows the write now. A
+/// response in another API version has other bytes than the store holds, so the store waits for the watch
+/// event.
 ///
 /// A write that removes the last finalizer of an object being deleted also removes the object; its response
 /// is the object at the version before.
@@ -76,9 +77,9 @@ pub(super) fn apply_write(store: &ObjectStore, path: &ResourcePath, body: &[u8],
     store.kind.version() == path.version && store.written(body, writer)
 }
 
-/// Applies the response to a DELETE of one object, which is a Status or the object being deleted; returns
-/// whether the store shows the deletion now. `cached_uids` are the uids cached under this name before the
-/// request.
+/// Applies the response to an own DELETE of one object, which is a Status or the object being deleted;
+/// returns whether the store shows the deletion now. `cached_uids` are the uids cached under this name before
+/// the request.
 pub(super) fn apply_delete(
     store: &ObjectStore,
     path: &ResourcePath,

@@ -26,14 +26,15 @@ use super::error::WriteError;
 
 use self::memory::Memory;
 
-/// Permission to write, with a client that a fence stops. The context of a reconcile implements it.
+/// Permission for leader-only writes, with a client that is stopped when the leadership ends. The context of
+/// a reconcile implements it.
 pub trait Authority: Sync {
     /// Returns the client that leader-only work must use.
     fn client(&self) -> &kube::Client;
 
-    /// Returns the term of leadership. It must change whenever another replica may have written since: memory
-    /// of writes of earlier terms is then discarded. An implementor that never shares its kind and field
-    /// manager with another process may always return 0.
+    /// Returns the number of the term of leadership. It must change whenever another replica may have written
+    /// since: memory of writes of earlier terms is then discarded. An implementor that never shares its kind
+    /// and field manager with another process may always return 0.
     fn term(&self) -> u64;
 }
 
@@ -53,8 +54,8 @@ pub struct Applier<K> {
 // === impl Applier ===
 
 impl<K> Applier<K> {
-    /// Makes an applier. Two controllers that write the same kind need two field managers, or each removes
-    /// the other's fields.
+    /// Makes an applier for one kind and one field manager. Two controllers that write the same kind need two
+    /// field managers, or each removes the other's fields.
     pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -141,7 +142,8 @@ impl<K: DeserializeOwned> Applier<K> {
         self.write(cx, current, object, Part::Object, false).await
     }
 
-    /// Applies the status of `object`: as [`ensure`](Self::ensure), through the `status` subresource.
+    /// Applies the status of `object` through the `status` subresource, unless the same apply was already
+    /// made and still holds, as [`ensure`](Self::ensure) does.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -170,8 +172,8 @@ impl<K: DeserializeOwned> Applier<K> {
         self.apply_part(cx, object, Part::Object).await
     }
 
-    /// Applies the status alone: as [`apply`](Self::apply), through the `status` subresource. The object must
-    /// exist.
+    /// Applies only the status of `object`, through the `status` subresource: always with a request, as
+    /// [`apply`](Self::apply). The object must exist.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -198,7 +200,8 @@ impl<K: DeserializeOwned> Applier<K> {
         self.write(cx, current, object, Part::Object, true).await
     }
 
-    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have; no object is stored.
+    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have: sends a dry run, which
+    /// stores no object.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -253,7 +256,7 @@ impl<K: DeserializeOwned> Applier<K> {
         effect(&what, &answer, unchanged)
     }
 
-    /// Sends the body and returns the response, with the name of the attempt for errors.
+    /// Sends an apply request and returns the name of the apply for error texts, and the response.
     async fn send(
         &self,
         cx: &impl Authority,
@@ -277,8 +280,8 @@ impl<K> Clone for Applier<K> {
     }
 }
 
-/// Returns the effect of a successful write; `unchanged` if the response is the object that the caller
-/// passed.
+/// Returns the effect of a successful write from its response. `unchanged`: whether the response is the
+/// object that the caller passed.
 pub(super) fn effect<K: DeserializeOwned>(
     what: &str,
     answer: &Response<Bytes>,
@@ -291,7 +294,8 @@ pub(super) fn effect<K: DeserializeOwned>(
     }
 }
 
-/// Returns whether the object in a response is the version that was read: the write changed no field.
+/// Returns whether the object in the response to a write is still the version that was read: the write
+/// changed no field.
 pub(super) fn is_version(answer: &Value, current: &impl Current) -> bool {
     metadata_text(answer, "uid") == Some(&*current.uid())
         && metadata_text(answer, "resourceVersion") == Some(&*current.resource_version())

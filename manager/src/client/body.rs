@@ -11,7 +11,7 @@ use crate::key::{Key as _, KindId, NamespacedName};
 
 use super::error::WriteError;
 
-/// A JSON object of a known kind, whose name is safe to put into a URL path.
+/// The JSON body of a write: its apiVersion and kind are set, and its name is safe to put into a URL path.
 pub(super) struct Body {
     pub(super) name: NamespacedName,
     pub(super) value: Value,
@@ -20,8 +20,8 @@ pub(super) struct Body {
 // === impl Body ===
 
 impl Body {
-    /// Serialises the object, completes its type and reads its name; the error text begins with `verb`, such
-    /// as `apply`.
+    /// Serialises an object, fills in a missing apiVersion and kind, and checks its name. The error text
+    /// begins with `verb`, such as `apply`.
     pub(super) fn of(kind: &KindId, object: &impl Serialize, verb: &str) -> Result<Self, WriteError> {
         let refuse = |why: String| WriteError::Malformed { what: format!("{verb} of {kind}"), why };
         let mut value = serde_json::to_value(object).map_err(|error| refuse(error.to_string()))?;
@@ -35,13 +35,13 @@ impl Body {
     }
 }
 
-/// Returns a text field of the metadata of an object.
+/// Returns a field of an object's metadata, such as `uid`; `None` if it is missing or no string.
 pub(super) fn metadata_text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object["metadata"][field].as_str()
 }
 
-/// Hashes an object without these `members` and these members of its metadata. The order of members does not
-/// matter.
+/// Hashes a JSON object without the top-level fields `members` and the metadata fields `of_metadata`. The
+/// order of fields does not matter.
 pub(super) fn hash_without(
     state: &RandomState,
     object: &Value,
@@ -58,7 +58,8 @@ pub(super) fn hash_without(
     state.hash_one((outer, rest_of(&object["metadata"], of_metadata)))
 }
 
-/// Fills in a missing apiVersion and kind. Fails with the reason if one of them is set to another value.
+/// Fills a missing apiVersion and kind into a JSON object. Fails with the reason if one of them is set to
+/// another value.
 pub(super) fn complete_type(kind: &KindId, value: &mut Value) -> Result<(), String> {
     let Some(fields) = value.as_object_mut() else {
         return Err("it does not serialise to a JSON object".to_owned());
@@ -79,8 +80,8 @@ fn name_in(kind: &KindId, value: &Value) -> Result<NamespacedName, String> {
     check_name(kind, &name).map(|()| name)
 }
 
-/// Fails with the reason if no object of this kind can have this name. An unchecked name could make the path
-/// that of another object, or of a whole collection.
+/// Fails with the reason if no object of this kind can have this name. With an unchecked name the URL path
+/// could be that of another object, or of a whole collection.
 pub(super) fn check_name(kind: &KindId, given: &NamespacedName) -> Result<(), String> {
     let name = given.name();
     if !is_path_segment(name) {

@@ -14,22 +14,23 @@ use super::error::{WriteError, is_fenced};
 
 /// Content type of a JSON merge patch.
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Longest field manager that the API server accepts, in bytes.
+/// Longest name of a field manager that the API server accepts, in bytes.
 const MAX_FIELD_MANAGER: usize = 128;
 
-/// Characters of a field manager that are percent-encoded in a query: all but the unreserved ones of RFC
-/// 3986.
+/// Characters of a field manager's name that are percent-encoded in a query: all but the unreserved ones of
+/// RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The part of an object that a write may change.
+/// The part of an object that a write may change: the object without its status, or the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// Everything but the status.
+    /// The whole object except its status.
     Object,
     Status,
 }
 
-/// Names a write in errors, such as `apply of Pod status shop/web`; the verb of a dry run is `dry run`.
+/// Returns the name of a write for error texts, such as `apply of Pod status shop/web`; the verb of a dry run
+/// is `dry run`.
 pub(super) fn attempt(verb: &str, kind: &KindId, part: Part, name: &NamespacedName, dry_run: bool) -> String {
     let verb = if dry_run { "dry run" } else { verb };
     let part = if part == Part::Status { " status" } else { "" };
@@ -42,7 +43,7 @@ pub(super) fn address(kind: &KindId, part: Part, name: &NamespacedName) -> Strin
     format!("{}{subresource}", kind.object_path(name))
 }
 
-/// Returns the query of a write: the field manager and, for a dry run, `dryRun=All`.
+/// Returns the query of the URL of a write: the field manager and, for a dry run, `dryRun=All`.
 ///
 /// # Errors
 /// Fails for a field manager that the API server would reject.
@@ -61,8 +62,9 @@ pub(super) fn query(field_manager: &str, dry_run: bool, what: &str) -> Result<St
     Ok(format!("fieldManager={}{dry_run}", utf8_percent_encode(field_manager, ESCAPED)))
 }
 
-/// Sends a request and returns its response: JSON, with the status 200, or 201 for a created object. `body`
-/// is the content type and the content. `what` names the attempt in errors, such as `apply of Pod shop/web`.
+/// Sends a request about an object to the API server and returns the successful response: JSON, with the
+/// status 200, or 201 for a created object. `body` is the content type and the content. `what` names the
+/// attempt in errors, such as `apply of Pod shop/web`.
 ///
 /// # Cancel safety
 /// After the future is dropped the request may still take effect.
@@ -103,7 +105,8 @@ pub(super) async fn send(
     Err(WriteError::Refused { what: what.to_owned(), status: Box::new(status), retry_after })
 }
 
-/// Decodes the `Status` in a response; makes one from the text if the response is no JSON, as from a proxy.
+/// Decodes the `Status` in an error response; makes one from the text if the response is no JSON, as from a
+/// proxy.
 fn read_status(code: StatusCode, body: &[u8]) -> Status {
     let mut status = serde_json::from_slice(body).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(&body[..body.len().min(512)]).trim().to_owned();
@@ -113,7 +116,8 @@ fn read_status(code: StatusCode, body: &[u8]) -> Status {
     status
 }
 
-/// Reads `Retry-After` in seconds; its other form, a date, is ignored because API servers never send one.
+/// Reads the header `Retry-After` of a response, in seconds; its other form, a date, is ignored because API
+/// servers never send one.
 fn retry_after_header<B>(response: &Response<B>) -> Option<u64> {
     response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }

@@ -54,36 +54,39 @@ pub use super::infer::infer;
 pub use deadline::DeadlineExceeded;
 pub use fenced::Fenced;
 
-/// Default limit for opening a connection, TLS included, as in client-go.
+/// Default time limit for opening a connection, TLS included, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The body of a response, in all layers of a stack.
+/// The body of an HTTP response in every layer of a client's connection stack.
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A layer of a stack together with all layers inside it. Every layer is always ready, so none polls the
-/// readiness of the next.
+/// An HTTP service: one layer of a client's connection stack together with all layers inside it. Every layer
+/// is always ready, so no layer polls the readiness of the next.
 pub(super) type Stack = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// Opens connections to the host and port of a URI. Every connector is always ready.
+/// A service that opens connections to the host and port of a URI. Every connector is always ready.
 type Connector<S> = BoxCloneSyncService<Uri, S, BoxError>;
 
-/// The purpose of a client. Each client has its own connections.
+/// The purpose of a client of the API server: reads, leader-only writes or the Lease. Each client has its own
+/// connections.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Lists, watches and all other requests that any replica may send: no deadline, because a watch has
-    /// none.
+    /// Lists, watches and all other requests that any replica may send. They have no deadline, because a
+    /// watch has none.
     Watches,
-    /// Leader-only work, stopped by this fence: reads included, since writes depend on their results.
+    /// Requests of leader-only work, stopped once this fence is closed: reads included, since writes depend
+    /// on their results.
     Writes(Fence),
-    /// Requests for the Lease.
+    /// Requests that read, watch or write the Lease, each with a time limit.
     Lease {
-        /// Limit of one request from the call to the last byte of the response; a watch only has to begin
-        /// within it.
+        /// Time limit of one request for the Lease, from the call to the last byte of the response; a watch
+        /// only has to begin within it.
         request_timeout: Duration,
     },
 }
 
-/// Makes the clients of one API server.
+/// Makes the clients of one API server. They share credentials, request metrics, the log of warnings and the
+/// write observer, but no connections.
 // Only the server is shown: the rest of the configuration may hold the password of a proxy.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Connections {{ server: {}, .. }}", self.config.cluster_url)]
@@ -96,11 +99,11 @@ pub struct Connections {
     observer: ObserverSlot,
 }
 
-/// Why no API server is known, or no connection to it can be made.
+/// The reason why no API server is known, or no connection to it can be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No source names an API server.
+    /// No source of configuration (flag, `KUBECONFIG`, service account, home kubeconfig) names an API server.
     #[error(
         "no API server is configured; tried {}; give --kubeconfig FILE or set KUBECONFIG", .tried.join("; ")
     )]
@@ -108,12 +111,12 @@ pub enum ConnectError {
         /// The sources that were tried, in order, each with the reason why it gave no API server.
         tried: Vec<String>,
     },
-    /// A kubeconfig cannot be used.
+    /// A kubeconfig cannot be read, or its context cannot be used.
     #[error("kubeconfig {files} cannot be used")]
     Kubeconfig {
-        /// The file or files, and the flag or variable that names them.
+        /// The kubeconfig file or files, with the flag or variable that names them, if any.
         files: String,
-        /// The error of the file that cannot be read, or of the context.
+        /// The error of the kubeconfig file that cannot be read, or of the context.
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
@@ -124,15 +127,15 @@ pub enum ConnectError {
          proxy-url or HTTPS_PROXY"
     )]
     Proxy {
-        /// The API server.
+        /// The URL of the API server.
         server: Box<Uri>,
     },
     /// The credentials or certificates for the API server cannot be used.
     #[error("credentials or certificates for {server} cannot be used")]
     Credentials {
-        /// The API server.
+        /// The URL of the API server.
         server: Box<Uri>,
-        /// The file or field, and the reason.
+        /// The reason why the credentials or certificates cannot be used, such as a file that cannot be read.
         #[source]
         source: BoxError,
     },
@@ -141,7 +144,8 @@ pub enum ConnectError {
 // === impl Role ===
 
 impl Role {
-    /// Returns the end of the user agent, by which audit logs and flow schemas distinguish the roles.
+    /// Returns the name of the role. It ends the user agent, by which audit logs and flow schemas distinguish
+    /// the roles.
     fn as_str(&self) -> &'static str {
         match self {
             Self::Watches => "watches",
@@ -154,7 +158,8 @@ impl Role {
 // === impl Connections ===
 
 impl Connections {
-    /// Registers the request metrics for the API server of `config`. Opens no connection yet.
+    /// Prepares connections to the API server of `config` and registers the request metrics. Opens no
+    /// connection yet.
     ///
     /// # Errors
     /// Fails if the configuration names a proxy that cannot be used.
@@ -162,8 +167,8 @@ impl Connections {
         Self::with_metrics(config, RequestMetrics::register(registry))
     }
 
-    /// Makes the connections of another API server. Both count requests in the same metrics, with the host as
-    /// a label; observer, warnings and connections are separate.
+    /// Returns a `Connections` for another API server. Both count requests in the same metrics, with the host
+    /// as a label; credentials, write observer, logged warnings and connections are separate.
     ///
     /// # Errors
     /// As [`Connections::new`].
@@ -179,17 +184,18 @@ impl Connections {
         Ok(Self { config, proxy, credentials, metrics, warnings, observer })
     }
 
-    /// Reports the writes of [`Role::Writes`] to this observer, including those of existing clients.
+    /// Sets the observer to which all clients of [`Role::Writes`], existing ones too, report their successful
+    /// writes.
     pub fn observe(&self, observer: Arc<dyn WriteObserver>) {
         *self.observer.write() = Some(observer);
     }
 
-    /// Returns the configuration, with the server address and the default namespace.
+    /// Returns the kube configuration, with the address of the API server and the default namespace.
     pub fn config(&self) -> &kube::Config {
         &self.config
     }
 
-    /// Makes a client with its own pool; clones of the client share that pool.
+    /// Makes a client of this role with its own connection pool; clones of the client share that pool.
     ///
     /// Its connections run on the runtime that polls their first request; its one task runs on the runtime in
     /// whose context this is called. Call it inside the runtime that will use the client.
@@ -244,13 +250,13 @@ impl Connections {
     }
 }
 
-/// Makes the body of a response that has arrived whole.
+/// Makes a response body of bytes that have all arrived.
 pub(super) fn whole(body: Bytes) -> ResponseBody {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Sets the default cryptography of rustls, which it needs when two are compiled in. An earlier choice of the
-/// application is kept.
+/// Installs ring as the process's default crypto provider of rustls, which needs a default when two are
+/// compiled in. A provider that the application has installed is kept.
 fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // An error means that another thread has set the default in the meantime.
@@ -258,7 +264,7 @@ fn install_crypto_provider() {
     }
 }
 
-/// Sets the user agent, unless the configuration has one.
+/// Adds a `User-Agent` header with the version and the role to the configuration, unless it has one.
 fn set_user_agent(config: &mut kube::Config, role: &Role) {
     let given = config.headers.iter().any(|(name, _)| name == header::USER_AGENT);
     let agent = format!("mainstay/{} {}", env!("CARGO_PKG_VERSION"), role.as_str());

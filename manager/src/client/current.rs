@@ -18,18 +18,18 @@ use super::body::check_name;
 use super::call::send;
 use super::error::WriteError;
 
-/// One version of one object.
+/// One version of a Kubernetes object, as it was last read; a write is compared with it.
 pub trait Current: Sync {
-    /// Returns `metadata.uid`, which differs from that of an earlier object of the same name.
+    /// Returns the object's `metadata.uid`; an earlier object of the same name had another uid.
     fn uid(&self) -> Cow<'_, str>;
 
-    /// Returns `metadata.resourceVersion`.
+    /// Returns the object's `metadata.resourceVersion`, the version that was read.
     fn resource_version(&self) -> Cow<'_, str>;
 
     /// Returns the whole object as JSON. `metadata.managedFields` may be missing.
     fn json(&self) -> Bytes;
 
-    /// Returns how much of the object [`json`](Self::json) contains.
+    /// Returns how much of the object [`json`](Self::json) contains: by default the whole object.
     fn extent(&self) -> Extent {
         Extent::Whole
     }
@@ -39,11 +39,11 @@ pub trait Current: Sync {
 /// are never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All fields, apart from those that only the API server writes.
+    /// The whole object was read; only `metadata.managedFields` may be missing.
     Whole,
-    /// Only `metadata`: the object comes from a metadata-only store.
+    /// Only the object's `metadata` was read: it comes from a metadata-only store.
     Metadata,
-    /// Only `metadata`: the object is longer than `cache.maxObjectBytes`.
+    /// Only the object's `metadata` was read: the object is longer than `cache.maxObjectBytes`.
     TooLarge {
         /// Size of the whole object in bytes.
         size: u32,
@@ -51,7 +51,7 @@ pub enum Extent {
         /// read.
         bare: bool,
     },
-    /// The result of a transform of the cache, which may have removed any field.
+    /// A transform of the cache changed the object and may have removed any field.
     Changed,
 }
 
@@ -68,7 +68,7 @@ struct Object {
     metadata: Stamp,
 }
 
-/// The two fields every stored object has.
+/// The uid and resourceVersion in the metadata of a stored object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stamp {
@@ -99,7 +99,7 @@ pub async fn live(
     Live::read(json).map(Some).map_err(|source| WriteError::Undecodable { what, source })
 }
 
-/// Names the read of an object in errors.
+/// Returns the name of a read of an object for error texts, such as `read of Pod shop/web`.
 pub(super) fn read_of(kind: &KindId, name: &NamespacedName) -> String {
     format!("read of {kind} {name}")
 }
@@ -112,7 +112,7 @@ impl Live {
         Ok(Self { uid, resource_version, json })
     }
 
-    /// Decodes the object.
+    /// Decodes the JSON of the object as the Rust type `K`.
     ///
     /// # Errors
     /// Fails when the object's JSON does not fit `K`.

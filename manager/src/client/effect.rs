@@ -6,9 +6,9 @@ use std::sync::Arc;
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<K> {
-    /// The object did not exist; here it is as created.
+    /// The object did not exist before the write; the value is the object as created.
     Created(Arc<K>),
-    /// The object existed and was changed; here it is as stored.
+    /// The object existed and the write changed it; the value is the object as stored.
     Changed(Arc<K>),
     /// The object was already as wanted: this write made no version newer than the one that the caller
     /// passed.
@@ -23,7 +23,8 @@ impl<K> Effect<K> {
         !matches!(self, Self::Unchanged)
     }
 
-    /// Returns the object as stored; `None` if it is unchanged, since the caller has that version.
+    /// Returns the object as stored by the write; `None` if the write left it unchanged, since the caller has
+    /// that version.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Created(object) | Self::Changed(object) => Some(object),

@@ -11,24 +11,24 @@ use kube::core::Status;
 
 use super::connect::Fenced;
 
-/// Why a write failed.
+/// The reason why a write, or a read with [`live`](super::live), failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
     /// The object is invalid, so no request was sent. A retry does not help.
     #[error("{what} was not sent: {why}")]
     Malformed {
-        /// The attempt, such as `apply of Deployment.apps shop/web`.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
-        /// The invalid field and its expected form.
+        /// The reason why the object is invalid, such as a field and its expected form.
         why: String,
     },
     /// The caller's `edit` function failed, so no request was sent.
     #[error("{what} was not sent: the function that edits it failed")]
     Abandoned {
-        /// The attempt, such as `patch of Deployment.apps shop/web`.
+        /// The write that failed, such as `patch of Deployment.apps shop/web`.
         what: String,
-        /// The error that the function returned.
+        /// The error that the `edit` function returned.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -39,42 +39,43 @@ pub enum WriteError {
          compare the type with the CRD's schema"
     )]
     Unreadable {
-        /// The attempt.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
         /// The decoding error, with its position in the object.
         #[source]
         source: serde_json::Error,
     },
-    /// This replica's term of leadership ended before the response came. Only the next leader may retry.
+    /// The request was stopped: this replica's term of leadership ended before the response came. Only the
+    /// next leader may retry.
     #[error("{what} was stopped: this replica no longer holds the Lease")]
     Fenced {
-        /// The attempt.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
     },
-    /// The API server refused the request.
+    /// The API server refused the request with an HTTP error status.
     #[error("{what} was refused: {} {}", .status.code, refusal_text(.status))]
     Refused {
-        /// The attempt.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
         /// The `Status` in the response; its code is always the HTTP status.
         status: Box<Status>,
         /// The wait before a retry that the server demands, from `Retry-After` or the details of the
-        /// `Status`.
+        /// `Status`; `None` if it demands none.
         retry_after: Option<Duration>,
     },
     /// No response came: the write may or may not have happened. Applying again is safe.
     #[error("{what} got no answer from the API server, so it may or may not have happened")]
     Unanswered {
-        /// The attempt.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
-        /// The error of the connection.
+        /// The error of the connection, on which no response came.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The write happened, but the object in the response does not fit the Rust type.
+    /// The request succeeded, but the object in the response does not fit the Rust type.
     #[error("{what} happened, but the answer does not fit the type; compare the type with the CRD's schema")]
     Undecodable {
-        /// The attempt.
+        /// The write that failed, such as `apply of Deployment.apps shop/web`.
         what: String,
         /// The decoding error, with its position in the response.
         #[source]
@@ -117,12 +118,13 @@ impl WriteError {
         matches!(self, Self::Fenced { .. })
     }
 
-    /// Returns the wait before a retry that the server demands.
+    /// Returns the wait before a retry that the API server demands; `None` if it demands none.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Refused { retry_after, .. } = self { *retry_after } else { None }
     }
 
-    /// Returns the HTTP status of a refusal.
+    /// Returns the HTTP status with which the API server refused the request; `None` if the failure was no
+    /// refusal.
     pub fn code(&self) -> Option<u16> {
         if let Self::Refused { status, .. } = self { Some(status.code) } else { None }
     }
@@ -154,8 +156,8 @@ pub fn is_fenced(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Iterates over an error and its sources. `io::Error::source` skips the error inside, so `get_ref` is used
-/// there.
+/// Iterates over an error and all its sources. `io::Error::source` skips the error inside, so `get_ref` is
+/// used there.
 pub(crate) fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |link| {
         let link: &'a (dyn Error + 'static) = *link;

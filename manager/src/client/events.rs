@@ -38,17 +38,17 @@ pub use recorded::RecordedEvent;
 pub(crate) use recorded::RecordedEvents;
 pub use writer::EventWriter;
 
-/// Limit of the API for `reason`, `action` and `reportingInstance`, in bytes.
+/// Limit of the Events API for `reason`, `action` and `reportingInstance`, in bytes.
 const MAX_WORD: usize = 128;
-/// Limit of the API for `note`, in bytes.
+/// Limit of the Events API for `note`, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// The type of an Event; the API has no third one.
+/// The type of an Event, normal or warning; the API has no third one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// An expected change.
+    /// The Event reports an expected change.
     Normal,
-    /// A problem that may need attention.
+    /// The Event reports a problem that may need attention.
     Warning,
 }
 
@@ -58,19 +58,21 @@ pub enum EventType {
 pub struct Recorder {
     shared: Arc<Shared>,
     controller: Arc<str>,
-    /// Cancels the writer's token when the last recorder is dropped.
+    /// Cancels the token that stops the Event writer when the last recorder is dropped.
     _alive: Arc<DropGuard>,
 }
 
 struct Shared {
-    /// Locked for a few look-ups at a time; no log line is written and no future awaited under the lock.
+    /// The Events that may still change. Locked for a few look-ups at a time; no log line is written and no
+    /// future awaited under the lock.
     table: Mutex<SeriesTable>,
-    /// Notified when a write becomes due. Stores one permit while the writer is busy.
+    /// Wakes the Event writer when a write becomes due. Stores one permit while the writer is busy.
     wake: Notify,
-    /// The reporting instance of each Event.
+    /// The value of `reportingInstance` in each Event; it distinguishes replicas.
     instance: Box<str>,
     counts: EventCounts,
-    /// Receives all occurrences in a reconciler's unit test, instead of the table.
+    /// Receives all Events in a reconciler's unit test, in place of the table that is written to the API
+    /// server.
     #[cfg(feature = "testing")]
     recorded: Option<RecordedEvents>,
 }
@@ -78,7 +80,7 @@ struct Shared {
 // === impl EventType ===
 
 impl EventType {
-    /// Returns the value of the API's field `type`.
+    /// Returns the value of an Event's field `type`: `Normal` or `Warning`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -90,7 +92,7 @@ impl EventType {
 // === impl Recorder ===
 
 impl Recorder {
-    /// Makes a recorder and its writer, which writes no Event until it runs. Registers
+    /// Makes a recorder of Events and its writer, which writes no Event until it runs. Registers
     /// `mainstay_events_total`.
     ///
     /// `controller` is the reporting controller, such as `mainstay.dev/orders`; `instance` distinguishes
@@ -105,8 +107,8 @@ impl Recorder {
         Self::with_writer(Shared::new(instance, EventCounts::register(registry)), controller, client)
     }
 
-    /// Makes a recorder and its writer for another API server. They share only the reporting controller, the
-    /// instance and the metric with this recorder.
+    /// Makes a recorder of Events and its writer for another API server. They share only the reporting
+    /// controller, the instance and the metric with this recorder.
     pub fn beside(&self, client: kube::Client) -> (Self, EventWriter) {
         let shared = Shared::new(&self.shared.instance, self.shared.counts.clone());
         Self::with_writer(shared, &self.controller, client)
@@ -123,12 +125,12 @@ impl Recorder {
         Self { shared, controller: controller.into(), _alive: Arc::new(all_dropped.drop_guard()) }
     }
 
-    /// Returns the reporting controller.
+    /// Returns the name of the controller that the recorded Events name as their reporter.
     pub(crate) fn controller(&self) -> &str {
         &self.controller
     }
 
-    /// Returns a recorder with the same writer and another reporting controller.
+    /// Returns a recorder of Events with the same writer and another reporting controller.
     #[must_use]
     pub fn for_controller(&self, controller: &str) -> Self {
         Self { controller: controller.into(), ..self.clone() }
@@ -149,8 +151,8 @@ impl Recorder {
         self.record(regarding, None, kind, [reason, action], note);
     }
 
-    /// As [`Recorder::event`], for an action that concerns a second object too, such as the Pod that was
-    /// created for `regarding`.
+    /// Records an Event as [`Recorder::event`] does, for an action that concerns a second object too, such as
+    /// the Pod that was created for `regarding`.
     pub fn event_with_related(
         &self,
         regarding: &ObjectReference,
@@ -243,7 +245,7 @@ impl Shared {
         self.table.lock().observe(event, Instant::now())
     }
 
-    /// Counts and logs the occurrences of a series that was dropped.
+    /// Counts and logs the lost occurrences of an Event series that was dropped.
     fn count_lost(&self, lost: LostSeries) {
         let LostSeries { cause, count, event, why } = lost;
         let event = describe(&event.reason.unwrap_or_default(), &event.regarding.unwrap_or_default());
@@ -251,22 +253,24 @@ impl Shared {
     }
 }
 
-/// Returns `name.hextime` as in client-go, with `event` in place of a name that is invalid there. The last
-/// digits are random, because one object can have two Events at the same clock reading.
+/// Returns the name of a new Event: `OBJECT.HEXTIME` as in client-go, with `event` in place of an object name
+/// that is invalid there. The last digits are random, because one object can have two Events at the same
+/// clock reading.
 fn event_name(regarding: &ObjectReference, at: Timestamp) -> String {
     let name = regarding.name.as_deref().unwrap_or_default();
     let stem = if name.len() <= 220 && is_dns_subdomain(name) { name } else { "event" };
     format!("{stem}.{:x}{:04x}", at.as_nanosecond(), fastrand::u16(..))
 }
 
-/// Describes an Event in a log line.
+/// Describes an Event in a log line: `REASON on KIND NAMESPACE/NAME`.
 fn describe(reason: &str, regarding: &ObjectReference) -> String {
     let ObjectReference { kind, namespace, name, .. } = regarding;
     let [kind, namespace, name] = [kind, namespace, name].map(|text| text.as_deref().unwrap_or_default());
     format!("{reason} on {kind} {namespace}/{name}")
 }
 
-/// Removes the resourceVersion, which differs at each occurrence and would make each one a separate Event.
+/// Returns an Event's object reference without its resourceVersion, which differs at each occurrence and
+/// would make each one a separate Event.
 fn without_version(reference: &ObjectReference) -> ObjectReference {
     ObjectReference { resource_version: None, ..reference.clone() }
 }

@@ -31,7 +31,7 @@ use super::owner::name_of;
 
 /// Longest domain of a finalizer, in bytes: the limit of a DNS name.
 const MAX_DOMAIN: usize = 253;
-/// Longest part after the slash, in bytes: the API's limit for qualified names.
+/// Longest part of a finalizer after the slash, in bytes: the API's limit for qualified names.
 const MAX_NAME: usize = 63;
 
 /// The name of one controller's finalizer, such as `greeter.example.com/cleanup`. Cheap to clone.
@@ -56,7 +56,7 @@ const MAX_NAME: usize = 63;
 #[debug("Finalizer({})", self)]
 pub struct Finalizer(Arc<str>);
 
-/// The text is no valid name of a finalizer. A retry does not help.
+/// The error for a text that is no valid name of a finalizer. A retry does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("finalizer {name:?} {why}; write it as domain/name, such as greeter.example.com/cleanup")]
 pub struct InvalidFinalizer {
@@ -70,14 +70,14 @@ pub struct InvalidFinalizer {
 pub enum Edited {
     /// The stored list of finalizers was changed.
     Changed,
-    /// The list was already as wanted and was not written.
+    /// The stored list of finalizers was already as wanted and was not written.
     Already,
     /// The object was deleted or replaced by another one of its name. Also: a finalizer was to be added to an
     /// object that is being deleted, which the API server no longer allows.
     TooLate,
 }
 
-/// A change of the list of finalizers.
+/// A change of an object's list of finalizers: one is added or removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edit {
     Add,
@@ -100,7 +100,7 @@ impl Finalizer {
         }
     }
 
-    /// Returns the name, such as `greeter.example.com/cleanup`.
+    /// Returns the name of the finalizer, such as `greeter.example.com/cleanup`.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -110,7 +110,8 @@ impl Finalizer {
         finalizers.iter().any(|one| one.as_ref() == self.name())
     }
 
-    /// Adds the finalizer to metadata in memory. Returns whether the list changed.
+    /// Adds the finalizer to an object's metadata in memory, without a request. Returns whether the list
+    /// changed.
     pub fn add_to(&self, meta: &mut ObjectMeta) -> bool {
         let finalizers = meta.finalizers.get_or_insert_default();
         let missing = !self.is_in(finalizers);
@@ -120,7 +121,8 @@ impl Finalizer {
         missing
     }
 
-    /// Removes the finalizer from metadata in memory. Returns whether the list changed.
+    /// Removes the finalizer from an object's metadata in memory, without a request. Returns whether the list
+    /// changed.
     pub fn remove_from(&self, meta: &mut ObjectMeta) -> bool {
         let Some(finalizers) = &mut meta.finalizers else { return false };
         let before = finalizers.len();
@@ -163,7 +165,8 @@ impl Finalizer {
         Ok(matches!(self.edit(cx, kind, object, Edit::Remove).await?, Edited::Changed))
     }
 
-    /// Patches the object as given and, after a conflict, once more as it is stored.
+    /// Adds or removes the finalizer with a patch of the object as given and, after a conflict, once more of
+    /// the live object.
     async fn edit(
         &self,
         cx: &impl Authority,
@@ -239,7 +242,7 @@ async fn read_live(
     Ok(Some(live.metadata).filter(|live| live.uid == object.uid))
 }
 
-/// Returns the reason if a name is invalid.
+/// Returns the reason why the name of a finalizer is invalid; `None` if it is valid.
 fn why_invalid(name: &str) -> Option<&'static str> {
     let Some((domain, rest)) = name.split_once('/') else { return Some("has no domain") };
     let is_edge = |c: char| c.is_ascii_alphanumeric();

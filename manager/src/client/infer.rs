@@ -18,20 +18,21 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 
 use super::connect::{ConnectError, port_of};
 
-/// Set for a cluster without a `proxy-url`, because kube would otherwise use the environment variables there.
+/// Placeholder `proxy-url` for a cluster of a kubeconfig without one, because kube would otherwise use the
+/// environment variables there.
 const NO_PROXY_URL: &str = "http://none";
 
-/// The environment of the process, as far as it determines the API server.
+/// The parts of the process's environment that determine the API server and the proxy to it.
 struct Environment {
-    /// `KUBECONFIG`: a list of files, merged.
+    /// Value of `KUBECONFIG`: a list of kubeconfig files, which are merged; `None` if not set.
     kubeconfig: Option<OsString>,
     home: Option<PathBuf>,
-    /// Reads the service account of this Pod.
+    /// Reads the configuration from the service account of this Pod.
     in_cluster: fn() -> Result<kube::Config, InClusterError>,
     proxies: ProxyVariables,
 }
 
-/// The environment variables for proxies, in upper or lower case; empty if not set.
+/// The values of the environment variables for proxies, in upper or lower case; empty if not set.
 #[derive(Default)]
 struct ProxyVariables {
     https: String,
@@ -39,9 +40,9 @@ struct ProxyVariables {
     no: String,
 }
 
-/// Returns the configuration from the first of: `kubeconfig` (the flag), the files in `KUBECONFIG`, the
-/// service account of this Pod, `~/.kube/config`. A `context` names an entry of a kubeconfig, so with one the
-/// service account is skipped; without one the current context is used.
+/// Returns the client configuration from the first of these sources that exists: `kubeconfig` (the flag), the
+/// files in `KUBECONFIG`, the service account of this Pod, `~/.kube/config`. A `context` names an entry of a
+/// kubeconfig, so with one the service account is skipped; without one the current context is used.
 ///
 /// # Errors
 /// Fails if a source that the user named does not work, or if no source names an API server; the error lists
@@ -143,8 +144,8 @@ impl ProxyVariables {
         Self { https: read("HTTPS_PROXY"), http: read("HTTP_PROXY"), no: read("NO_PROXY") }
     }
 
-    /// Returns the proxy to a server by Go's rules: loopback and the hosts in `NO_PROXY` are reached without
-    /// a proxy.
+    /// Returns the proxy for connections to a server by Go's rules, or `None`: loopback and the hosts in
+    /// `NO_PROXY` are reached without a proxy.
     fn proxy_to(&self, server: &Uri) -> Result<Option<Uri>, ConnectError> {
         let url = if server.scheme_str() == Some("http") { &self.http } else { &self.https };
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -156,8 +157,9 @@ impl ProxyVariables {
         url.parse().map(Some).map_err(unusable)
     }
 
-    /// Returns whether `NO_PROXY` names the server. hyper-util matches names, addresses and networks; ports,
-    /// `*.` before a name, brackets, and the star for addresses are handled here.
+    /// Returns whether `NO_PROXY` names the server, which is then reached without a proxy. hyper-util matches
+    /// names, addresses and networks; ports, `*.` before a name, brackets, and the star for addresses are
+    /// handled here.
     fn excepts(&self, server: &Uri) -> bool {
         let port = port_of(server);
         let of_this_port =

@@ -28,27 +28,28 @@ use tower::{BoxError, Service as _, service_fn};
 use super::connect::{ResponseBody, Stack, whole};
 use super::writer::Writer;
 
-/// Longest response that is collected for the observer; etcd refuses objects a fifth of this size.
+/// Longest response, in bytes, that is collected for the write observer; etcd refuses objects a fifth of this
+/// size.
 const MAX_OBSERVED_BYTES: usize = 8 << 20;
 
-/// A resource as a request path names it.
+/// The API resource that the path of a request names, in its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourcePath {
-    /// Empty for the core group.
+    /// API group of the resource; empty for the core group.
     pub group: String,
-    /// Such as `v1`.
+    /// API version of the resource, such as `v1`.
     pub version: String,
-    /// Such as `deployments`.
+    /// Plural name of the resource, such as `deployments`.
     pub plural: String,
-    /// `None` for cluster-scoped resources and for requests across namespaces.
+    /// Namespace in the path; `None` for cluster-scoped resources and for requests across namespaces.
     pub namespace: Option<String>,
-    /// `None` for a collection, that is for creates and `deletecollection`.
+    /// Name of the object in the path; `None` for a collection, that is for creates and `deletecollection`.
     pub name: Option<String>,
-    /// Such as `status`.
+    /// Subresource in the path, such as `status`; `None` for the object itself.
     pub subresource: Option<String>,
 }
 
-/// Receives every successful write of this replica.
+/// An observer that is called for every successful write of this replica to the API server.
 ///
 /// The methods run on the writer's own task, after the response came and before the writer gets it: they must
 /// be quick and never block.
@@ -72,11 +73,12 @@ pub trait WriteObserver: Send + Sync + 'static {
     fn uncovered(&self, path: &ResourcePath);
 }
 
-/// The observer of one [`Connections`](super::Connections), shared with the clients that were made before it
-/// was set.
+/// The write observer of one [`Connections`](super::Connections), shared with the clients that were made
+/// before it was set.
 pub(super) type ObserverSlot = Arc<RwLock<Option<Arc<dyn WriteObserver>>>>;
 
-/// The report that a request will need, as far as the request alone determines it.
+/// The kind of report to the write observer that a request will need, as far as the request alone determines
+/// it.
 #[derive(Debug, PartialEq, Eq)]
 enum Report {
     Written,
@@ -84,19 +86,19 @@ enum Report {
     Uncovered,
 }
 
-/// Reports a write as uncovered when it is dropped: its response was too large, or not read to its end.
+/// Reports a write as uncovered when this value is dropped before the whole response was read.
 struct UncoveredOnDrop<'a> {
     observer: &'a dyn WriteObserver,
     path: &'a ResourcePath,
-    /// Whether the whole response was read.
+    /// Whether the whole response to the write was read.
     read: bool,
 }
 
 // === impl ResourcePath ===
 
 impl ResourcePath {
-    /// Reads a path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names no
-    /// resource.
+    /// Parses a URL path such as `/apis/apps/v1/namespaces/shop/deployments/web/status`; `None` if it names
+    /// no resource.
     pub fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let group = match parts.next()? {
@@ -132,7 +134,8 @@ impl ResourcePath {
         })
     }
 
-    /// Returns the report on a request to this path; `None` for a read.
+    /// Returns the kind of report that a request to this path needs; `None` for a read, which is not
+    /// reported.
     fn report(&self, method: &Method, headers: &http::HeaderMap) -> Option<Report> {
         let deleting = match *method {
             Method::DELETE => true,
@@ -150,7 +153,7 @@ impl ResourcePath {
     }
 }
 
-/// Reports the successful writes of a stack.
+/// Makes a stack that reports its successful writes to the observer in `slot`.
 pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
     Stack::new(service_fn(move |request: Request<Body>| {
         let report = slot.read().clone().and_then(|observer| {
@@ -183,8 +186,8 @@ pub(super) fn observed(inner: Stack, slot: ObserverSlot) -> Stack {
     }))
 }
 
-/// Calls `pass_body` with the whole body, and returns the response with the same body. Reports the write as
-/// uncovered if the body is too large or ends early.
+/// Reads the response to a write, calls `pass_body` with its whole body, and returns the response with the
+/// same body. Reports the write as uncovered if the body is too large or ends early.
 async fn read_whole(
     response: Response<ResponseBody>,
     pass_body: impl FnOnce(&Bytes),
@@ -230,9 +233,9 @@ fn is_dry_run(head: &Parts, body: &[u8]) -> bool {
     in_query || head.method == Method::DELETE && in_body().is_some_and(|stages| !stages.is_empty())
 }
 
-/// The part of a request body that names the version it is for. No other field is decoded: a merge patch may
-/// have `null` where an object has a text. A JSON patch has a `test` operation instead, and counts as a write
-/// without a version.
+/// The part of a request body that names the resourceVersion that the write requires. No other field is
+/// decoded: a merge patch may have `null` where an object has a text. A JSON patch has a `test` operation
+/// instead, and counts as a write without a version.
 #[derive(Deserialize)]
 struct ForVersion {
     metadata: Version,
@@ -244,8 +247,8 @@ struct Version {
     resource_version: String,
 }
 
-/// Returns the writer of a request. That of a reconcile has the version that the request is for, if the body
-/// names one.
+/// Returns the writer of a request. For a PUT or PATCH by a reconcile it includes the resourceVersion that
+/// the body names, if any.
 fn writer_of(head: &Parts, body: &[u8]) -> Writer {
     let writer = Writer::of(&head.extensions);
     if !writer.is_run() || !matches!(head.method, Method::PUT | Method::PATCH) {
@@ -255,7 +258,8 @@ fn writer_of(head: &Parts, body: &[u8]) -> Writer {
     writer.for_version(version.and_then(|body| body.metadata.resource_version.parse().ok()))
 }
 
-/// With `Accept: application/json;as=PartialObjectMetadata;...` the response is not the object.
+/// Returns whether the `Accept` header requests another form than the JSON object: protobuf, or a form such
+/// as `as=PartialObjectMetadata`.
 fn wants_other_form(headers: &http::HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().any(|accept| {
         accept.to_str().is_ok_and(|accept| accept.contains("as=") || accept.contains("protobuf"))

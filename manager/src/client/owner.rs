@@ -12,11 +12,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::key::{Key as _, KindId, NamespacedName};
 
-/// The end of the message about a child without a namespace.
+/// The end of the error text about a child without a namespace, which a namespaced owner cannot own.
 const NO_NAMESPACE: &str =
     ", which has no namespace: set metadata.namespace first, or let a cluster-scoped object own it";
 
-/// Why an object cannot own another one. A retry helps only after one of the two objects has changed.
+/// The reason why an object cannot own another one. A retry helps only after one of the two objects has
+/// changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
@@ -26,36 +27,36 @@ pub enum OwnerError {
          it"
     )]
     Incomplete {
-        /// Kind of the owner.
+        /// Kind of the object that cannot own the child.
         kind: KindId,
-        /// The owner.
+        /// Namespace and name of the object that cannot own the child.
         owner: NamespacedName,
-        /// The field that is not set.
+        /// The field of the owner that is not set, such as `metadata.uid`.
         missing: &'static str,
     },
     /// A namespaced object can own only objects in its own namespace. The child is in another namespace, or
     /// has none: it is cluster-scoped, or its namespace is not set yet.
     #[error("{kind} {owner} cannot own {child}{why}")]
     Elsewhere {
-        /// Kind of the owner.
+        /// Kind of the object that cannot own the child.
         kind: KindId,
-        /// The owner.
+        /// Namespace and name of the object that cannot own the child.
         owner: NamespacedName,
-        /// The child.
+        /// Namespace and name of the child, the object to be owned.
         child: NamespacedName,
-        /// The end of the message: which of these two cases it is.
+        /// The end of the error text: whether the child is in another namespace or has none.
         why: &'static str,
     },
-    /// The child has another controller.
+    /// The child already has another controller among its owners.
     #[error(
         "{child} is already controlled by {other} (uid {uid}); delete it or remove that owner reference first"
     )]
     AlreadyControlled {
-        /// The child.
+        /// Namespace and name of the child, the object to be owned.
         child: NamespacedName,
-        /// Kind and name of its controller.
+        /// Kind and name of the child's present controller.
         other: String,
-        /// The uid of its controller.
+        /// The uid of the child's present controller.
         uid: String,
     },
 }
@@ -127,7 +128,7 @@ pub fn set_owner_reference(
     Ok(put(child, reference))
 }
 
-/// Removes every reference to the owner of this uid. Returns whether there was one.
+/// Removes from `child` every owner reference with this uid. Returns whether there was one.
 pub fn remove_owner_reference(child: &mut ObjectMeta, owner_uid: &str) -> bool {
     let Some(owners) = &mut child.owner_references else { return false };
     let before = owners.len();
@@ -135,12 +136,12 @@ pub fn remove_owner_reference(child: &mut ObjectMeta, owner_uid: &str) -> bool {
     before != owners.len()
 }
 
-/// Returns whether the owner of this uid is among the owners.
+/// Returns whether `child` has an owner reference with this uid.
 pub fn has_owner_reference(child: &ObjectMeta, owner_uid: &str) -> bool {
     child.owner_references.iter().flatten().any(|given| given.uid == owner_uid)
 }
 
-/// Returns the owner that controls the child.
+/// Returns the owner reference of the child's controller; `None` if it has no controller.
 pub fn controller_of(child: &ObjectMeta) -> Option<&OwnerReference> {
     child.owner_references.iter().flatten().find(|given| given.controller == Some(true))
 }
@@ -160,7 +161,8 @@ pub fn controller_reference(
     Ok(OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..plain })
 }
 
-/// Returns a reference to an owner that is not the controller.
+/// Returns an owner reference to `owner` that does not make it the controller. Fails if its name or uid is
+/// not set.
 fn owner_reference(owner: &ObjectMeta, kind: &KindId) -> Result<OwnerReference, OwnerError> {
     let incomplete = |missing| OwnerError::Incomplete { kind: kind.clone(), owner: name_of(owner), missing };
     let set = |field: &Option<String>| field.clone().filter(|value| !value.is_empty());
@@ -185,8 +187,8 @@ fn may_own(child: &NamespacedName, owner: &ObjectMeta, kind: &KindId) -> Result<
     Err(OwnerError::Elsewhere { kind: kind.clone(), owner: name_of(owner), child: child.clone(), why })
 }
 
-/// Replaces the first reference to the same owner and removes further ones, or appends the reference. Returns
-/// whether the references changed.
+/// Puts an owner reference into the child's metadata: replaces the first reference to the same owner and
+/// removes further ones, or appends the reference. Returns whether the references changed.
 fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     let owners = child.owner_references.get_or_insert_default();
     let before = owners.clone();
@@ -196,7 +198,7 @@ fn put(child: &mut ObjectMeta, reference: OwnerReference) -> bool {
     *owners != before
 }
 
-/// Returns the name that metadata gives an object.
+/// Returns the namespace and name in an object's metadata.
 pub(crate) fn name_of(meta: &ObjectMeta) -> NamespacedName {
     NamespacedName::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }

@@ -49,14 +49,14 @@ pub struct Patcher<K> {
 // === impl Patcher ===
 
 impl<K> Patcher<K> {
-    /// Makes a patcher. `kubectl get --show-managed-fields` shows its field manager beside the fields it
-    /// wrote.
+    /// Makes a patcher for objects of one kind. `kubectl get --show-managed-fields` shows the field manager
+    /// beside the fields that the patcher wrote.
     pub fn new(kind: KindId, field_manager: impl Into<Arc<str>>) -> Self {
         Self { kind, field_manager: field_manager.into(), initial: None }
     }
 
-    /// Sets the object that is edited when a new one is created; its name is filled in. By default a new
-    /// object has only a name, which is not enough for a type with required fields.
+    /// Sets the function that makes the object to edit when a new one is created; its name is filled in. By
+    /// default a new object has only a name, which is not enough for a type with required fields.
     #[must_use]
     pub fn starting_from(self, start: impl Fn() -> K + Send + Sync + 'static) -> Self {
         Self { initial: Some(Arc::new(start)), ..self }
@@ -133,8 +133,8 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         self.write(cx, name, current, edit, Part::Object, false).await
     }
 
-    /// As [`ensure`](Self::ensure), but reads the object from the API server first: for kinds that no cache
-    /// holds.
+    /// Creates or patches an object to be as `edit` leaves it, as [`ensure`](Self::ensure), but reads the
+    /// object from the API server first: for kinds that no cache holds.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure) and [`live`]. [`WriteError::Unreadable`] if the stored object does not fit
@@ -179,7 +179,8 @@ impl<K: Serialize + DeserializeOwned> Patcher<K> {
         self.write(cx, name, current, edit, Part::Object, true).await
     }
 
-    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have; no object is stored.
+    /// Returns the effect that [`ensure_status`](Self::ensure_status) would have: sends a dry run, which
+    /// stores no object.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure).
@@ -241,8 +242,8 @@ impl<K> Clone for Patcher<K> {
     }
 }
 
-/// Returns whether the object in a response equals the stored one, apart from managedFields and
-/// resourceVersion.
+/// Returns whether the object in the response to a dry run equals the stored one, apart from managedFields
+/// and resourceVersion.
 fn has_content(stored: &Value, mut answer: Value) -> bool {
     if let Some(metadata) = answer.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -12,31 +12,31 @@ use tower::service_fn;
 
 use crate::key::Key;
 
-/// A controller, and one reconcile of it, as the origin of a write. The default has no name.
+/// The origin of a write: a controller and, within a reconcile, its key. The default names neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// Hash of the controller's name.
+    /// Hash of the name of the controller that writes; `None` if it is unknown.
     controller: Option<u64>,
-    /// Hash of the key that is being reconciled; `None` outside of reconciles.
+    /// Hash of the key, the reconcile of which writes; `None` outside of reconciles.
     key: Option<u64>,
-    /// The only resourceVersion that the write could change; `None` if it carried no such condition.
+    /// The resourceVersion that the write requires the object to have; `None` if it requires none.
     version: Option<u64>,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Makes the writer of the controller of this name, outside of reconciles.
+    /// Makes the writer that stands for the controller of this name, outside of reconciles.
     pub fn controller(name: &str) -> Self {
         Self { controller: Some(hash(name)), ..Self::default() }
     }
 
-    /// Returns whether this is the controller of this name.
+    /// Returns whether the writer is the controller of this name, in a reconcile or not.
     pub fn is_controller(self, name: &str) -> bool {
         self.controller == Some(hash(name))
     }
 
-    /// Returns the writer of this controller's reconciles of `key`.
+    /// Returns the writer that stands for this controller's reconciles of `key`.
     #[must_use]
     pub(crate) fn in_run_of(self, key: &impl Key) -> Self {
         Self { key: Some(hash(key)), ..self }
@@ -52,14 +52,15 @@ impl Writer {
         self.key == Some(hash(key))
     }
 
-    /// Adds the version that the write names: the API server refuses the write for any other version.
+    /// Returns this writer with the resourceVersion that the write names: the API server refuses the write
+    /// for any other version.
     #[must_use]
     pub(crate) fn for_version(self, version: Option<u64>) -> Self {
         Self { version, ..self }
     }
 
-    /// Returns whether the write was for this version, so that it alone made the difference to the next
-    /// version.
+    /// Returns whether the write required this resourceVersion, so that it alone made the difference to the
+    /// next version; false for `None`.
     pub(crate) fn was_for_version(self, version: Option<u64>) -> bool {
         version.is_some() && self.version == version
     }
@@ -78,7 +79,7 @@ impl Writer {
         Client::new(signed, namespace)
     }
 
-    /// Returns the writer of a request: the default one if none is attached.
+    /// Returns the writer that is attached to a request: the default one if there is none.
     pub(super) fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::text::as_text;
 
-/// A pattern that the text of every address matches.
+/// A regular expression that the text of every bind address matches.
 const PATTERN: &str =
     r"^(|0|[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]:[0-9]{1,5})$";
 
@@ -35,7 +35,7 @@ as_text!(BindAddress, PATTERN);
 // === impl BindAddress ===
 
 impl BindAddress {
-    /// Returns the address to bind, or `None` if the server is off.
+    /// Returns the address that the server binds, or `None` if the server is off.
     pub fn socket(self) -> Option<SocketAddr> {
         match self {
             Self::Off => None,
@@ -43,7 +43,7 @@ impl BindAddress {
         }
     }
 
-    /// Returns whether two servers cannot listen on both addresses at the same time.
+    /// Returns whether two servers with these addresses cannot listen at the same time.
     pub(super) fn collides(self, other: Self) -> bool {
         let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else { return false };
         let overlap = one.ip() == two.ip() || one.ip().is_unspecified() || two.ip().is_unspecified();

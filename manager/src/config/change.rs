@@ -37,29 +37,31 @@ use super::section::{Applies, applies};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// Keys that apply while the process runs.
+    /// Changed keys with new values that apply while the process runs.
     pub live: Vec<Difference>,
-    /// Keys that apply when the process is started again.
+    /// Changed keys with new values that apply only when the process is started again.
     pub restart: Vec<Difference>,
 }
 
-/// One key with two different values.
+/// One configuration key with different values in two configurations.
 ///
 /// Displays as `PATH OLD -> NEW`; an absent key is `unset`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The key, such as `controllers["*"].workers`.
+    /// The path of the changed key, such as `controllers["*"].workers`.
     pub path: String,
-    /// The value before, as the file spells it; `None` if the entry of a controller does not set the key.
+    /// The value of the key before the change, as the file spells it; `None` if the entry of a controller
+    /// does not set the key.
     pub old: Option<Json>,
-    /// The value after; `None` as for `old`.
+    /// The value of the key after the change; `None` if the entry of a controller does not set the key.
     pub new: Option<Json>,
 }
 
 // === impl Change ===
 
 impl Change {
-    /// Compares two configurations. Settings that controllers make in code are not part of them.
+    /// Returns the differences between two configurations. Settings that controllers make in code are not
+    /// part of them.
     pub fn between(old: &ManagerConfiguration, new: &ManagerConfiguration) -> Self {
         let mut differences = Vec::new();
         compare(String::new(), Some(&old.tree()), Some(&new.tree()), &mut differences);
@@ -69,14 +71,14 @@ impl Change {
         Self { live, restart }
     }
 
-    /// Returns whether nothing differs.
+    /// Returns whether the two configurations have no differences.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.restart.is_empty()
     }
 }
 
-/// Adds the keys with different values. A mapping is compared key by key with a mapping or with an absent
-/// value, and as one value with anything else.
+/// Adds the keys with different values in two trees to `differences`. A mapping is compared key by key with a
+/// mapping or with an absent value, and as one value with anything else.
 fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &mut Vec<Difference>) {
     let is_mapping = |value: Option<&Json>| value.is_none_or(Json::is_object);
     if is_mapping(old) && is_mapping(new) {
@@ -90,8 +92,8 @@ fn compare(path: String, old: Option<&Json>, new: Option<&Json>, differences: &m
     }
 }
 
-/// Returns the keys of a tree with their values, in the order of their paths. A list counts as one value, as
-/// does an empty mapping.
+/// Returns the paths of all keys of a JSON tree with their values, in the order of the paths. A list counts
+/// as one value, as does an empty mapping.
 pub(super) fn leaves(tree: &Json) -> Vec<(String, Json)> {
     fn collect(path: String, value: &Json, leaves: &mut Vec<(String, Json)>) {
         match value {
@@ -122,7 +124,7 @@ impl fmt::Display for Difference {
 // === impl ManagerConfiguration ===
 
 impl ManagerConfiguration {
-    /// Returns when a change of a key applies.
+    /// Returns when a change of the key at `path` applies: at once or at the next start.
     pub(super) fn applies(&self, path: &str) -> Applies {
         let (section, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
         if section == "controllers" {

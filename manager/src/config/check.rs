@@ -10,10 +10,11 @@ use serde_json::Value as Json;
 use super::messages::{child, one_of, shown};
 use super::{Duration, Problem, Size};
 
-/// The ends of a duration or a size, both inclusive, such as `["1s", "1h"]`.
+/// The schema keyword for the least and the greatest value of a duration or a size, both inclusive, such as
+/// `["1s", "1h"]`.
 pub(super) const RANGE: &str = "x-mainstay-range";
 
-/// Reports every value at and below `path` that is outside its bounds.
+/// Adds a problem for every value at and below `path` that is outside the bounds of its schema.
 pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<Problem>) {
     match value {
         Json::Object(entries) => {
@@ -63,7 +64,8 @@ pub(super) fn check(schema: &Json, value: &Json, path: &str, problems: &mut Vec<
     }
 }
 
-/// Returns whether a duration or a size is within its range; `true` for other texts, and without a range.
+/// Returns whether a text that is a duration or a size is within its range; `true` for other texts, and
+/// without a range.
 fn within_text(range: &Json, text: &str) -> bool {
     fn between<T: std::str::FromStr + PartialOrd>(least: &str, text: &str, most: &str) -> Option<bool> {
         let text: T = text.parse().ok()?;
@@ -93,13 +95,13 @@ pub(super) fn expected(schema: &Json) -> Option<String> {
     })
 }
 
-/// Returns the type of a value; of an optional value, the type beside `null`.
+/// Returns the JSON type that a schema allows; for an optional value, the type beside `null`.
 fn kind(schema: &Json) -> Option<&str> {
     let kind = if is_optional(schema) { &schema["type"][0] } else { &schema["type"] };
     kind.as_str()
 }
 
-/// Returns whether a schema allows one type and `null`.
+/// Returns whether a schema allows exactly one type beside `null`.
 fn is_optional(schema: &Json) -> bool {
     schema["type"].as_array().is_some_and(|types| types.len() == 2 && types[1] == "null")
 }
@@ -123,7 +125,7 @@ fn range(schema: &Json) -> Option<(&'static str, String, String)> {
     Some((words, text(schema.get("minimum")?), text(schema.get("maximum")?)))
 }
 
-/// Returns the values of an enum or of a boolean.
+/// Returns the values that the schema of an enum or of a boolean allows; `None` for other schemas.
 fn choices(schema: &Json) -> Option<Vec<String>> {
     if schema["type"] == "boolean" {
         return Some(vec!["true".to_owned(), "false".to_owned()]);

@@ -18,27 +18,29 @@ use crate::controller::ControllerSettings;
 
 pub(super) use keys::ControllerKeys;
 
-/// Keys that apply at the next start; all others apply live.
+/// Keys of a controller that apply at the next start; all other keys apply live.
 pub(super) const RESTART: &[&str] = &["enabled"];
 
-/// The longest name of a controller: a namespace, a slash and the name of an object.
+/// The longest name of a controller in bytes: a namespace, a slash and the name of an object.
 const MAX_NAME_BYTES: usize = 317;
 
-/// The section `controllers` of the file.
+/// The section `controllers` of the configuration file: settings of all controllers and of single ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Controllers {
     /// The defaults with the keys of `"*"` applied: the settings of a controller that has neither settings in
     /// code nor an entry in the file.
     pub every: ControllerSettings,
-    /// Entries by name, with the keys that are written. Each is valid on top of `every`.
+    /// The entries of single controllers by name, with the keys that the file has. Each is valid on top of
+    /// `every`.
     pub(super) named: BTreeMap<String, ControllerKeys>,
 }
 
 // === impl Controllers ===
 
 impl Controllers {
-    /// Merges the entries of a file, and reports all their problems. If `known` has the names of the
-    /// program's controllers, any other name is a problem. `tree` is the section as it is written.
+    /// Merges the controllers' entries of a file, and adds all their problems to `problems`. If `known` has
+    /// the names of the program's controllers, any other name is a problem. `tree` is the section as it is
+    /// written.
     pub(super) fn new(
         entries: BTreeMap<String, Option<ControllerKeys>>,
         tree: &Json,
@@ -82,7 +84,8 @@ impl Controllers {
         settings
     }
 
-    /// As [`ManagerConfiguration::reloaded`](super::ManagerConfiguration::reloaded).
+    /// Returns the controllers' settings in force after a reload of the file: live keys from `new`, all
+    /// others as they are now. See [`ManagerConfiguration::reloaded`](super::ManagerConfiguration::reloaded).
     pub(super) fn reloaded(&self, new: &Self) -> Self {
         let mut merged = new.clone();
         merged.every.enabled = self.every.enabled;
@@ -95,8 +98,8 @@ impl Controllers {
         merged
     }
 
-    /// Returns the section as the file spells it: `"*"` with every key, the other entries with the keys they
-    /// set.
+    /// Returns the section `controllers` as the file spells it: `"*"` with every key, the other entries with
+    /// the keys they set.
     pub(super) fn tree(&self) -> Json {
         let every = (EVERY_CONTROLLER.to_owned(), tree_of(&self.every));
         let named = self.named.iter();
@@ -116,12 +119,12 @@ impl Controllers {
     }
 }
 
-/// Returns every key of a controller with these settings, as the file spells it.
+/// Returns every key of a controller with these settings as JSON, as the file spells it.
 pub(super) fn tree_of(settings: &ControllerSettings) -> Json {
     serde_json::to_value(ControllerKeys::from(settings)).unwrap_or_default()
 }
 
-/// Returns the path of a controller's entry.
+/// Returns the path of a controller's entry in the configuration file, such as `controllers.web`.
 pub(super) fn path_of(name: &str) -> String {
     child("controllers", name)
 }
@@ -140,7 +143,7 @@ fn check_name(name: &str, known: Option<&[String]>, problems: &mut Vec<Problem>)
     }
 }
 
-/// Reports relations between the values of one controller that do not hold.
+/// Adds a problem for each relation between values of one controller that does not hold.
 fn check_settings(name: &str, settings: &ControllerSettings, problems: &mut Vec<Problem>) {
     let path = path_of(name);
     problems.extend(settings.problems().into_iter().map(|problem| {

@@ -11,7 +11,7 @@ use super::controllers::ControllerKeys;
 use super::schema::{APPLIES, RUNTIME, controller_described, is_section};
 use super::{API_VERSION, ConfigSchema, EVERY_CONTROLLER, KIND};
 
-/// The longest line of a comment.
+/// The longest line of a comment in the default file, in characters.
 const WIDTH: usize = 110;
 
 const CONTROLLERS: &str = concat!(
@@ -23,7 +23,7 @@ const CONTROLLERS: &str = concat!(
     "and before a saved file is applied.",
 );
 
-/// Returns the default file of a program with the command `program`.
+/// Returns the text of the default configuration file of the program with the command `program`.
 pub(super) fn text(program: &str, schema: &ConfigSchema) -> String {
     let mut file = File { text: header(program) };
     for declared in RUNTIME.iter() {
@@ -63,7 +63,7 @@ fn header(program: &str) -> String {
     )
 }
 
-/// The text of the file so far.
+/// The text of the default configuration file that is being written.
 struct File {
     text: String,
 }
@@ -82,7 +82,8 @@ impl File {
         }
     }
 
-    /// Writes the keys of a mapping. `keys` has their defaults as JSON, in the order of the fields.
+    /// Writes the keys of a mapping, with comments, to the default file. `keys` has their defaults as JSON,
+    /// in the order of the fields.
     fn keys(&mut self, depth: usize, schema: &Json, keys: &str) {
         let indent = "  ".repeat(depth);
         for (name, value) in entries(keys) {

@@ -16,27 +16,28 @@ use super::check::expected;
 use super::messages::{child, did_you_mean, hint, one_line, one_of, shown};
 use super::{Position, Problem};
 
-/// How deep a document may nest; the runtime's own sections need six levels.
+/// How deep mappings and lists of a YAML document may nest; the runtime's own sections need six levels.
 const MAX_DEPTH: usize = 32;
-/// How many nodes a document may have, aliases expanded; ten thousand controllers need about 100,000.
+/// How many nodes a YAML document may have, aliases expanded; ten thousand controllers need about 100,000.
 const MAX_NODES: usize = 250_000;
-/// How many nodes aliases may add; enough to share a block of settings among many controllers.
+/// How many nodes aliases may add to a YAML document; enough to share a block of settings among many
+/// controllers.
 const MAX_ALIASED: usize = 50_000;
 
-/// A YAML document, with its text.
+/// A parsed YAML configuration file, with its text and the problems found.
 #[derive(Debug, Default)]
 pub(super) struct Document<'t> {
     text: &'t str,
-    /// All written keys and values.
+    /// All keys and values of the document, as they are written.
     pub(super) tree: Json,
-    /// The problems of keys, and of values of a wrong type, found so far.
+    /// The problems found in the document so far: unknown keys and values of a wrong type.
     pub(super) problems: Vec<Problem>,
 }
 
 // === impl Document ===
 
 impl<'t> Document<'t> {
-    /// Parses a text as YAML.
+    /// Parses a text as YAML; its root must be a mapping or empty.
     pub(super) fn parse(text: &'t str) -> Result<Self, Problem> {
         match read(text, PhantomData::<Json>) {
             Ok(tree @ (Json::Object(_) | Json::Null)) => Ok(Self { text, tree, problems: Vec::new() }),
@@ -48,8 +49,8 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reports the first key at the root that is unknown, and wrong or missing values of `apiVersion` and
-    /// `kind`, which are the `constants`.
+    /// Records a problem for the first unknown key at the root of the document, and for wrong or missing
+    /// values of `apiVersion` and `kind`, which are the `constants`.
     pub(super) fn check_keys(&mut self, constants: [(&str, &str); 2], sections: &[&str]) {
         let mut found = Vec::new();
         for (name, value) in constants {
@@ -73,8 +74,8 @@ impl<'t> Document<'t> {
         self.problems = found.into_iter().map(problem).collect();
     }
 
-    /// Deserializes one section, and reports the first value of a wrong type. An absent section, null, or a
-    /// section with such a value is the default.
+    /// Deserializes the section `name` of the document, and records the first value of a wrong type as a
+    /// problem. An absent section, null, or a section with such a value is the default.
     pub(super) fn section<T: DeserializeOwned + Default>(&mut self, name: &str, schema: &Json) -> T {
         if self.tree.get(name).is_none_or(Json::is_null) {
             return T::default();
@@ -89,14 +90,14 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Returns the position of a value at the root.
+    /// Returns the position of the value of a key at the root of the document.
     fn position(&self, name: &str) -> Option<Position> {
         let found = read(self.text, RootKey::<Spanned<IgnoredAny>>(name, PhantomData));
         position(found.ok()??.referenced)
     }
 }
 
-/// Deserializes the value of one key at the root, and skips all others.
+/// Deserializes the value of one key at the root of a document, and skips all other keys.
 struct RootKey<'n, T>(&'n str, PhantomData<T>);
 
 impl<'de, T: serde::Deserialize<'de>> DeserializeSeed<'de> for RootKey<'_, T> {
@@ -140,7 +141,7 @@ fn options() -> Options {
     }
 }
 
-/// Deserializes a text. An error comes with the path of the value at which it occurred.
+/// Deserializes a YAML text. An error comes with the path of the value at which it occurred.
 fn read<'t, S: DeserializeSeed<'t>>(text: &'t str, seed: S) -> Result<S::Value, Box<(Error, Path)>> {
     let mut track = Track::new();
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(), |yaml| {
@@ -149,8 +150,8 @@ fn read<'t, S: DeserializeSeed<'t>>(text: &'t str, seed: S) -> Result<S::Value, 
     read.map_err(|error| Box::new((error, track.path())))
 }
 
-/// Makes a problem of a parser's error. `tree` is the document, `None` if it could not be parsed; `schema`
-/// describes it.
+/// Converts a parser's error into a problem. `tree` is the document, `None` if it could not be parsed;
+/// `schema` describes it.
 fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Problem {
     let position = error.location().and_then(position);
     let (mut at, mut value, mut schema) = (String::new(), tree, schema);
@@ -202,7 +203,7 @@ fn refusal(error: &Error, path: &Path, tree: Option<&Json>, schema: &Json) -> Pr
     Problem { position, ..Problem::message(at, message) }
 }
 
-/// Returns the error itself if it occurred inside an alias.
+/// Returns the error that occurred inside an alias if this is an error of an alias, else the error itself.
 fn innermost(error: &Error) -> &Error {
     match error.without_snippet() {
         Error::AliasError { error, .. } => innermost(error),
@@ -210,7 +211,7 @@ fn innermost(error: &Error) -> &Error {
     }
 }
 
-/// Returns the text of an error without its position.
+/// Returns the text of a parser's error without its position.
 fn plain(error: &Error) -> String {
     let text = one_line(&error.to_string());
     text.split(" at line ").next().unwrap_or_default().to_owned()

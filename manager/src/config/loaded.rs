@@ -20,7 +20,7 @@ use super::{
 use crate::controller::ControllerSettings;
 use crate::util::MAX_FILE_BYTES;
 
-/// A configuration with the origin of each value.
+/// A manager's configuration as it was loaded, with the origin of each value.
 ///
 /// ```
 /// use mainstay::config::{ConfigSchema, Overrides};
@@ -42,53 +42,54 @@ use crate::util::MAX_FILE_BYTES;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings, complete and valid.
+    /// All settings of the manager, complete and valid.
     pub configuration: ManagerConfiguration,
-    /// The origin of each value.
+    /// The origin of each value of the configuration, such as the file or a flag.
     pub origins: Origins,
-    /// The SHA-256 of the text in hexadecimal, as `sha256sum` prints it; empty if there was no text.
+    /// The SHA-256 of the configuration file's text in hexadecimal, as `sha256sum` prints it; empty if there
+    /// was no text.
     pub hash: String,
 }
 
-/// The origins of the values of one configuration.
+/// The origins of the values of one configuration: default, file, flag or code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Paths of the keys in the file.
+    /// Paths of the keys that the configuration file sets.
     file: HashSet<String>,
-    /// Paths of the keys that flags set, with the names of the flags.
+    /// Paths of the configuration keys that flags set, with the names of the flags.
     flags: HashMap<&'static str, &'static str>,
-    /// `true`: all other values come from code. `false`: they are defaults.
+    /// Whether all values that neither file nor flag sets come from code; if `false`, they are defaults.
     from_code: bool,
 }
 
-/// The origin of one value.
+/// The origin of one configuration value.
 ///
 /// Displays as `default`, `file`, `"*"`, `flag --log-level` or `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The default.
+    /// The value is the default.
     Default,
-    /// The file.
+    /// The value comes from the configuration file.
     File,
-    /// The file's entry `"*"`: the controller's own entry does not set the key.
+    /// The value comes from the file's entry `"*"`: the controller's own entry does not set the key.
     Every,
-    /// A flag, by its name.
+    /// The value comes from the flag of this name.
     Flag(&'static str),
-    /// The program's own code.
+    /// The value comes from the program's own code.
     Code,
 }
 
-/// One key with the value in force.
+/// One configuration key with the value in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// The key, such as `controllers.web.workers`.
+    /// The path of the key, such as `controllers.web.workers`.
     pub path: String,
-    /// The value, as the file spells it.
+    /// The value of the key in force, as the file spells it.
     pub value: Json,
-    /// The origin of the value.
+    /// The origin of the value, such as the file or a flag.
     pub origin: Origin,
-    /// When a change in the file applies.
+    /// When a change of the key in the file applies: at once or at the next start.
     pub applies: Applies,
 }
 
@@ -104,7 +105,8 @@ pub struct ConfigSource {
 // === impl ConfigSchema ===
 
 impl ConfigSchema {
-    /// Reads a file, or `manager.yaml` in a directory, and applies flags to it.
+    /// Loads a configuration file, or `manager.yaml` in a directory, and replaces the values that flags
+    /// override.
     ///
     /// # Errors
     /// If the file cannot be read or has a problem; see [`ConfigError::lines`].
@@ -113,7 +115,8 @@ impl ConfigSchema {
         source.parse(read(source.file()))
     }
 
-    /// Parses a text and applies flags to it. `origin` is its name in error messages.
+    /// Parses the text of a configuration file and replaces the values that flags override. `origin` is the
+    /// name of the text in error messages.
     ///
     /// # Errors
     /// If the text has a problem, also in combination with the flags. The error has the first value of a
@@ -126,7 +129,7 @@ impl ConfigSchema {
         Ok(Loaded { hash: crate::util::sha256(text.as_bytes()), ..loaded })
     }
 
-    /// Returns the defaults with flags applied.
+    /// Returns the default configuration with the values that flags override.
     ///
     /// # Errors
     /// If flags contradict each other or a default, such as two servers on one address.
@@ -138,19 +141,19 @@ impl ConfigSchema {
 // === impl ConfigSource ===
 
 impl ConfigSource {
-    /// Makes a source from a file, or from a directory with a `manager.yaml`; nothing is read yet. The
-    /// arguments are those of [`ConfigSchema::load`].
+    /// Makes the source of a configuration from a file, or from a directory with a `manager.yaml`, without
+    /// reading it yet. The arguments are those of [`ConfigSchema::load`].
     pub fn new(path: &Path, overrides: Overrides, schema: ConfigSchema) -> Self {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
         Self { file, overrides, schema }
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the configuration file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Parses and checks the text of the file, `read` being the outcome of reading it.
+    /// Parses and checks the text of the configuration file; `read` is the result of reading it.
     ///
     /// # Errors
     /// If the file could not be read, or anything in it is wrong.
@@ -221,9 +224,9 @@ impl Loaded {
         Ok(Self { configuration, origins, hash: String::new() })
     }
 
-    /// Returns every key with its value, in the order of the paths. For controllers these are all keys of
-    /// `"*"`, and the keys that the file has for single controllers. [`Loaded::controller`] returns the
-    /// settings in force for one.
+    /// Returns every key of the configuration with its value, in the order of the paths. For controllers
+    /// these are all keys of `"*"`, and the keys that the file has for single controllers.
+    /// [`Loaded::controller`] returns the settings in force for one.
     pub fn settings(&self) -> Vec<Setting> {
         let setting = |(path, value): (String, Json)| {
             let (origin, applies) = (self.origins.of(&path), self.configuration.applies(&path));
@@ -265,7 +268,7 @@ impl Loaded {
     }
 }
 
-/// For a configuration made in code; all values have [`Origin::Code`].
+/// Converts a configuration made in code; all values have [`Origin::Code`].
 impl From<ManagerConfiguration> for Loaded {
     fn from(configuration: ManagerConfiguration) -> Self {
         let origins = Origins { from_code: true, ..Origins::default() };
@@ -299,13 +302,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Deserializes a section of the runtime.
+/// Deserializes one of the runtime's own sections, such as `cache`, from a document.
 fn own_section<S: Section>(document: &mut Document<'_>, name: &str) -> S {
     let declared = RUNTIME.iter().find(|declared| declared.name == name);
     document.section(name, declared.map_or(&Json::Null, |declared| &declared.schema))
 }
 
-/// Reads a file or a pipe, up to the maximal length.
+/// Reads the configuration from a file or a pipe. A text above the maximal length is an error.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // One byte more than allowed, to detect a file that is too long.

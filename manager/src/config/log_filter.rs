@@ -8,9 +8,9 @@ use tracing::level_filters::LevelFilter;
 use super::messages::{hint, one_of};
 use super::text::as_text;
 
-/// The levels, from the one that hides all lines to the one that shows all lines.
+/// The log levels, from the one that hides all lines to the one that shows all lines.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-/// A pattern that every filter matches.
+/// A regular expression that the text of every log filter matches.
 const PATTERN: &str =
     "^(off|error|warn|info|debug|trace)(,[A-Za-z0-9_:]+=(off|error|warn|info|debug|trace))*$";
 
@@ -31,9 +31,9 @@ const PATTERN: &str =
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
-    /// The level of every module that is not listed.
+    /// The log level of every module that `modules` does not list.
     pub level: LevelFilter,
-    /// Levels of single modules and all modules below them; the longest matching name decides.
+    /// Log levels of single modules and all modules below them; the longest matching name decides.
     pub modules: Vec<(String, LevelFilter)>,
 }
 
@@ -44,7 +44,8 @@ as_text!(LogFilter, PATTERN);
 impl FromStr for LogFilter {
     type Err = String;
 
-    /// Stricter than tracing's own filters, which read a misspelt level as the name of a module.
+    /// Parses a log filter. Stricter than tracing's own filters, which read a misspelt level as the name of a
+    /// module.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
         let level = parts.next().and_then(level_of);
@@ -57,7 +58,7 @@ impl FromStr for LogFilter {
     }
 }
 
-/// Parses a level. Stricter than tracing, which also accepts numbers and capitals.
+/// Parses a log level. Stricter than tracing, which also accepts numbers and capitals.
 fn level_of(word: &str) -> Option<LevelFilter> {
     word.parse().ok().filter(|_| LEVELS.contains(&word))
 }

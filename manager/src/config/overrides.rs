@@ -15,30 +15,33 @@ const FLAGS: [(&str, &str); 7] = [
     ("logging.format", "--log-format"),
 ];
 
-/// Values of command-line flags, each in place of the file's value; `None` keeps the file's value.
+/// Values of command-line flags, each in place of the configuration file's value; `None` keeps the file's
+/// value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Replaces `leaderElection.enabled`.
+    /// Value of `--leader-elect`, in place of `leaderElection.enabled`; `None` if the flag is absent.
     pub leader_elect: Option<bool>,
-    /// Replaces `leaderElection.namespace`.
+    /// Value of `--leader-election-namespace`, in place of `leaderElection.namespace`; `None` if the flag is
+    /// absent.
     pub leader_election_namespace: Option<String>,
-    /// Replaces `health.bindAddress`.
+    /// Value of `--health-probe-bind-address`, in place of `health.bindAddress`; `None` if the flag is
+    /// absent.
     pub health_bind_address: Option<BindAddress>,
-    /// Replaces `metrics.bindAddress`.
+    /// Value of `--metrics-bind-address`, in place of `metrics.bindAddress`; `None` if the flag is absent.
     pub metrics_bind_address: Option<BindAddress>,
-    /// Replaces `inspect.bindAddress`.
+    /// Value of `--inspect-bind-address`, in place of `inspect.bindAddress`; `None` if the flag is absent.
     pub inspect_bind_address: Option<BindAddress>,
-    /// Replaces `logging.level`.
+    /// Value of `--log-level`, in place of `logging.level`; `None` if the flag is absent.
     pub log_level: Option<LogFilter>,
-    /// Replaces `logging.format`.
+    /// Value of `--log-format`, in place of `logging.format`; `None` if the flag is absent.
     pub log_format: Option<LogFormat>,
 }
 
 // === impl Overrides ===
 
 impl Overrides {
-    /// Replaces values of a configuration. Returns the paths of the replaced values with the names of their
-    /// flags.
+    /// Replaces values of a configuration by those of the given flags. Returns the paths of the replaced
+    /// values with the names of their flags.
     pub(super) fn apply_to(
         &self,
         configuration: &mut ManagerConfiguration,
@@ -58,7 +61,7 @@ impl Overrides {
     }
 }
 
-/// Replaces a value by that of a flag. Returns whether the flag is given.
+/// Replaces a value by that of a flag if the flag is given. Returns whether it is.
 fn put<T: Clone>(flag: Option<&T>, value: &mut T) -> bool {
     if let Some(flag) = flag {
         value.clone_from(flag);

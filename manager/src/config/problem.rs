@@ -8,28 +8,30 @@ use serde_json::Value as Json;
 
 use super::messages::{one_line, shown};
 
-/// The most problems in one error: a file that a running manager reloads may have a hundred thousand.
+/// The most problems in one configuration error: a file that a running manager reloads may have a hundred
+/// thousand.
 const MAX_PROBLEMS: usize = 100;
 
-/// The reason a configuration was refused. No part of it is applied.
+/// The reason that a configuration was refused. No part of the configuration is applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file could not be read; worth a retry only if it is still being mounted.
+    /// The configuration file could not be read; worth a retry only if it is still being mounted.
     #[error("{}: cannot be read", path.display())]
     Read {
-        /// The file, after `manager.yaml` was appended to a directory.
+        /// The path of the configuration file that was read: with `manager.yaml` appended if the given path
+        /// is a directory.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error of the operating system that prevented the read.
         source: io::Error,
     },
-    /// The file was read and has problems. Displays one line per problem.
+    /// The configuration was read and has problems. Displays one line per problem.
     #[error("{}", lines(origin, problems))]
     Invalid {
-        /// The file, or another name for the origin of the text.
+        /// The path of the configuration file, or another name for the origin of the text.
         origin: String,
-        /// The problems; never empty. If there are more than a hundred, the first hundred and the number of
-        /// the others.
+        /// The problems of the configuration; never empty. If there are more than a hundred, the first
+        /// hundred and the number of the others.
         problems: Vec<Problem>,
     },
 }
@@ -39,27 +41,30 @@ pub enum ConfigError {
 /// Displays as `PATH: FOUND; expected EXPECTED`, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The position in the file; `None` if the value has the right type and the problem is the value itself.
+    /// The position of the problem in the file; `None` if the value has the right type and the problem is the
+    /// value itself.
     pub position: Option<Position>,
-    /// The key, such as `controllers["*"].queue.retry.baseDelay`; empty for the document as a whole.
+    /// The path of the key with the problem, such as `controllers["*"].queue.retry.baseDelay`; empty for the
+    /// document as a whole.
     pub path: String,
-    /// The value found, and the values expected instead.
+    /// The text of the problem: the value found, and the values expected instead.
     pub message: String,
 }
 
-/// A position in a file; line and column count from 1.
+/// A position in a configuration file; line and column count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line.
+    /// The line of the file, counted from 1.
     pub line: u64,
-    /// The character within the line.
+    /// The character within the line, counted from 1.
     pub column: u64,
 }
 
 // === impl ConfigError ===
 
 impl ConfigError {
-    /// Makes an error of problems. Problems beyond the first hundred are only counted.
+    /// Makes an error from the problems of a configuration. Problems beyond the first hundred are only
+    /// counted.
     pub(super) fn invalid(origin: &str, mut problems: Vec<Problem>) -> Self {
         let more = problems.len().saturating_sub(MAX_PROBLEMS);
         if more > 0 {
@@ -69,7 +74,8 @@ impl ConfigError {
         Self::Invalid { origin: origin.to_owned(), problems }
     }
 
-    /// Returns the lines to print: one per problem, each with its cause and beginning with the file's name.
+    /// Returns the lines to print for this error: one per problem, each with its cause and beginning with the
+    /// file's name.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Read { source, .. } => vec![format!("{self}: {source}")],
@@ -89,7 +95,7 @@ fn lines(origin: &str, problems: &[Problem]) -> String {
 // === impl Problem ===
 
 impl Problem {
-    /// Makes a problem of the value at a path below the section, such as `prices.apple` or `regions[2]`.
+    /// Makes a problem of the value at a path below its section, such as `prices.apple` or `regions[2]`.
     ///
     /// ```
     /// use mainstay::config::Problem;
@@ -106,12 +112,12 @@ impl Problem {
         Self::message(path, one_line(&format!("{}; expected {expected}", shown(&value))))
     }
 
-    /// Makes a problem without a position.
+    /// Makes a problem of the key at `path` with this message, without a position in the file.
     pub(super) fn message(path: impl Into<String>, message: String) -> Self {
         Self { position: None, path: path.into(), message }
     }
 
-    /// Returns the problem with the name of its section in front of the path.
+    /// Returns the problem with the name of its section put in front of its path.
     pub(super) fn below(self, section: &str) -> Self {
         let separator = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         Self { path: format!("{section}{separator}{}", self.path), ..self }

@@ -14,8 +14,8 @@ use crate::election::{
     DEFAULT_LEASE_DURATION, DEFAULT_RENEW_DEADLINE, DEFAULT_RETRY_PERIOD, ElectionSettings, OnLost,
 };
 
-/// Replicas elect a leader through a Lease. Only the leader reconciles; the other replicas keep their caches
-/// warm.
+/// Settings of leader election. Replicas elect a leader through a Lease. Only the leader reconciles; the
+/// other replicas keep their caches warm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct LeaderElection {
@@ -47,21 +47,21 @@ pub struct LeaderElection {
     pub on_lost: OnLost,
 }
 
-/// The server of /livez, /readyz and /healthz.
+/// Settings of the server of /livez, /readyz and /healthz.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Health {
-    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
-    /// any free port.
+    /// The address that the server listens on: an IP address with a port; "" or "0" switches the server off,
+    /// port 0 takes any free port.
     pub bind_address: BindAddress,
 }
 
-/// The server of /metrics.
+/// Settings of the server of /metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Metrics {
-    /// The address to listen on: an IP address with a port; "" or "0" switches the server off, port 0 takes
-    /// any free port.
+    /// The address that the server listens on: an IP address with a port; "" or "0" switches the server off,
+    /// port 0 takes any free port.
     pub bind_address: BindAddress,
     /// Whether a scrape needs a token, which the API server reviews: the token's account needs the right to
     /// get the nonResourceURL /metrics. The manager's own account needs the right to create such reviews, see
@@ -76,16 +76,16 @@ pub struct Metrics {
     pub tls_dir: Option<PathBuf>,
 }
 
-/// The server of /debug: queues, caches, watches, the leader and the configuration as JSON, and actions by
-/// POST. Every client that can connect sees names of objects and errors.
+/// Settings of the server of /debug: queues, caches, watches, the leader and the configuration as JSON, and
+/// actions by POST. Every client that can connect sees names of objects and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Inspect {
-    /// The address to listen on: a loopback address with a port, or any address with tokenFile or auth; "" or
-    /// "0" switches the server off, port 0 takes any free port. Connect by kubectl exec or port-forward.
-    /// Without tokenFile and auth the server answers only requests whose Host is localhost or a loopback
-    /// address, so that no web page can read the answers; a proxy in the Pod that forwards requests to this
-    /// port would bypass this check.
+    /// The address that the server listens on: a loopback address with a port, or any address with tokenFile
+    /// or auth; "" or "0" switches the server off, port 0 takes any free port. Connect by kubectl exec or
+    /// port-forward. Without tokenFile and auth the server answers only requests whose Host is localhost or a
+    /// loopback address, so that no web page can read the answers; a proxy in the Pod that forwards requests
+    /// to this port would bypass this check.
     pub bind_address: BindAddress,
     /// Whether a request needs a token which the API server reviews: a token of the audience
     /// mainstay-inspect, of an account with the right to get, or post to, the requested nonResourceURL, such
@@ -112,7 +112,8 @@ pub struct Inspect {
     pub peers: bool,
 }
 
-/// Watched objects in memory: one list and watch per kind, shared by all readers of the kind.
+/// Settings of the cache of watched objects in memory: one list and watch per kind, shared by all readers of
+/// the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Cache {
@@ -136,22 +137,22 @@ pub struct Cache {
     pub max_object_bytes: Size,
 }
 
-/// The shutdown of the process after SIGTERM.
+/// Settings of the shutdown of the process after SIGTERM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Shutdown {
-    /// The deadline of the whole shutdown. The log then names the parts that have not ended, and the Lease is
-    /// not released. Keep it below the Pod's terminationGracePeriodSeconds.
+    /// The deadline of the whole shutdown, counted from its begin. After it the log names the parts that have
+    /// not ended, and the Lease is not released. Keep it below the Pod's terminationGracePeriodSeconds.
     #[schemars(extend("x-mainstay-range" = ["1s", "1h"]))]
     pub grace_period: Duration,
 }
 
-/// Log lines on standard error. A warning or error that repeats, for one controller and one kind, is logged
-/// up to a hundred times at once and then ten times a second; `left_out` counts the lines left out.
+/// Settings of log lines on standard error. A warning or error that repeats, for one controller and one kind,
+/// is logged up to a hundred times at once and then ten times a second; `left_out` counts the lines left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Logging {
-    /// Json is one object per line, for log collectors; Text is for people.
+    /// The format of log lines: Json is one object per line, for log collectors; Text is for people.
     pub format: LogFormat,
     /// The least severe level that is logged: off, error, warn, info, debug or trace, and levels of single
     /// modules after commas, such as `info,mainstay::queue=debug`. Libraries that quote bytes of a peer (h2,
@@ -162,17 +163,17 @@ pub struct Logging {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LogFormat {
-    /// One JSON object per line.
+    /// Each log line is one JSON object.
     Json,
-    /// Text for people.
+    /// Each log line is text for people.
     Text,
 }
 
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// Returns the settings of an elector. `own_namespace` is the namespace of the process, `identity` names
-    /// the replica.
+    /// Returns the settings of an elector from this section. `own_namespace` is the namespace of the process,
+    /// `identity` names the replica.
     pub fn settings(&self, own_namespace: &str, identity: impl Into<Arc<str>>) -> ElectionSettings {
         let namespace = if self.namespace.is_empty() { own_namespace } else { &self.namespace };
         ElectionSettings {
@@ -226,7 +227,7 @@ impl Section for LeaderElection {
 
 // === impl Health, Metrics, Inspect ===
 
-/// The ports of health and metrics are controller-runtime's defaults; inspect has the next one.
+/// Port 8081, and 8080 for metrics, are controller-runtime's defaults; port 8082 of /debug is the next one.
 impl Default for Health {
     fn default() -> Self {
         Self { bind_address: listen(Ipv4Addr::UNSPECIFIED, 8081) }
@@ -304,7 +305,7 @@ fn listen(host: Ipv4Addr, port: u16) -> BindAddress {
     BindAddress::Tcp(SocketAddr::new(IpAddr::V4(host), port))
 }
 
-/// Reports a relative path: it would depend on the directory in which the process is started.
+/// Returns a problem for a relative path: it would depend on the directory in which the process is started.
 fn check_path(key: &str, path: Option<&Path>, example: &str) -> Option<Problem> {
     let relative = path.filter(|path| !path.is_absolute())?;
     let expected = format!("an absolute path such as {example}, or \"\" for none");
@@ -332,7 +333,7 @@ mod optional_path {
 // === impl Cache ===
 
 impl Cache {
-    /// Returns the settings of the cache.
+    /// Returns the settings of the cache from this section.
     pub fn settings(&self) -> CacheSettings {
         CacheSettings {
             namespaces: self.namespaces.clone(),

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::controller::ControllerSettings;
 
-/// The version of JSON Schema in use.
+/// The URL of the JSON Schema version in which the configuration file is described.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// The schema keyword that has the time a change of a key applies: `live` or `restart`.
 pub(super) const APPLIES: &str = "x-mainstay-applies";
 
-/// The sections of the runtime, except `controllers`.
+/// The runtime's own sections of the configuration file, except `controllers`.
 pub(super) static RUNTIME: LazyLock<[DeclaredSection; 7]> = LazyLock::new(|| {
     [
         DeclaredSection::of::<LeaderElection>("leaderElection"),
@@ -31,7 +31,7 @@ pub(super) static RUNTIME: LazyLock<[DeclaredSection; 7]> = LazyLock::new(|| {
     ]
 });
 
-/// The schema of one controller's entry.
+/// The JSON Schema of one controller's entry in the configuration file.
 pub(super) static CONTROLLER: LazyLock<Json> = LazyLock::new(schema_of::<ControllerKeys>);
 
 /// The keys that a configuration file may have.
@@ -51,41 +51,43 @@ pub(super) static CONTROLLER: LazyLock<Json> = LazyLock::new(schema_of::<Control
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ConfigSchema {
-    /// The only names that controllers may have; `None` for any.
+    /// The only names that controllers may have in the configuration file; `None` for any name.
     pub(super) controllers: Option<Vec<String>>,
-    /// The sections of the program.
+    /// The sections that the program adds to the configuration file.
     pub(super) sections: Vec<DeclaredSection>,
 }
 
 // === impl ConfigSchema ===
 
 impl ConfigSchema {
-    /// Returns a schema without sections of a program; the file may name any controller.
+    /// Returns a schema of the configuration file without sections of a program; the file may name any
+    /// controller.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the controllers that the file may name.
+    /// Sets the names of the only controllers that the configuration file may have settings of.
     pub fn controllers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.controllers = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Adds a section, a mapping below this name. A later section of the same name replaces the earlier one.
-    /// The names of the runtime's sections are reserved.
+    /// Adds a section to the configuration file: a mapping below this name. A later section of the same name
+    /// replaces the earlier one. The names of the runtime's sections are reserved.
     pub fn section<S: Section>(mut self, name: &'static str) -> Self {
         self.sections.retain(|declared| declared.name != name);
         self.sections.push(DeclaredSection::of::<S>(name));
         self
     }
 
-    /// Returns the text of a file with every key at its default, and with its meaning, its range and the time
-    /// a change applies in comments. `program` is the name of the command.
+    /// Returns the text of a configuration file with every key at its default, and with its meaning, its
+    /// range and the time a change applies in comments. `program` is the name of the command.
     pub fn default_file(&self, program: &str) -> String {
         default_file::text(program, self)
     }
 
-    /// Returns the JSON Schema (2020-12) of the file, for editors and for programs that write such files.
+    /// Returns the JSON Schema (2020-12) of the configuration file, for editors and for programs that write
+    /// such files.
     ///
     /// Each key has its default, and `x-mainstay-applies` is `live` or `restart`.
     pub fn json(&self) -> Json {
@@ -113,7 +115,7 @@ impl ConfigSchema {
         })
     }
 
-    /// Returns the keys at the root of a file, beside `apiVersion` and `kind`.
+    /// Returns the names of all sections that a configuration file may have, those of the program included.
     pub(super) fn names(&self) -> Vec<&'static str> {
         let runtime = RUNTIME.iter().map(|declared| declared.name);
         runtime.chain(["controllers"]).chain(self.sections.iter().map(|declared| declared.name)).collect()
@@ -123,13 +125,14 @@ impl ConfigSchema {
 // === impl DeclaredSection ===
 
 impl DeclaredSection {
-    /// Returns the schema with the default of each key and the time its changes apply.
+    /// Returns the JSON Schema of this section with the default of each key and the time its changes apply.
     pub(super) fn described(&self) -> Json {
         described(&self.schema, self.default.tree(), self.default.restart())
     }
 }
 
-/// Returns the schema of one controller's entry, as [`DeclaredSection::described`].
+/// Returns the JSON Schema of one controller's entry with the default of each key and the time its changes
+/// apply.
 pub(super) fn controller_described() -> Json {
     described(&CONTROLLER, &tree_of(&ControllerSettings::default()), RESTART)
 }
@@ -147,7 +150,7 @@ pub(super) fn is_section(schema: &Json, default: &Json) -> bool {
     schema.get("properties").is_some() && default.as_object().is_some_and(|keys| !keys.is_empty())
 }
 
-/// Adds default and time of application to each key below a schema.
+/// Adds its default, and the time its changes apply, to each key below a schema.
 fn describe(schema: &mut Json, default: &Json, path: &str, restart: &[&str]) {
     let Some(Json::Object(properties)) = schema.get_mut("properties") else { return };
     for (name, schema) in properties {

@@ -19,7 +19,7 @@ use super::check::check;
 use super::document::Document;
 use super::messages::one_of;
 
-/// A section of the configuration file, beside those of the runtime.
+/// A section that a program adds to the configuration file, beside those of the runtime.
 ///
 /// An absent section has the type's `Default`, its doc comments become the comments of the default file, and
 /// its schemars attributes are enforced: `range` for numbers, `extend("uniqueItems" = true)` for lists, and
@@ -84,81 +84,84 @@ use super::messages::one_of;
 /// # Ok::<(), mainstay::config::ConfigError>(())
 /// ```
 pub trait Section: DeserializeOwned + Serialize + JsonSchema + Default + Send + Sync + 'static {
-    /// Keys whose changes apply at the next start, as paths below the section, such as `regions` or
-    /// `server.port`; `""` is the whole section. All other keys apply live.
+    /// Keys of the section with changes that apply at the next start, as paths below the section, such as
+    /// `regions` or `server.port`; `""` is the whole section. All other keys apply live.
     const RESTART: &'static [&'static str] = &[];
 
-    /// Returns all problems of the values, also of their combinations. The bounds of the schema are checked
-    /// separately.
+    /// Returns all problems of the section's values, also of their combinations. The bounds of the schema are
+    /// checked separately.
     fn validate(&self) -> Vec<Problem> {
         Vec::new()
     }
 }
 
-/// The time at which a changed key of a saved file applies.
+/// The time at which a changed key of a saved configuration file applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
-    /// At once, in the running process.
+    /// A changed key applies at once, in the running process.
     Live,
-    /// When the process starts again.
+    /// A changed key applies when the process starts again.
     AtNextStart,
 }
 
-/// A section was requested by a name or a type that no declaration has.
+/// Error of a request for a section of the configuration by a name or a type that the program does not
+/// declare.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SectionError {
-    /// The program declares no section of this name.
+    /// The program declares no section of the requested name.
     #[error("no section {name:?} is declared; the program has {}", one_of(.declared))]
     Unknown {
-        /// The requested name.
+        /// The name of the requested section.
         name: String,
-        /// The names of the declared sections.
+        /// The names of the sections that the program declares.
         declared: Vec<&'static str>,
     },
-    /// The section is declared with another type.
+    /// The program declares the section with another type.
     #[error("section {name:?} is not of type {asked}")]
     Type {
-        /// The name of the section.
+        /// The name of the section that has another type.
         name: String,
-        /// The requested type.
+        /// The name of the Rust type that was requested.
         asked: &'static str,
     },
 }
 
-/// The declaration of a section of any type.
+/// The declaration of one section of the configuration file, independent of its Rust type.
 #[derive(Clone, derive_more::Debug)]
 #[debug("DeclaredSection {{ name: {:?}, .. }}", self.name)]
 pub(super) struct DeclaredSection {
     pub(super) name: &'static str,
     pub(super) schema: Json,
     pub(super) default: SectionValue,
-    /// Deserializes the section from a file.
+    /// Deserializes the value of the declared section from a document, or returns its default.
     pub(super) read: fn(&mut Document<'_>, &Self) -> SectionValue,
 }
 
-/// The value of a section of any type. Immutable.
+/// The value of a section of any Rust type. Immutable.
 pub(super) type SectionValue = Arc<dyn AnySection>;
 
-/// The value of a section, independent of its type.
+/// The value of a section, independent of its Rust type.
 pub(super) trait AnySection: Any + Send + Sync {
-    /// Returns every key, as the file spells it.
+    /// Returns every key of the section with its value as JSON, as the file spells it.
     fn tree(&self) -> &Json;
-    /// Returns every key as JSON text, in the order of the fields.
+    /// Returns every key of the section with its value as JSON text, in the order of the fields.
     fn text(&self) -> String;
-    /// Returns [`Section::RESTART`].
+    /// Returns the keys of the section that apply at the next start: [`Section::RESTART`].
     fn restart(&self) -> &'static [&'static str];
-    /// Calls [`Section::validate`].
+    /// Returns all problems of the section's values, from [`Section::validate`].
     fn validate(&self) -> Vec<Problem>;
-    /// Deserializes a tree into the same type; `None` if the type cannot deserialize its own serialized form.
+    /// Deserializes a tree into a value of the same section type; `None` if the type cannot deserialize its
+    /// own serialized form.
     fn reread(&self, tree: Json) -> Option<SectionValue>;
-    /// Returns a `watch::Sender` of the type, with this value.
+    /// Returns a new channel for values of this section, a `watch::Sender` of the section's type, that holds
+    /// this value.
     fn open(&self) -> Channel;
-    /// Publishes the value on a channel that a section of the same type has opened.
+    /// Publishes this value on a channel that [`open`](Self::open) returned for a section of the same type.
     fn publish(&self, channel: &Channel);
 }
 
-/// The value of a section and its serialized form.
+/// The value of a section with its Rust type, and its serialized form.
 pub(super) struct TypedSection<S> {
     pub(super) section: Arc<S>,
     tree: Json,
@@ -181,7 +184,7 @@ impl DeclaredSection {
         }
     }
 
-    /// Returns the keys of [`Section::RESTART`] that the type does not have.
+    /// Returns those keys of [`Section::RESTART`] that the type of the section does not have.
     pub(super) fn unknown_restart_keys(&self) -> impl Iterator<Item = &'static str> {
         let has = |path: &str| {
             let mut names = path.split('.').filter(|name| !name.is_empty());
@@ -194,15 +197,15 @@ impl DeclaredSection {
         self.default.restart().iter().copied().filter(move |path| has(path).is_none())
     }
 
-    /// Reports all problems of a section: values of `tree`, the section as it is written, that are out of
-    /// bounds, and `own`, the problems of its type.
+    /// Adds all problems of a section: values of `tree`, the section as it is written, that are out of
+    /// bounds, and `own`, the problems that its type reports.
     pub(super) fn check(&self, tree: &Json, own: Vec<Problem>, problems: &mut Vec<Problem>) {
         check(&self.schema, tree, self.name, problems);
         problems.extend(own.into_iter().map(|problem| problem.below(self.name)));
     }
 }
 
-/// Returns the schema of a type, with all subschemas inline.
+/// Returns the JSON Schema of a type, with all subschemas inline.
 pub(super) fn schema_of<T: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
@@ -211,14 +214,14 @@ pub(super) fn schema_of<T: JsonSchema>() -> Json {
     schema.into()
 }
 
-/// Returns whether a path equals the path of a key or is below it; every path is below `""`.
+/// Returns whether a path of keys equals the path `key` or is below it; every path is below `""`.
 pub(super) fn is_within(path: &str, key: &str) -> bool {
     let rest = path.strip_prefix(key);
     rest.is_some_and(|rest| key.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Returns when a change of a key applies. `restart` has the keys that apply at the next start. A mapping
-/// with such a key also applies at the next start if it is added or removed as a whole.
+/// Returns when a change of the key at `path` applies. `restart` has the keys that apply at the next start. A
+/// mapping with such a key also applies at the next start if it is added or removed as a whole.
 pub(super) fn applies(path: &str, restart: &[&str]) -> Applies {
     let waits = restart.iter().any(|key| is_within(path, key) || is_within(key, path));
     if waits { Applies::AtNextStart } else { Applies::Live }

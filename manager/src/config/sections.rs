@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use super::section::{Channel, SectionValue, TypedSection};
 use super::{Problem, Section, SectionError};
 
-/// The sections of a program by name.
+/// The values of the sections that a program adds to the configuration, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Sections(BTreeMap<&'static str, SectionValue>);
 
-/// The channels of all sections, by name.
+/// The channels that publish new values of a program's sections, by name of the section.
 pub(crate) struct Channels(BTreeMap<&'static str, Channel>);
 
 // === impl Sections ===
@@ -31,17 +31,17 @@ impl Sections {
         typed.map(|typed| Arc::clone(&typed.section)).ok_or_else(|| wrong_type::<S>(name))
     }
 
-    /// Returns the name of each section and its value, as the file spells it.
+    /// Returns the name of each section and its value as JSON, as the file spells it.
     pub(super) fn trees(&self) -> impl Iterator<Item = (&'static str, &Json)> {
         self.0.iter().map(|(name, value)| (*name, value.tree()))
     }
 
-    /// Returns the keys of a section that apply at the next start.
+    /// Returns the keys of the section `name` that apply at the next start; none for an unknown section.
     pub(super) fn restart(&self, name: &str) -> &'static [&'static str] {
         self.0.get(name).map_or(&[], |value| value.restart())
     }
 
-    /// Returns the values in force after a running process has loaded `new`: keys that apply at the next
+    /// Returns the sections in force after a running process has loaded `new`: keys that apply at the next
     /// start keep their old values.
     pub(super) fn reloaded(&self, new: &Self) -> Self {
         let merged = |(name, old): (&&'static str, &SectionValue)| {
@@ -58,8 +58,8 @@ impl Sections {
         Self(self.0.iter().filter_map(merged).collect())
     }
 
-    /// Returns all problems of the values: old values that stay until the next start may conflict with new
-    /// live values.
+    /// Returns all problems of the sections' values: old values that stay until the next start may conflict
+    /// with new live values.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let of = |(name, value): (&&str, &SectionValue)| {
             value.validate().into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
@@ -68,8 +68,8 @@ impl Sections {
     }
 }
 
-/// Copies the old value of a key into a new section. If only one of both has the mapping that contains the
-/// key, copies that whole mapping.
+/// Copies the old value of the key at `path` into a new section. If only one of both sections has the mapping
+/// that contains the key, copies that whole mapping.
 fn keep(new: &mut Json, old: &Json, path: &str) {
     if path.is_empty() {
         new.clone_from(old);
@@ -106,14 +106,14 @@ impl Channels {
         Self(sections.0.iter().map(|(name, value)| (*name, value.open())).collect())
     }
 
-    /// Returns a receiver of a section's value and of each later value.
+    /// Returns a channel with the present value of the section `name`, which receives each later value.
     pub(crate) fn subscribe<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         let channel = self.0.get(name).ok_or_else(|| unknown(name, self.0.keys()))?;
         let sender = channel.downcast_ref::<watch::Sender<Arc<S>>>();
         sender.map(watch::Sender::subscribe).ok_or_else(|| wrong_type::<S>(name))
     }
 
-    /// Publishes the sections of `now` that differ from `before`.
+    /// Publishes the values of those sections of `now` that differ from `before`.
     pub(crate) fn publish(&self, before: &Sections, now: &Sections) {
         for (name, value) in &now.0 {
             let same = before.0.get(name).is_some_and(|before| before.tree() == value.tree());

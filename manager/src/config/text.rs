@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::de::{Deserialize as _, Deserializer, Error as _};
 use serde_json::Value as Json;
 
-/// Reads a value from text by its parser, whose error names the expected form, such as `a port from 1 to
-/// 65535`.
+/// Deserializes a value from a text by its `FromStr`; the error of that names the expected form, such as `a
+/// port from 1 to 65535`.
 ///
 /// A number, a boolean or null is never converted to text. Use it as
 /// `#[serde(deserialize_with = "mainstay::config::from_text")]`.

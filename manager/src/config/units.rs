@@ -10,14 +10,14 @@ use jiff::fmt::friendly::{Designator, Spacing, SpanParser, SpanPrinter};
 
 use super::text::as_text;
 
-/// A pattern that every duration matches; some texts that match are not durations, such as a number with an
-/// unknown unit.
+/// A regular expression that every duration matches; some texts that match are not durations, such as a
+/// number with an unknown unit.
 const DURATION_PATTERN: &str = r"^([0-9]+(\.[0-9]+)?[a-zµ]+)+$";
-/// A pattern that exactly the sizes match.
+/// A regular expression that matches exactly the valid sizes, such as `8Mi`.
 const SIZE_PATTERN: &str = "^[0-9]{1,5}(Ki|Mi|Gi)$";
 const DURATION_FORM: &str = "a duration such as 30s, 5ms, 2m or 1h30m";
 const SIZE_FORM: &str = "a size such as 512Ki, 8Mi or 1Gi";
-/// Units of a size in bytes, largest first.
+/// The units of a size, each with its number of bytes, largest first.
 const SIZE_UNITS: [(&str, u64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
 /// The most digits of a size: 99999Gi is far above any memory, and does not overflow.
 const SIZE_DIGITS: usize = 5;
@@ -45,7 +45,7 @@ as_text!(Size, SIZE_PATTERN);
 // === impl Duration ===
 
 impl Duration {
-    /// Makes a duration of this many seconds.
+    /// Makes a duration of this many whole seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(std::time::Duration::from_secs(seconds))
     }
@@ -97,7 +97,7 @@ impl Size {
         Self(bytes)
     }
 
-    /// Returns the number of bytes.
+    /// Returns the size as a number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }

@@ -15,7 +15,7 @@ use super::ControllerSettings;
 use crate::key::{Key, KindId};
 use crate::queue::{Counts, KeySnapshot, State};
 
-/// The running controllers of one manager by name. Cheap to clone; all clones are one directory.
+/// The directory of a manager's running controllers, by name. Cheap to clone; all clones are one directory.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Directory {:?}", self.names().collect::<Vec<_>>())]
 pub struct Directory {
@@ -24,39 +24,41 @@ pub struct Directory {
 
 type Entries = BTreeMap<Arc<str>, Arc<dyn ControllerView>>;
 
-/// One running controller, for any type of key.
+/// A view of one running controller that hides the type of its keys.
 pub trait ControllerView: Send + Sync + 'static {
-    /// Returns its state.
+    /// Returns a snapshot of the controller's state.
     fn status(&self) -> ControllerStatus;
 
-    /// Calls `visitor` with every wanted key of its queue, in no order.
+    /// Calls `visitor` with a snapshot of every key in the controller's queue that the filter `wanted`
+    /// admits, in no order.
     fn visit(&self, wanted: &Wanted, visitor: &mut dyn FnMut(KeySnapshot<KeyText>));
 
-    /// Enqueues one object at once, whether its keys wait, are parked or are not on the queue. Returns the
-    /// number of keys.
+    /// Enqueues all keys of one object at once, whether they wait, are parked or are not on the queue.
+    /// Returns the number of keys.
     ///
     /// # Errors
-    /// The name is empty, or the object cannot be in that namespace. No key is enqueued.
+    /// Fails if the name is empty, the controller is disabled, or the object cannot be in that namespace. No
+    /// key is enqueued.
     fn reconcile(&self, namespace: Option<&str>, name: &str) -> Result<usize, ReconcileRefused>;
 }
 
-/// A requested reconcile was refused.
+/// The reason why a requested reconcile was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileRefused {
-    /// The name is empty.
+    /// The name of the object to reconcile is empty.
     #[error("the name is missing; a reconcile is of one object")]
     NoName,
-    /// The kind is namespaced and no namespace was given, or the other way round.
+    /// The kind of the object is namespaced and no namespace was given, or the other way round.
     #[error(
         "{kind} is {}",
         if kind.is_namespaced() { "namespaced; give its namespace" } else { "cluster-scoped; give none" }
     )]
     Namespace {
-        /// The kind.
+        /// The kind of the objects that the controller reconciles.
         kind: KindId,
     },
-    /// The configuration or the controller's code disables it.
+    /// The configuration or the controller's code disables the controller.
     #[error(
         "the controller is disabled by `enabled: false` in `controllers`, under its name or \"*\", or by code"
     )]
@@ -67,43 +69,43 @@ pub enum ReconcileRefused {
 /// each state.
 #[derive(Clone, Debug)]
 pub struct ControllerStatus {
-    /// Its name.
+    /// The name of the controller.
     pub name: Arc<str>,
-    /// Whether it reconciles only on the replica that leads.
+    /// Whether the controller reconciles only on the replica that leads.
     pub needs_lease: bool,
-    /// Whether its term is open: this replica leads, or it needs no Lease.
+    /// Whether the controller's term is open: this replica leads, or the controller needs no Lease.
     pub leading: bool,
-    /// Whether every source has handled its initial list; no reconcile runs before.
+    /// Whether every source of the controller has handled its initial list; no reconcile runs before.
     pub synced: bool,
-    /// The settings in force.
+    /// The settings of the controller that are in force.
     pub settings: ControllerSettings,
-    /// The number of keys in its queue, by state.
+    /// The number of keys in the controller's queue, by state.
     pub counts: Counts,
 }
 
-/// A key as text.
+/// A key of any type as text, with the namespace and name of its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyText {
-    /// As the key displays itself.
+    /// The text of the whole key, as the key displays itself.
     pub text: String,
-    /// See [`Key::namespace`].
+    /// Namespace of the key's object, from [`Key::namespace`]; `None` if it has none.
     pub namespace: Option<String>,
-    /// See [`Key::name`].
+    /// Name of the key's object, from [`Key::name`].
     pub name: String,
 }
 
-/// A filter of keys; the default admits all of them.
+/// A filter for the keys of a queue; the default admits all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Only keys in one of these states; empty means any.
+    /// Admits only keys in one of these states; empty admits any state.
     pub states: Vec<State>,
-    /// Only keys of this namespace; the empty string means keys without one.
+    /// Admits only keys of this namespace, or keys without one for the empty string; `None` admits any.
     pub namespace: Option<String>,
-    /// Only keys of this name.
+    /// Admits only keys of this name; `None` admits any.
     pub name: Option<String>,
 }
 
-/// An entry of the directory; dropping it removes the entry.
+/// The entry of a running controller in the directory; dropping this value removes the entry.
 #[must_use]
 pub(super) struct Listed {
     directory: Directory,
@@ -123,12 +125,13 @@ impl Directory {
         self.entries.lock().keys().cloned().collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the running controller of this name.
+    /// Returns the running controller of this name; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<Arc<dyn ControllerView>> {
         self.entries.lock().get(name).cloned()
     }
 
-    /// Adds a controller. Names are unique within a manager.
+    /// Adds a running controller to the directory, until the returned value is dropped. Names are unique
+    /// within a manager.
     pub(super) fn enter(&self, name: Arc<str>, controller: Arc<dyn ControllerView>) -> Listed {
         self.entries.lock().insert(Arc::clone(&name), controller);
         Listed { directory: self.clone(), name }

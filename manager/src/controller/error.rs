@@ -11,41 +11,41 @@ use crate::reconcile::BoxError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WiringError {
-    /// `owns` was called before `reconciles`.
+    /// `Controller::owns` was called before `Controller::reconciles`, which sets the kind of the owner.
     #[error("owns({child}) needs the kind of the owner: call reconciles(...) before it")]
     OwnsBeforeReconciles {
-        /// The owned kind.
+        /// The kind of the objects to be owned.
         child: KindId,
     },
-    /// `owns` was called with a store of another cluster than `reconciles`.
+    /// `Controller::owns` was called with a store of another cluster than `Controller::reconciles`.
     #[error(
         "owns({child}) in another cluster than reconciles({owner}): owner references do not cross clusters; \
          use watches(...)"
     )]
     OwnsElsewhere {
-        /// The kind of the owners.
+        /// The kind of the owner objects, which the controller reconciles.
         owner: KindId,
-        /// The kind that would be owned.
+        /// The kind of the objects in the other cluster, which were to be owned.
         child: KindId,
     },
-    /// `reconciles` was called twice.
+    /// `Controller::reconciles` was called twice, but a controller reconciles one kind.
     #[error(
         "reconciles({second}) after reconciles({first}): a controller has one primary kind; use watches(...) \
          for others"
     )]
     TwoPrimaries {
-        /// The kind given first.
+        /// The kind given to the first call of `Controller::reconciles`.
         first: KindId,
-        /// The kind given second.
+        /// The kind given to the second call of `Controller::reconciles`.
         second: KindId,
     },
-    /// The reconciler cannot work in this controller.
+    /// The reconciler does not fit this controller, by its own check.
     #[error("its reconciler does not fit: {source}")]
     Reconciler {
-        /// The mistake.
+        /// The mistake that the reconciler found in its own check.
         source: BoxError,
     },
-    /// No source would ever enqueue a key.
+    /// The controller has no source that would ever enqueue a key.
     #[error("no source: call reconciles(...), watches(...) or source(...)")]
     NoSource,
 }
@@ -54,23 +54,23 @@ pub enum WiringError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// One of its sources failed, panicked, or ended before it had synced.
+    /// One of the controller's sources failed, panicked, or ended before it had synced.
     #[error("controller {controller} lost source {name}")]
     Source {
-        /// The controller.
+        /// The name of the controller that ended.
         controller: Arc<str>,
-        /// The name of the source.
+        /// The name of the source that failed.
         name: Arc<str>,
-        /// The failure of the source.
+        /// The error with which the source failed.
         #[source]
         source: BoxError,
     },
     /// A worker of the controller panicked outside of a reconcile, which is a bug of this crate.
     #[error("controller {controller}: a worker panicked")]
     WorkerPanicked {
-        /// The controller.
+        /// The name of the controller that ended.
         controller: Arc<str>,
-        /// The panic.
+        /// The error with the message of the panic.
         #[source]
         source: BoxError,
     },

@@ -10,14 +10,15 @@ use tokio::time::Instant;
 use crate::metrics::Registry;
 use crate::watch::SourcePanics;
 
-/// Upper bounds in seconds, those of controller-runtime, so that its dashboards work.
+/// Upper bounds of the buckets for reconcile durations in seconds: those of controller-runtime, so that its
+/// dashboards work.
 const TIME_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
     1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
     50.0, 60.0,
 ];
 
-/// The families about reconciles, for all controllers of one manager. Cheap to clone.
+/// The metric families about reconciles, for all controllers of one manager. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     total: Family<ResultLabels, Counter>,
@@ -28,17 +29,17 @@ pub struct ControllerMetrics {
     time: Family<Labels, Histogram>,
     max_concurrent: Family<Labels, Gauge>,
     active: Family<Labels, Gauge>,
-    /// The sources count these.
+    /// Number of rounds of interval sources that were lost to a panic; the sources count them.
     pub(super) source_panics: SourcePanics,
 }
 
-/// The series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile changes
-/// five series.
+/// The metric series of one controller, looked up once: a look-up takes a lock and a hash, and a reconcile
+/// changes five series.
 #[derive(Clone, Debug)]
 pub(crate) struct OneController {
     families: ControllerMetrics,
     controller: String,
-    /// In the order of [`Counted::ALL`].
+    /// Number of reconciles by result, in the order of [`Counted::ALL`].
     total: [Counter; Counted::ALL.len()],
     errors: Counter,
     pub(super) terminal_errors: Counter,
@@ -49,14 +50,15 @@ pub(crate) struct OneController {
     active: Gauge,
 }
 
-/// A running reconcile. A guard, so that it ends even if its future panics in the drop.
+/// A guard that counts a reconcile as active, and records its duration when dropped. So the reconcile ends in
+/// the metrics even if its future panics in the drop.
 #[must_use]
 pub(crate) struct Active<'a> {
     metrics: &'a OneController,
     since: Instant,
 }
 
-/// The value of the label `result`.
+/// The result of a reconcile: the value of the metric label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "the label's values are those of controller-runtime")]
 pub(crate) enum Counted {
@@ -68,7 +70,7 @@ pub(crate) enum Counted {
 
 type Labels = [(&'static str, String); 1];
 
-/// The controller, and the result.
+/// The metric labels `controller` and `result`, with their values.
 type ResultLabels = [(&'static str, String); 2];
 
 // === impl Counted ===
@@ -84,7 +86,7 @@ impl Counted {
 // === impl ControllerMetrics ===
 
 impl ControllerMetrics {
-    /// Registers the families.
+    /// Registers the metric families about reconciles.
     pub fn register(registry: &Registry) -> Self {
         fn family<M: Metric + Default + Clone>(registry: &Registry, name: &str, help: &str) -> M {
             registry.family(&format!("controller_runtime_{name}"), help, M::default())
@@ -112,7 +114,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Creates the series of one controller, so that all are exported from the start.
+    /// Creates the metric series of one controller, so that all are exported from the start.
     pub(crate) fn of(&self, controller: &str) -> OneController {
         let labels = [("controller", controller.to_owned())];
         drop(self.source_panics.get_or_create(&labels));
@@ -134,7 +136,7 @@ impl ControllerMetrics {
 // === impl OneController ===
 
 impl OneController {
-    /// Removes every series of the controller. Later counts are not exported.
+    /// Removes every metric series of the controller. Later counts are not exported.
     pub(crate) fn remove(&self) {
         let Self { families, controller, .. } = self;
         let labels = &[("controller", controller.clone())];
@@ -155,7 +157,7 @@ impl OneController {
         self.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
-    /// Counts a reconcile as active until the returned guard is dropped.
+    /// Counts a reconcile as active in the metrics until the returned guard is dropped.
     pub(crate) fn started(&self) -> Active<'_> {
         self.active.inc();
         Active { metrics: self, since: Instant::now() }

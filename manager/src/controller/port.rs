@@ -13,23 +13,25 @@ use crate::key::{Key, KindId};
 use crate::queue::{Add, KeySnapshot, WorkQueue};
 use crate::watch::{Sink, Source, SourcePanics, SourcesSynced};
 
-/// One controller, as the manager, its handle and the debug pages reach it.
+/// Access to one running controller and its queue, for the manager, its handle and the debug pages.
 pub(crate) struct ControllerPort<Q: Key> {
     pub(super) name: Arc<str>,
     pub(super) needs_lease: bool,
     pub(super) queue: WorkQueue<Q>,
     pub(super) settings: watch::Receiver<ControllerSettings>,
-    /// Whether its term is open.
+    /// Publishes whether the controller's term is open, so that workers may run.
     pub(super) open: watch::Receiver<bool>,
     pub(super) synced: SourcesSynced,
-    /// The kind of the objects that the keys name; `None` without a primary kind.
+    /// The kind of the objects that the controller's keys name; `None` without a primary kind.
     pub(super) primary: Option<KindId>,
     pub(super) panics: SourcePanics,
-    /// To the future of the controller, which runs the sources. Unbounded: a program adds each source once.
+    /// Sends added sources to the future of the controller, which runs them. Unbounded: a program adds each
+    /// source once.
     pub(super) feeds: mpsc::UnboundedSender<Feed<Q>>,
 }
 
-/// A source that has not been started. It counts as not synced from the moment it is made.
+/// A source of a controller that has not been started. The source counts as not synced from the moment it is
+/// made.
 pub(super) struct Feed<Q: Key> {
     pub(super) source: Box<dyn Source<Q>>,
     pub(super) sink: Sink<Q>,
@@ -38,12 +40,12 @@ pub(super) struct Feed<Q: Key> {
 // === impl ControllerPort ===
 
 impl<Q: Key> ControllerPort<Q> {
-    /// Enqueues a key as if a person had asked for it.
+    /// Enqueues a key as a reconcile that a user requested.
     pub(crate) fn trigger(&self, key: Q) {
         self.queue.add(key, Add::by_hand());
     }
 
-    /// Adds a source; returns false if the controller has ended.
+    /// Adds a source to the running controller; returns false if the controller has ended.
     pub(crate) fn add_source(&self, source: Box<dyn Source<Q>>) -> bool {
         let sink = Sink::join(&self.queue, &self.synced, source.name(), &self.panics);
         self.feeds.send(Feed { source, sink }).is_ok()

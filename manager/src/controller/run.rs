@@ -20,19 +20,19 @@ use crate::queue::{State, WorkQueue};
 use crate::reconcile::ReconcileError;
 use crate::watch::SourcesSynced;
 
-/// The running parts of a controller; its end waits for all of them.
+/// The running workers and sources of a controller; its end waits for all of them.
 struct RunningParts<Q: Key> {
     pool: WorkerPool<Q>,
     sources: NamedTasks,
-    /// The first failure of a source during the stop.
+    /// The first failure of a source while the controller stops.
     failure: Option<Failure>,
 }
 
 // === impl Registration ===
 
 impl<Q: Key> Registration<Q> {
-    /// Makes the future of the controller, and the port to reach it until it ends. No source or worker runs
-    /// before the first poll; keys and sources can be added at once.
+    /// Makes the future that runs the controller, and the port to reach the controller until it ends. No
+    /// source or worker runs before the first poll; keys and sources can be added at once.
     ///
     /// Its workers end with the term, so end the term first if running reconciles have to finish.
     pub(crate) fn open(
@@ -185,7 +185,7 @@ async fn live<Q: Key>(
 // === impl RunningParts ===
 
 impl<Q: Key> RunningParts<Q> {
-    /// Starts a source.
+    /// Starts a source of the controller as a task that runs until `stop`.
     fn feed(&mut self, Feed { source, sink }: Feed<Q>, stop: CancellationToken) {
         let name = Arc::clone(sink.source());
         // Called in the task, so that a panic before the future is made is one of the task too.
@@ -193,7 +193,7 @@ impl<Q: Key> RunningParts<Q> {
         self.sources.spawn(name, run.in_current_span());
     }
 
-    /// Waits until workers and sources have ended; call it after they were stopped.
+    /// Waits until the workers and sources of the controller have ended; call it after they were stopped.
     ///
     /// # Cancel safety
     /// Call it again: ended parts stay ended, and a failure is kept.
@@ -204,7 +204,7 @@ impl<Q: Key> RunningParts<Q> {
         }
     }
 
-    /// Returns the names of the parts that still run: keys and sources.
+    /// Returns the names of the keys and sources of the controller that still run.
     fn late(&mut self, queue: &WorkQueue<Q>) -> Vec<String> {
         // Sources may have ended during the wait for the workers.
         while let Some(Some(failure)) = self.sources.failure().now_or_never() {

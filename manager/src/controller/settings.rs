@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::queue::{QueueSettings, SettingsProblem};
 
-/// Workers of a controller unless configured.
+/// Default number of workers of a controller.
 pub const DEFAULT_WORKERS: usize = 2;
-/// Most workers of a controller: more would only wait for the API server, on any machine.
+/// Maximum number of workers of a controller: more would only wait for the API server, on any machine.
 pub const MAX_WORKERS: u16 = 1000;
-/// Longest run of a reconcile unless configured.
+/// Default of the longest time of one reconcile, after which it is dropped.
 pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The settings of a controller.
@@ -24,17 +24,19 @@ pub const DEFAULT_RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 pub struct ControllerSettings {
     /// Whether the controller runs; read once, when it starts.
     pub enabled: bool,
-    /// Whether workers take no key; running reconciles end and all keys stay queued.
+    /// Whether the controller is paused: workers take no key, running reconciles end and all keys stay
+    /// queued.
     pub paused: bool,
-    /// Keys that are reconciled at the same time: 1 to [`MAX_WORKERS`].
+    /// Number of keys that are reconciled at the same time: 1 to [`MAX_WORKERS`].
     pub workers: usize,
-    /// Longest run before it is dropped and counted as failed; zero for no limit.
+    /// Longest time of one reconcile before it is dropped and counted as failed; zero for no limit.
     pub reconcile_timeout: Duration,
-    /// Limits and retries of the queue.
+    /// Limits and retries of the controller's queue.
     pub queue: QueueSettings,
 }
 
-/// The changes that the code of a controller makes, in the order of the calls. Cheap to clone.
+/// The changes that the code of a controller makes to its settings, in the order of the calls. Cheap to
+/// clone.
 #[derive(Clone, Default)]
 pub(crate) struct InCode {
     changes: Vec<Arc<Change>>,
@@ -45,8 +47,8 @@ type Change = dyn Fn(&mut ControllerSettings) + Send + Sync;
 // === impl ControllerSettings ===
 
 impl ControllerSettings {
-    /// Returns every value that is out of bounds, with the path of its field below the controller's name in
-    /// the configuration file.
+    /// Returns every setting of the controller that is out of bounds, with the path of its field below the
+    /// controller's name in the configuration file.
     pub fn problems(&self) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
         let reason = match self.workers {
@@ -82,12 +84,12 @@ impl Default for ControllerSettings {
 // === impl InCode ===
 
 impl InCode {
-    /// Adds a change after the present ones.
+    /// Adds a change of the controller's settings after the present ones.
     pub(super) fn push(&mut self, change: impl Fn(&mut ControllerSettings) + Send + Sync + 'static) {
         self.changes.push(Arc::new(change));
     }
 
-    /// Applies the changes to the settings that the configuration file gives.
+    /// Applies the changes by the controller's code to the settings that the configuration file gives.
     pub(crate) fn apply(&self, settings: &mut ControllerSettings) {
         for change in &self.changes {
             change(settings);

@@ -11,11 +11,11 @@ use crate::reconcile::BoxError;
 /// The name of a task that failed, and its error.
 pub(crate) type Failure = (Arc<str>, BoxError);
 
-/// Tasks that are awaited and aborted together. Several may have one name.
+/// A set of named tasks that are awaited and aborted together. Several may have one name.
 #[derive(Default)]
 pub(crate) struct NamedTasks {
     tasks: JoinSet<Result<(), BoxError>>,
-    /// The names of the tasks with an end that was not returned yet.
+    /// The names of the tasks that run, or have ended without being awaited yet.
     names: BTreeMap<Id, Arc<str>>,
 }
 
@@ -30,7 +30,8 @@ impl NamedTasks {
         self.names.insert(self.tasks.spawn(task).id(), name);
     }
 
-    /// Waits for a task to fail. `None` if no task runs, so that a `select!` skips it.
+    /// Waits for a task to fail and returns its name and error. `None` if no task runs, so that a `select!`
+    /// skips it.
     ///
     /// # Cancel safety
     /// No failure is lost.
@@ -43,12 +44,12 @@ impl NamedTasks {
         }
     }
 
-    /// Returns the names of the tasks that run.
+    /// Returns the names of the tasks that have not ended.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.names.values()
     }
 
-    /// Drops every task at its next await.
+    /// Aborts every task: it is dropped at its next await.
     pub(crate) fn abort_all(&mut self) {
         self.tasks.abort_all();
     }

@@ -16,14 +16,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The term of this replica. Cheap to clone; all clones are one term.
+/// The term of leadership of this replica, in which leader-only work may run. Cheap to clone; all clones are
+/// one term.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Term {{ open: {:?}, late: {:?} }}", *self.shared.open.borrow(), self.late())]
 pub struct Term {
     shared: Arc<Shared>,
 }
 
-/// Counts a piece of work as running in the term until it is dropped.
+/// A guard that counts a piece of work as running in the term of leadership until the guard is dropped.
 #[must_use]
 pub(crate) struct Work {
     shared: Arc<Shared>,
@@ -34,51 +35,52 @@ pub(crate) struct Work {
 
 #[derive(Default)]
 struct Shared {
-    /// Changed only under `inner`, so that no work enters a term that has ended.
+    /// Whether the term is open, so that work may begin. Changed only under `inner`, so that no work enters a
+    /// term that has ended.
     open: watch::Sender<bool>,
     inner: Mutex<Inner>,
-    /// The number of running pieces of work, by controller or runnable.
+    /// The number of pieces of work running in the term, by the name of their controller or runnable.
     running: watch::Sender<BTreeMap<Arc<str>, usize>>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// Whether `begin_granted` begins a term: set by `grant`, reset by every begin and end.
+    /// Whether `begin_granted` may begin a term of leadership: set by `grant`, reset by every begin and end.
     granted: bool,
-    /// Counts terms from 1; 0 before the first.
+    /// Number of the latest term of leadership, counted from 1; 0 before the first.
     number: u64,
-    /// Cancelled when the current term is lost; a new one for each term.
+    /// Cancelled when the current term of leadership is lost; a new one for each term.
     lost: CancellationToken,
 }
 
 // === impl Term ===
 
 impl Term {
-    /// Makes a term that has not begun.
+    /// Makes a term of leadership that has not begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a term that has begun: for work that needs no Lease.
+    /// Makes a term that has begun and stays open: for work that needs no Lease.
     pub fn begun() -> Self {
         let term = Self::new();
         term.begin();
         term
     }
 
-    /// Begins a term: work may run.
+    /// Begins a term of leadership: work may run.
     pub fn begin(&self) {
         self.grant();
         self.begin_granted();
     }
 
-    /// Allows one [`Term::begin_granted`] to begin a term, until the next `end` or `lose`. The elector calls
-    /// it; the manager decides when work starts.
+    /// Allows one [`Term::begin_granted`] to begin a term of leadership, until the next `end` or `lose`. The
+    /// elector calls it; the manager decides when work starts.
     pub(crate) fn grant(&self) {
         self.shared.inner.lock().granted = true;
     }
 
-    /// Begins a term if it was granted, once for each grant. Returns whether it began.
+    /// Begins a term of leadership if it was granted, once for each grant. Returns whether it began.
     pub(crate) fn begin_granted(&self) -> bool {
         let mut inner = self.shared.inner.lock();
         if !std::mem::take(&mut inner.granted) {
@@ -90,14 +92,15 @@ impl Term {
         true
     }
 
-    /// Ends the term in order: no work begins, and running work may finish. Wait for it with [`Term::ended`].
+    /// Ends the term of leadership in order: no work begins, and running work may finish. Wait for it with
+    /// [`Term::ended`].
     pub fn end(&self) {
         let mut inner = self.shared.inner.lock();
         inner.granted = false;
         self.shared.open.send_replace(false);
     }
 
-    /// Ends the term at once: no work begins, and running work is dropped at its next await.
+    /// Ends the term of leadership at once: no work begins, and running work is dropped at its next await.
     pub fn lose(&self) {
         let mut inner = self.shared.inner.lock();
         inner.granted = false;
@@ -105,7 +108,7 @@ impl Term {
         inner.lost.cancel();
     }
 
-    /// Waits until no work is running.
+    /// Waits until no work of the term is running.
     ///
     /// # Cancel safety
     /// Holds no state, so it may be dropped at any time.
@@ -114,17 +117,18 @@ impl Term {
         drop(self.shared.running.subscribe().wait_for(BTreeMap::is_empty).await);
     }
 
-    /// Returns the names of the controllers and runnables with running work.
+    /// Returns the names of the controllers and runnables that have work running in the term.
     pub fn late(&self) -> Vec<Arc<str>> {
         self.shared.running.borrow().keys().cloned().collect()
     }
 
-    /// Returns a channel that publishes whether work may run.
+    /// Returns a channel that publishes whether the term is open, so that work may run.
     pub fn subscribe(&self) -> watch::Receiver<bool> {
         self.shared.open.subscribe()
     }
 
-    /// Counts a piece of work of this name as running; `None` if no term is open.
+    /// Counts a piece of work of this name as running until the returned guard is dropped; `None` if no term
+    /// is open.
     pub(crate) fn enter(&self, name: impl Into<Arc<str>>) -> Option<Work> {
         let (name, inner) = (name.into(), self.shared.inner.lock());
         if !*self.shared.open.borrow() {
@@ -140,12 +144,12 @@ impl Term {
 // === impl Work ===
 
 impl Work {
-    /// Returns the number of its term.
+    /// Returns the number of the term in which the work runs.
     pub(crate) fn term(&self) -> u64 {
         self.number
     }
 
-    /// Waits until the term is lost; never returns if it ends in order.
+    /// Waits until the term of the work is lost; never returns if it ends in order.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
     }

@@ -59,7 +59,8 @@ struct Bench<Q: Key = NamespacedName> {
     running: JoinSet<Result<(), ControllerError>>,
 }
 
-/// Calls a function and remembers when it was called, and how many calls there were at once.
+/// A reconciler that calls a function, and records the time of each call and the largest number of
+/// simultaneous calls.
 struct Scripted<F> {
     runs: mpsc::UnboundedSender<(NamespacedName, u32, Instant)>,
     now: Arc<AtomicUsize>,
@@ -119,7 +120,7 @@ fn settings() -> ControllerSettings {
 }
 
 impl<Q: Key> Bench<Q> {
-    /// On a replica that leads.
+    /// Starts the controller on a replica that leads.
     fn start(controller: Controller<Q>, reconciler: impl Reconciler<Q>) -> Self {
         Self::start_in(Term::begun(), controller, reconciler)
     }
@@ -169,7 +170,7 @@ impl<Q: Key> Bench<Q> {
         self.directory.find("test").expect("it runs").status()
     }
 
-    /// Every key the queue holds.
+    /// Returns a snapshot of every key in the controller's queue.
     fn keys(&self) -> Vec<KeySnapshot<KeyText>> {
         let mut keys = Vec::new();
         let controller = self.directory.find("test").expect("it runs");

@@ -22,10 +22,11 @@ use crate::key::{Key, KindId, panic_text};
 use crate::queue::{Retried, Running, WorkQueue};
 use crate::reconcile::{Context, DynReconciler, Outcome, ReconcileError, Retry, RunEnvironment};
 
-/// Returns whether the object of a key is paused by annotation.
+/// A function that returns whether the object of a key is paused by annotation, so that the key is not
+/// reconciled.
 pub(super) type Pause<Q> = Arc<dyn Fn(&Q) -> bool + Send + Sync>;
 
-/// The reason that the queue shows for a key with a paused object.
+/// The reason that the queue shows for a parked key with a paused object.
 const PAUSED: &str = "paused by annotation mainstay.dev/paused";
 
 /// The data that all workers of one controller share.
@@ -50,8 +51,8 @@ pub(super) struct WorkerPool<Q: Key> {
     pub(super) tasks: NamedTasks,
 }
 
-/// The numbers of the workers that run, each different: there are never more runs at the same time than the
-/// largest number of workers that was wanted since the last of them began.
+/// The wanted number of workers, and the numbers of those that run, each different: there are never more runs
+/// at the same time than the largest number of workers that was wanted since the last of them began.
 #[derive(Default)]
 struct PoolState {
     /// The wanted number of workers; changed only under `present`. A worker ends if its own number is not
@@ -68,7 +69,7 @@ impl<Q: Key> WorkerPool<Q> {
         Self { worker_context, state_of_pool, tasks: NamedTasks::default() }
     }
 
-    /// Sets the number of workers. Surplus workers end after their present run.
+    /// Sets the number of workers of the controller. Surplus workers end after their present run.
     pub(super) fn resize(&mut self, wanted: usize) {
         for number in self.state_of_pool.hire(wanted) {
             let worker = work(Arc::clone(&self.worker_context), Arc::clone(&self.state_of_pool), number);
@@ -76,7 +77,7 @@ impl<Q: Key> WorkerPool<Q> {
         }
     }
 
-    /// Waits until every worker has ended; call after `resize(0)`.
+    /// Waits until every worker of the controller has ended; call after `resize(0)`.
     pub(super) async fn ended(&mut self) {
         while self.tasks.failure().await.is_some() {}
     }
@@ -126,15 +127,16 @@ async fn work<Q: Key>(worker_context: Arc<WorkerContext<Q>>, state_of_pool: Arc<
 // === impl PoolState ===
 
 impl PoolState {
-    /// Sets the wanted number and returns the numbers of the workers to start. A worker that should have
-    /// ended and still runs simply stays.
+    /// Sets the wanted number of workers and returns the numbers of the workers to start. A worker that
+    /// should have ended and still runs simply stays.
     fn hire(&self, wanted: usize) -> Vec<usize> {
         let mut present = self.present.lock();
         self.wanted.send_if_modified(|now| std::mem::replace(now, wanted) != wanted);
         (0..wanted).filter(|number| present.insert(*number)).collect()
     }
 
-    /// Removes a worker that is not wanted any more. Returns whether it was removed.
+    /// Removes a worker from the pool if its number is not wanted any more. Returns whether it was removed,
+    /// and must end.
     fn may_leave(&self, number: usize) -> bool {
         let mut present = self.present.lock();
         let leaves = number >= *self.wanted.borrow();
@@ -188,8 +190,8 @@ impl<Q: Key> WorkerContext<Q> {
         drop(permit);
     }
 
-    /// Calls the reconciler and counts a panic and a timeout. `None` if the Lease was lost: the run was
-    /// dropped.
+    /// Calls the reconciler for a key and counts a panic or a timeout in the metrics. `None` if the Lease was
+    /// lost: the run was dropped.
     async fn reconcile(&self, key: &Q, cx: &Context, limit: Duration, permit: &Work) -> Option<Outcome> {
         // The future is made inside `async`, so that a panic before its first await is caught too. It is
         // unwind safe, because the state of this run is not used after a panic.
@@ -218,8 +220,8 @@ impl<Q: Key> WorkerContext<Q> {
         }
     }
 
-    /// Returns the key to the queue, counts and logs. The table in the doc of `reconcile` describes this
-    /// function.
+    /// Returns the key to the queue after a reconcile, counts the outcome in the metrics and logs it. The
+    /// table in the doc of `reconcile` describes this function.
     fn conclude(&self, running: Running<Q>, outcome: Option<Outcome>) {
         match outcome {
             Some(Ok(action)) => {

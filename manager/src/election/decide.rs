@@ -30,33 +30,34 @@ use crate::key::BootInstant;
 
 pub use turn::decide;
 
-/// Time and randomness of one decision.
+/// The current time and a random number for one decision of the election.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// This machine's monotonic clock, on which all deadlines are counted.
+    /// Time on this machine's monotonic clock, on which all deadlines are counted.
     pub boot: BootInstant,
-    /// Wall clock written into the Lease; compared only with other times written by this replica.
+    /// Time on the wall clock, as written into the Lease; compared only with other times written by this
+    /// replica.
     pub wall: Timestamp,
     /// A random number in `0.0..1.0`, which spreads the requests of candidates.
     pub random: f64,
 }
 
-/// Input of one decision.
+/// An event to which one decision of the election reacts.
 #[derive(Clone, Debug, Hash)]
 pub enum Event {
-    /// The time of [`State::wake_at`] came.
+    /// The time that [`State::wake_at`] returned has come.
     Tick,
-    /// The request in flight ended.
+    /// The request about the Lease that was in flight ended with this answer.
     Answered(Answer),
-    /// The watch delivered a version of the Lease.
+    /// The watch delivered a new version of the Lease.
     Seen(Record, Version),
     /// The watch reported the deletion of the Lease, with its last version.
     Gone(Record, Version),
-    /// The watch started: every later change arrives as an event.
+    /// The watch of the Lease started: every later change arrives as an event.
     WatchUp,
-    /// The watch ended: poll the Lease until it is back.
+    /// The watch of the Lease ended: poll the Lease until it is back.
     WatchDown,
-    /// The elector was stopped.
+    /// The elector was stopped from outside: end the election.
     Stop,
     /// Leader-only work has ended (`true`), or a deadline passed and it may still run (`false`).
     WorkEnded(bool),
@@ -69,45 +70,46 @@ pub enum Answer {
     Stored(Record, Version),
     /// The Lease does not exist.
     Absent,
-    /// The Lease to create exists, or the version to replace is no longer the stored one.
+    /// The Lease to create exists already, or the version to replace is no longer the stored one.
     Conflict,
-    /// Any other outcome, including a timeout. A write may have been applied, or may be applied later.
+    /// Any other outcome of the request, including a timeout. A write may have been applied, or may be
+    /// applied later.
     Failed,
 }
 
-/// A request to the API server.
+/// A request about the Lease to the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Reads the Lease.
     Get,
     /// Creates the Lease with this record.
     Create(Record),
-    /// Replaces the record if the stored version is still `over`.
+    /// Replaces the record in the Lease if the stored version is still `over`.
     Update {
-        /// The record to store.
+        /// The record to store in the Lease.
         record: Record,
-        /// The version to replace.
+        /// The version of the Lease to replace.
         over: Version,
     },
 }
 
-/// An action for the elector to perform, in the order returned.
+/// An action that a decision returns for the elector to perform; several are performed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send this request and return its outcome as [`Event::Answered`].
+    /// Send this request about the Lease and return its outcome as [`Event::Answered`].
     Send(Call),
-    /// Drop the request in flight; its outcome must not be returned.
+    /// Drop the request about the Lease that is in flight; its outcome must not be returned.
     Abandon,
     /// This replica holds the Lease: open the fence until `until` and start leader-only work.
     Lead {
-        /// End of the right to write unless renewed.
+        /// Time from which this replica may no longer write, unless the Lease is renewed before.
         until: BootInstant,
-        /// `leaseTransitions` of the record, which rises with each change of holder.
+        /// `leaseTransitions` in the record of the Lease, which rises with each change of holder.
         transitions: i32,
     },
-    /// The Lease was renewed: move the end of the fence, and open a suspended fence.
+    /// The Lease was renewed: move the end of the fence to `until`, and open a suspended fence.
     Extend {
-        /// End of the right to write unless renewed.
+        /// Time from which this replica may no longer write, unless the Lease is renewed before.
         until: BootInstant,
     },
     /// The Lease was deleted or its holder cleared: close the fence until a write names this replica again.
@@ -119,7 +121,7 @@ pub enum Action {
     StopLeading(Ending),
     /// Stop leader-only work and return its end as [`Event::WorkEnded`].
     EndWork,
-    /// This replica is a candidate again after a loss.
+    /// This replica is a candidate again after a loss of the Lease.
     Standby,
     /// The holder named in the Lease changed; `None` if it names none.
     NewHolder(Option<Arc<str>>),
@@ -130,41 +132,42 @@ pub enum Action {
     },
 }
 
-/// Reason for which a term ended.
+/// Reason for which a term of leadership ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// The elector was stopped.
+    /// The term ended in order because the elector was stopped.
     Stopped,
-    /// No renewal succeeded in time.
+    /// No renewal of the Lease succeeded in time.
     Expired,
     /// The Lease names another holder.
     Taken(Arc<str>),
 }
 
-/// State of one replica between two decisions.
+/// State of one replica in the election, between two decisions.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct State {
     /// The Lease as last read, written or watched.
     known: Known,
-    /// Number of the newest version received; events that are not above it are stale.
+    /// Number of the newest version of the Lease received; events that are not above it are stale.
     newest: Option<u64>,
-    /// Whether `known` is assumed to be current; otherwise the next request is a get.
+    /// Whether the known Lease is assumed to be current; otherwise the next request is a get.
     fresh: bool,
-    /// Whether the watch is open, so that changes arrive as events.
+    /// Whether the watch of the Lease is open, so that changes arrive as events.
     watching: bool,
-    /// The last holder other than this replica, respected until the claim's end.
+    /// The claim of the last holder other than this replica; a candidate waits for its end.
     claim: Option<Claim>,
-    /// The last record sent. Each record of this replica has a renew time of its own; a record that names
-    /// this replica and is neither this one nor known from an answer was edited by hand.
+    /// The last record that this replica sent to the API server. Each record of this replica has a renew time
+    /// of its own; a record that names this replica and is neither this one nor known from an answer was
+    /// edited by hand.
     last_sent: Option<Record>,
     in_flight: Option<InFlight>,
-    /// Time of the next request at the earliest.
+    /// Earliest time of the next request about the Lease.
     next: BootInstant,
-    /// Conflicts since the last successful write; more conflicts mean longer waits.
+    /// Number of conflicts since the last successful write of the Lease; more conflicts mean longer waits.
     conflicts: u32,
     phase: Phase,
     stopping: bool,
-    /// The holder of the last [`Action::NewHolder`].
+    /// The holder of the Lease in the last [`Action::NewHolder`].
     reported: Option<Arc<str>>,
 }
 
@@ -172,7 +175,7 @@ pub struct State {
 enum Known {
     #[default]
     Nothing,
-    /// The Lease does not exist; its last record, if one was seen.
+    /// The Lease does not exist; the value is its last record, if one was seen.
     Absent(Option<Record>),
     Present(Record, Version),
 }
@@ -185,17 +188,18 @@ struct InFlight {
     overtaken: bool,
 }
 
-/// The time for which another holder may still be leading.
+/// The time for which another holder of the Lease may still be leading.
 #[derive(Clone, Debug, Hash)]
 struct Claim {
     holder: Arc<str>,
-    /// Renew time of the record: if it and the holder are unchanged, a new version is an edit by hand.
+    /// Renew time in the holder's record. If it and the holder are unchanged, a new version of the Lease is
+    /// an edit by hand.
     renewed: Option<Timestamp>,
-    /// Acquire time of the record, which separates one term of a holder from its next.
+    /// Acquire time in the holder's record, which separates one term of a holder from its next.
     acquired: Option<Timestamp>,
-    /// Lease duration that the record states.
+    /// Lease duration that the holder's record states.
     duration: Duration,
-    /// The longest lease duration stated in this term.
+    /// The longest lease duration that the records of this term of the holder stated.
     longest: Duration,
     until: BootInstant,
 }
@@ -205,19 +209,20 @@ enum Phase {
     #[default]
     Candidate,
     Leading {
-        /// Time at which the last successful write was sent.
+        /// Time at which the last successful write of the Lease was sent.
         renewed_at: BootInstant,
-        /// The record last written. Renewals repeat it, so edits of the stored record are overwritten.
+        /// The record last written to the Lease. Renewals repeat it, so edits of the stored record are
+        /// overwritten.
         written: Record,
         /// Whether the fence is closed until the Lease names this replica again.
         suspended: bool,
     },
-    /// Waits for leader-only work to end after a loss.
+    /// The replica lost the Lease and waits for leader-only work to end.
     Lost(Ending),
-    /// Releases the Lease; gives up at `give_up`.
+    /// The replica releases the Lease; it gives up at `give_up`.
     Releasing {
         give_up: BootInstant,
-        /// Acquire time of the term that ends.
+        /// Acquire time of the term of leadership that ends.
         acquired: Option<Timestamp>,
     },
     Over,
@@ -226,13 +231,15 @@ enum Phase {
 // === impl ElectionSettings ===
 
 impl ElectionSettings {
-    /// Returns the timeout of one request: half the renew deadline, so that a second try fits.
+    /// Returns the timeout of one request about the Lease: half the renew deadline, so that a second try
+    /// fits.
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Returns for how long after sending a successful write its sender may write to the cluster.
+    /// Returns for how long after sending a successful write of the Lease its sender may write to the
+    /// cluster.
     ///
     /// Nine tenths of the lease duration: a leader with a clock 5 % slow ends after 0.947 durations, a
     /// candidate with a clock 5 % fast starts after 0.952.
@@ -241,21 +248,21 @@ impl ElectionSettings {
         self.lease_duration * 9 / 10
     }
 
-    /// Returns for how long after its last successful write a leader keeps trying: one retry period, after
-    /// which it starts to renew, plus the renew deadline, as in client-go. Validation keeps the sum within
-    /// the fence.
+    /// Returns for how long after sending its last successful write of the Lease a leader keeps trying to
+    /// renew: one retry period, after which it starts to renew, plus the renew deadline, as in client-go.
+    /// Validation keeps the sum within the fence.
     pub(super) fn give_up_after_send(&self) -> Duration {
         self.retry_period + self.renew_deadline
     }
 
-    /// Returns the wait of a candidate between two requests: uniform in R..2.2 R for a retry period R, which
-    /// is client-go's jitter factor of 1.2.
+    /// Returns the wait of a candidate between two requests about the Lease: uniform in R..2.2 R for a retry
+    /// period R, which is client-go's jitter factor of 1.2.
     pub(super) fn candidate_wait(&self, random: f64) -> Duration {
         self.retry_period.mul_f64(1.2f64.mul_add(random.clamp(0.0, 1.0), 1.0))
     }
 
-    /// Returns the wait after this many consecutive conflicts: zero after the first, then doubling from 10 ms
-    /// up to the retry period.
+    /// Returns the wait before the next request about the Lease after this many consecutive conflicts: zero
+    /// after the first, then doubling from 10 ms up to the retry period.
     pub(super) fn conflict_wait(&self, conflicts: u32) -> Duration {
         match conflicts {
             0 | 1 => Duration::ZERO,

@@ -24,29 +24,31 @@ use crate::client::connect::DeadlineExceeded;
 use crate::client::error::links;
 use crate::key::{Key as _, NamespacedName};
 
-/// `timeoutSeconds` of a watch: below the five minutes after which many middleboxes drop an idle connection.
+/// `timeoutSeconds` of a watch of the Lease: below the five minutes after which many middleboxes drop an idle
+/// connection.
 const WATCH_SECONDS: u32 = 290;
 
-/// Hint in errors about a response that no API server sends to the request.
+/// Hint in the text of an error about a response that an API server would not send to a request about the
+/// Lease.
 const SUSPECT: &str = "a proxy between here and the API server may have sent it";
 
-/// Sends requests about one Lease, each with a deadline. Cheap to clone.
+/// A client that sends requests about one Lease, each with a deadline. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseLock {
     api: Api<Lease>,
-    /// The Lease.
+    /// Namespace and name of the Lease.
     pub(super) name: NamespacedName,
-    /// Deadline of each request; for a watch, until its response starts.
+    /// Time limit of each request about the Lease; for a watch, until its response starts.
     deadline: Duration,
     pub(super) notice: Notice,
 }
 
-/// A request that failed. A retry may help unless the server refused the request.
+/// The error of a failed request about the Lease. A retry may help unless the server refused the request.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct LockError {
     text: String,
-    /// Failures of equal `trouble` are logged once.
+    /// The kind of the failure; repeated failures of one kind are logged once.
     pub(super) trouble: Trouble,
     #[source]
     source: Option<Box<Error>>,
@@ -64,7 +66,7 @@ impl LeaseLock {
         }
     }
 
-    /// Sends one request and returns its outcome.
+    /// Sends one request about the Lease and returns the API server's answer.
     ///
     /// # Cancel safety
     /// After the future is dropped, a write may still be applied.
@@ -114,7 +116,7 @@ impl LeaseLock {
         }
     }
 
-    /// Returns the body that stores a record in a Lease and keeps its other fields.
+    /// Returns the request body that stores a record in a Lease and keeps the Lease's other fields.
     fn body(&self, mut lease: Lease, record: &Record) -> Result<Vec<u8>, RequestError> {
         record.write_into(&mut lease);
         self.notice.write_into(&mut lease, record.holder.is_some());
@@ -125,7 +127,8 @@ impl LeaseLock {
         timeout(self.deadline, request).await.map_err(|_| self.late(verb))
     }
 
-    /// Returns the record of a received Lease; fails if it has another name or no resourceVersion.
+    /// Returns the record of a received Lease and takes over its notice. Fails if the Lease has another name
+    /// or no resourceVersion.
     fn read(&self, verb: &'static str, lease: &Lease) -> Result<Record, LockError> {
         if NamespacedName::of(lease) != self.name {
             return Err(self.strange(verb, "is not the requested Lease"));
@@ -166,8 +169,8 @@ impl LeaseLock {
         self.failed(format_args!("no answer to {verb} within {:?}", self.deadline), Trouble::Late)
     }
 
-    /// Returns the error for a response that is not an API server's; its content is ignored. `defect`
-    /// continues the sentence "the answer to get".
+    /// Returns the error for a response about the Lease that no API server would send; its content is
+    /// ignored. `defect` continues the sentence "the answer to get".
     fn strange(&self, verb: &str, defect: &'static str) -> LockError {
         self.failed(format_args!("the answer to {verb} {defect}; {SUSPECT}"), Trouble::Strange(defect))
     }
@@ -176,8 +179,8 @@ impl LeaseLock {
         LockError { text: format!("lease {}: {text}", self.name), trouble, source: None }
     }
 
-    /// Watches the Lease forever. A watch that fails, ends, or delivers no event for `silence` is restarted:
-    /// at once if it delivered an event, after `pause()` otherwise.
+    /// Watches the Lease forever and sends each change to `events`. A watch that fails, ends, or delivers no
+    /// event for `silence` is restarted: at once if it delivered an event, after `pause()` otherwise.
     pub(super) async fn watch(
         self,
         silence: Duration,
@@ -199,8 +202,8 @@ impl LeaseLock {
         }
     }
 
-    /// Watches the Lease until the watch ends or delivers no event for `silence`: a leader renews far more
-    /// often.
+    /// Watches the Lease and sends each change to `events`, until the watch ends or delivers no event for
+    /// `silence`: a leader renews far more often.
     async fn watch_once(
         &self,
         silence: Duration,
@@ -226,8 +229,8 @@ impl LeaseLock {
         Ok(())
     }
 
-    /// Returns the decision's event for an event of the watch; `None` for a bookmark. An error event, such as
-    /// `410 Gone`, ends the watch as a broken connection does.
+    /// Returns the election's event for a watch event of the Lease; `None` for a bookmark. An error event,
+    /// such as `410 Gone`, ends the watch as a broken connection does.
     fn seen(&self, event: WatchEvent<Lease>) -> Result<Option<Event>, LockError> {
         let read = |lease: &Lease| self.read("watch", lease);
         Ok(match event {
@@ -250,7 +253,8 @@ fn is_late(error: &Error) -> bool {
     links(error).any(<dyn std::error::Error>::is::<DeadlineExceeded>)
 }
 
-/// Returns the start of a refusal's message on one line; a proxy may send a whole page as its message.
+/// Returns the first 200 characters of a refusal's message on one line; a proxy may send a whole page as its
+/// message.
 fn first_words(text: &str) -> String {
     const MAX_CHARS: usize = 200;
     let words: Vec<_> = text.split_whitespace().collect();

@@ -17,24 +17,25 @@ const FENCE: &str = "mainstay_election_fence_seconds";
 
 type Labels = [(&'static str, String); 1];
 
-/// The metrics of one elector, with their labels set.
+/// The metrics of one elector, labelled with the name of its Lease.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     pub(super) master: Gauge,
-    /// Renewals that had to get the Lease first, because the known version was stale.
+    /// Number of renewals that had to get the Lease first, because the known version was stale.
     pub(super) slow_path: Counter,
-    /// Terms of leadership of this replica.
+    /// Number of terms of leadership of this replica.
     pub(super) terms: Counter,
-    /// Terms that ended by a loss.
+    /// Number of terms of leadership that ended by a loss of the Lease.
     pub(super) losses: Counter,
-    /// Writes of a leader that failed to renew.
+    /// Number of a leader's writes of the Lease that failed to renew it.
     pub(super) failures: Counter,
     pub(super) renew_seconds: Histogram,
     pub(super) take_over_seconds: Histogram,
     pub(super) release_seconds: Histogram,
 }
 
-/// Reads the fence at each scrape; a stored gauge would be as old as the last renewal.
+/// Collects the time for which the fence still allows writes. It is read at each scrape, since a stored gauge
+/// would be as old as the last renewal.
 #[derive(Debug)]
 struct Timings {
     fence: Fence,

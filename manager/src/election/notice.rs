@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 /// Name of the Lease annotation in which the leader publishes the address of its debug pages.
 pub const NOTICE: &str = "mainstay.dev/inspect";
 
-/// Returns the text to publish now.
+/// A function that returns the text to publish in the Lease now; `None` to publish no text.
 type Own = dyn Fn() -> Option<String> + Send + Sync;
 
-/// The text that this replica publishes while it holds the Lease, and the text last read from the Lease.
-/// Clones share both. The default publishes no text.
+/// The text that this replica publishes in an annotation of the Lease while it holds it, and the text last
+/// read from there. Clones share both. The default publishes no text.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Notice {{ seen: {:?}, .. }}", self.seen())]
 pub struct Notice {
-    /// `None` to publish no text.
+    /// Returns the text to publish in the Lease; `None` to publish no text.
     own: Option<Arc<Own>>,
     seen: Arc<Mutex<Option<String>>>,
 }
@@ -28,17 +28,18 @@ pub struct Notice {
 // === impl Notice ===
 
 impl Notice {
-    /// Publishes the text that `own` returns; it is called for each write of the Lease and must not block.
+    /// Makes a notice that publishes in the Lease the text that `own` returns; `own` is called for each write
+    /// of the Lease and must not block.
     pub fn new(own: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { own: Some(Arc::new(own)), seen: Arc::default() }
     }
 
-    /// Returns the text in the Lease when it was last read, by any holder.
+    /// Returns the text, by any holder, in the Lease when it was last read; `None` if there was no text.
     pub fn seen(&self) -> Option<String> {
         self.seen.lock().clone()
     }
 
-    /// Sets the text that `seen` returns, as if it had been read.
+    /// Sets the text that [`seen`](Self::seen) returns, as if it had been read.
     #[cfg(test)]
     pub(crate) fn set_seen(&self, text: &str) {
         *self.seen.lock() = Some(text.to_owned());
@@ -49,7 +50,8 @@ impl Notice {
         self.seen.lock().clone_from(&found.cloned());
     }
 
-    /// Writes this replica's text into a Lease to be `held`; removes any text from a Lease to be released.
+    /// Writes the text of this replica into a Lease to be `held`; removes any text from a Lease to be
+    /// released.
     pub(super) fn write_into(&self, lease: &mut Lease, held: bool) {
         match self.own.as_ref().filter(|_| held).and_then(|own| own()) {
             Some(own) => {

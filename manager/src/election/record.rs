@@ -12,22 +12,23 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// Upper bound for a lease duration. Settings above it are refused, and a longer duration in a Lease counts
-/// as this one, so that a mistyped edit cannot block the election for years.
+/// Longest lease duration that is accepted. Settings above it are refused, and a longer duration in a Lease
+/// counts as this one, so that a mistyped edit cannot block the election for years.
 pub const LONGEST_LEASE: Duration = Duration::from_hours(1);
 
-/// Holder, times and lease duration in a Lease.
+/// The content of a Lease: holder, times, lease duration and number of transitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// `holderIdentity`; `None` if it is absent or empty, never the empty string.
+    /// `holderIdentity` of the Lease; `None` if it is absent or empty, never the empty string.
     pub holder: Option<Arc<str>>,
-    /// `leaseDurationSeconds` as stored: absent, zero or negative if edited by hand.
+    /// `leaseDurationSeconds` as stored in the Lease: absent, zero or negative if edited by hand.
     pub duration_seconds: Option<i32>,
     /// Time at which the holder acquired the Lease; renewals keep it.
     pub acquired: Option<Timestamp>,
-    /// Time of the last write by an elector, on that elector's wall clock, in whole microseconds.
+    /// Time of the last write of the Lease by an elector, on that elector's wall clock, in whole
+    /// microseconds.
     pub renewed: Option<Timestamp>,
-    /// Number of changes of holder; never below zero.
+    /// `leaseTransitions`: number of changes of the Lease's holder; never below zero.
     pub transitions: i32,
 }
 
@@ -54,7 +55,7 @@ impl Record {
         }
     }
 
-    /// Writes the record into a Lease and keeps its other fields.
+    /// Writes the record into the spec of a Lease and keeps the Lease's other fields.
     pub fn write_into(&self, lease: &mut Lease) {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.holder.as_deref().unwrap_or_default().to_owned());
@@ -64,7 +65,8 @@ impl Record {
         spec.lease_transitions = Some(self.transitions);
     }
 
-    /// Returns the record with which `holder`, holding since `acquired`, renews at `wall`.
+    /// Returns the record with which `holder`, which holds the Lease since `acquired`, renews it at time
+    /// `wall`.
     pub(super) fn held(
         holder: Arc<str>,
         duration: Duration,
@@ -103,8 +105,8 @@ impl Record {
             && self.acquired == self.renewed
     }
 
-    /// Returns the lease duration of the record, at most [`LONGEST_LEASE`]; `own` if the stored one is
-    /// absent, zero or negative.
+    /// Returns the lease duration that the record states, at most [`LONGEST_LEASE`]; `own` if it is absent,
+    /// zero or negative.
     pub fn duration(&self, own: Duration) -> Duration {
         match self.duration_seconds.map(u64::try_from) {
             Some(Ok(seconds @ 1..)) => Duration::from_secs(seconds).min(LONGEST_LEASE),
@@ -112,7 +114,8 @@ impl Record {
         }
     }
 
-    /// Returns whether [`Record::duration`] replaces the stored duration by another one.
+    /// Returns whether the Lease has a holder, and a stored duration that [`Record::duration`] replaces
+    /// because it is absent or out of range.
     pub fn has_invalid_duration(&self) -> bool {
         let stated = self.duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let sensible = 1..=LONGEST_LEASE.as_secs();
@@ -120,7 +123,7 @@ impl Record {
     }
 }
 
-/// Truncates to microseconds, as the API does, so that a time equals its stored form.
+/// Truncates a time to microseconds, as the API does, so that a time equals its stored form.
 fn to_micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
@@ -128,7 +131,7 @@ fn to_micros(time: Timestamp) -> Timestamp {
 // === impl Version ===
 
 impl Version {
-    /// Makes the version of a Lease as the server sent it.
+    /// Makes the version of a Lease from the Lease as the server sent it.
     pub fn of(mut lease: Lease) -> Self {
         // An update without managedFields keeps them; with them it would be several times as large.
         lease.metadata.managed_fields = None;
@@ -145,7 +148,7 @@ impl Version {
         self.0.metadata.resource_version.as_deref()
     }
 
-    /// Returns the Lease, for an update that replaces this version.
+    /// Returns a copy of the whole Lease at this version, for an update that replaces it.
     pub(super) fn lease(&self) -> Lease {
         Lease::clone(&self.0)
     }

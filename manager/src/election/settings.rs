@@ -11,11 +11,11 @@ use super::record::LONGEST_LEASE;
 use crate::key::is_dns_subdomain;
 use crate::util::os::host_name;
 
-/// client-go's defaults, used by every Kubernetes component.
+/// Default of [`ElectionSettings::lease_duration`]: client-go's, used by every Kubernetes component.
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
-/// See [`DEFAULT_LEASE_DURATION`].
+/// Default of [`ElectionSettings::renew_deadline`]: client-go's, used by every Kubernetes component.
 pub const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// See [`DEFAULT_LEASE_DURATION`].
+/// Default of [`ElectionSettings::retry_period`]: client-go's, used by every Kubernetes component.
 pub const DEFAULT_RETRY_PERIOD: Duration = Duration::from_secs(2);
 
 /// Complete settings of one elector; [`ElectionSettings::validate`] lists the invalid ones.
@@ -28,12 +28,13 @@ pub struct ElectionSettings {
     /// Name of this replica in the Lease. Two replicas with one identity would both lead; [`unique_identity`]
     /// makes one that is unique.
     pub identity: Arc<str>,
-    /// Time that candidates wait after the last renewal they received: whole seconds, 1 s to 1 h inclusive.
+    /// Time that candidates wait after the last renewal of the Lease that they received: whole seconds, 1 s
+    /// to 1 h inclusive.
     pub lease_duration: Duration,
-    /// Time for which a leader tries to renew before it stops leading, counted from its first try.
+    /// Time for which a leader tries to renew the Lease before it stops leading, counted from its first try.
     pub renew_deadline: Duration,
-    /// Interval of a leader's renewals; a candidate without a watch gets the Lease every 1 to 2.2 retry
-    /// periods.
+    /// Interval of a leader's renewals of the Lease; a candidate without a watch gets the Lease every 1 to
+    /// 2.2 retry periods.
     pub retry_period: Duration,
     /// Action of a replica that lost the Lease.
     pub on_lost: OnLost,
@@ -42,30 +43,30 @@ pub struct ElectionSettings {
 /// Action of a replica once its leader-only work has ended after a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnLost {
-    /// End the process: a fresh process is the safest candidate.
+    /// End the process after a loss of the Lease: a fresh process is the safest candidate.
     #[default]
     Exit,
-    /// Become a candidate again.
+    /// Become a candidate again after a loss of the Lease.
     Campaign,
 }
 
-/// One invalid setting: its path in the configuration, its value and the expected value.
+/// One invalid setting of an elector: its path in the configuration, its value and the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} {value}: {expected}")]
 pub struct Invalid {
     /// Path in the configuration file, such as `leaderElection.renewDeadline`. The path `identity` is not in
     /// the file.
     pub path: &'static str,
-    /// The value after parsing.
+    /// The invalid value after parsing.
     pub value: String,
-    /// The expected values, and how to correct the setting.
+    /// The values that the setting may have, and how to correct it.
     pub expected: String,
 }
 
 // === impl ElectionSettings ===
 
 impl ElectionSettings {
-    /// Makes settings with client-go's timings.
+    /// Makes the settings of an elector with client-go's timings.
     pub fn new(
         namespace: impl Into<String>,
         lease_name: impl Into<String>,
@@ -82,7 +83,7 @@ impl ElectionSettings {
         }
     }
 
-    /// Returns all invalid settings; empty if the settings are valid.
+    /// Returns all invalid settings of the elector; empty if the settings are valid.
     pub fn validate(&self) -> Vec<Invalid> {
         const RENEW: &str = "leaderElection.renewDeadline";
         let mut found = Vec::new();

@@ -15,29 +15,32 @@ use super::record::Record;
 use super::trouble::{Trouble, TroubleLog};
 use super::{Elector, Ended, Leadership, LeaseEvent};
 
-/// Ends leader-only work; its future is that of [`Elector::run`].
+/// A function that ends leader-only work. Its future resolves to `true` once the work has ended, or to
+/// `false` if work may still run.
 pub(super) type EndWork = Box<dyn FnMut() -> BoxFuture<'static, bool> + Send>;
 
-/// A running elector.
+/// A running elector with the state of its election.
 struct Task {
     elector: Elector,
     state: State,
     end_work: EndWork,
-    /// Future of `end_work`, from the end of a term until it resolves.
+    /// The future that `end_work` returned: leader-only work is ending. Set from the end of a term until it
+    /// resolves.
     work: Option<BoxFuture<'static, bool>>,
     request: Option<Request>,
-    /// The holder of the last [`Action::NewHolder`].
+    /// The holder of the Lease in the last [`Action::NewHolder`].
     holder: Option<Arc<str>>,
-    /// The last holder in the log; a holder that acquires its own Lease again is not logged.
+    /// The holder of the Lease that was last logged; a holder that acquires its own Lease again is not
+    /// logged.
     logged_holder: Option<Arc<str>>,
-    /// The last loss, unless this replica has led since.
+    /// Reason of the last loss of the Lease, unless this replica has led since.
     lost: Option<Ending>,
     troubles: TroubleLog,
-    /// Time since which the Lease has named no holder.
+    /// Time since which the Lease has named no holder, after it named one.
     free_since: Option<Instant>,
-    /// Time at which the last `end_work` was called.
+    /// Time at which `end_work` was last called to end leader-only work.
     ending_since: Option<Instant>,
-    /// Whether a failed request was logged and none has succeeded since.
+    /// Whether a failed request for the Lease was logged and none has succeeded since.
     failing: bool,
     ended: Option<Ended>,
 }
@@ -45,7 +48,7 @@ struct Task {
 struct Request {
     answer: BoxFuture<'static, Result<Answer, LockError>>,
     sent: Instant,
-    /// Whether the request is a renewal, which is a leader's write.
+    /// Whether the request is a renewal of the Lease, which is a leader's write.
     renews: bool,
 }
 
@@ -103,8 +106,8 @@ pub(super) async fn run(elector: Elector, end_work: EndWork, stop: CancellationT
 // === impl Task ===
 
 impl Task {
-    /// Returns the time until the next tick, at most one retry period: the timer stands still while the
-    /// machine is suspended, but the clock of the decision does not.
+    /// Returns the time until the elector's next tick, at most one retry period: the timer stands still while
+    /// the machine is suspended, but the clock of the decision does not.
     fn rest(&self) -> std::time::Duration {
         let settings = &self.elector.settings;
         let now = (self.elector.clock)().boot;

@@ -9,23 +9,23 @@ use tracing::field::display;
 use crate::key::{Chain, NamespacedName};
 use crate::util::BoundedMap;
 
-/// A problem that has been absent for this long is logged again. Two outages in a night make two lines; a
-/// Lease that is deleted every second, or a server that refuses every other request, makes one.
+/// A problem with the Lease that has been absent for this long is logged again. Two outages in a night make
+/// two lines; a Lease that is deleted every second, or a server that refuses every other request, makes one.
 const QUIET_PERIOD: Duration = Duration::from_mins(10);
-/// Upper bound of remembered problems; a server that answers with many different status codes could exceed
-/// it.
+/// Maximum number of remembered problems with the Lease, since a server could answer with many different
+/// status codes.
 const MAX_REMEMBERED: usize = 64;
 
 /// A kind of problem with a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
-    /// A request was not answered in time.
+    /// A request for the Lease was not answered in time.
     Late,
-    /// A request was refused with this status.
+    /// A request for the Lease was refused with this HTTP status.
     Refused(u16),
     /// A response was not the requested Lease, for this reason.
     Strange(&'static str),
-    /// A request could not be sent, or its response not be read.
+    /// A request for the Lease could not be sent, or its response could not be read.
     Unreachable,
     /// The Lease held by this replica was deleted, or its holder cleared.
     Missing,
@@ -48,12 +48,13 @@ impl TroubleLog {
         Self { lease, logged: BoundedMap::new(MAX_REMEMBERED).expire_after(QUIET_PERIOD) }
     }
 
-    /// Records a problem and returns whether it is new.
+    /// Records a problem with the Lease and returns whether it is new.
     pub(super) fn is_new(&mut self, trouble: Trouble) -> bool {
         self.logged.insert(trouble, (), Instant::now()).is_none()
     }
 
-    /// Logs a problem: as a warning if it is new, otherwise as a debug line. Returns whether it is new.
+    /// Logs a problem with the Lease: as a warning if it is new, otherwise as a debug line. Returns whether
+    /// it is new.
     pub(super) fn log(
         &mut self,
         trouble: Trouble,

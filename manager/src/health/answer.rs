@@ -10,13 +10,13 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 /// Answer of a health endpoint: a status and a plain text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// 200, 404, 405 or 500.
+    /// HTTP status of the answer: 200, 404, 405 or 500.
     pub status: StatusCode,
-    /// The whole body.
+    /// The whole body of the answer, a plain text.
     pub body: String,
 }
 
-/// The options in a query.
+/// The options in the query of a request to a health endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     verbose: bool,
@@ -42,8 +42,8 @@ impl Options {
     }
 }
 
-/// Runs the checks that are not excluded. The answer has one line for each check if one failed or `verbose`
-/// is set.
+/// Runs the health checks of an endpoint that are not excluded and returns its answer. The answer has one
+/// line for each check if one failed or `verbose` is set.
 pub(super) fn aggregate<C>(
     options: &Options,
     checks: &BTreeMap<String, C>,
@@ -85,7 +85,7 @@ pub(super) fn aggregate<C>(
 // === impl Answer ===
 
 impl Answer {
-    /// Returns the answer for a single check, with the reason of its failure.
+    /// Returns the answer for a single health check, with the reason of its failure.
     pub(super) fn single(outcome: Result<(), String>) -> Self {
         match outcome {
             Ok(()) => Self { status: StatusCode::OK, body: "ok".to_owned() },

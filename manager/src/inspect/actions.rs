@@ -13,10 +13,11 @@ use super::{Refusal, host};
 use crate::config::LogFilter;
 use crate::controller::ControllerView;
 
-/// Changes the log level. The error is the reason for the sender of the request.
+/// A function that changes the log level of the process. The error is the reason for the sender of the
+/// request.
 pub type SetLogLevel = dyn Fn(LogFilter) -> Result<(), String> + Send + Sync;
 
-/// The object of a reconcile.
+/// The body of a request to reconcile an object: the namespace and the name of the object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -24,7 +25,8 @@ struct Body {
     name: Option<String>,
 }
 
-/// Refuses requests that a web page of another host may have sent.
+/// Returns an error for a request that a web page of another host may have sent: one without a JSON body, or
+/// with an `Origin` that is not loopback.
 pub(super) fn refuse_cross_site<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut types = request.headers().get_all(CONTENT_TYPE).iter();
     if (types.next().map(HeaderValue::as_bytes), types.next()) != (Some(b"application/json"), None) {

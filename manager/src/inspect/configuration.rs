@@ -9,25 +9,26 @@ use serde_json::Value;
 use super::seconds;
 use crate::config::{Applies, Change, Loaded, Origin, ReloadStatus, Setting};
 
-/// The key that `POST /debug/log` overrides.
+/// The configuration key that `POST /debug/log` overrides.
 const LOG_LEVEL: &str = "logging.level";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Page {
-    /// `null` if the manager follows no file.
+    /// The path of the configuration file that the manager follows; `null` if it follows none.
     pub(crate) file: Option<String>,
-    /// The SHA-256 of the text accepted last, as `sha256sum` prints it; empty if there was no text.
+    /// The SHA-256 of the configuration text accepted last, as `sha256sum` prints it; empty if there was no
+    /// text.
     pub(crate) hash: String,
-    /// Since the text was accepted.
+    /// Seconds since the configuration was accepted last.
     pub(crate) loaded_seconds: f64,
-    /// The problems of the file in its present form; `null` if it is the text accepted last.
+    /// The problems of the configuration file in its present form; `null` if it is the text accepted last.
     pub(crate) refused: Option<Refused>,
-    /// Differences between the values in force and the file that remain until the next start, such as
+    /// Differences between the configuration in force and the file that remain until the next start, such as
     /// `cache.resync 10h -> 1h`.
     pub(crate) restart_needed: Vec<String>,
-    /// Every key with the value in force, sorted by path: keys of the manager, of `"*"`, of every running
-    /// controller, and of controllers that only the file names.
+    /// Every configuration key with the value in force, sorted by path: keys of the manager, of `"*"`, of
+    /// every running controller, and of controllers that only the file names.
     pub(crate) settings: Vec<Row>,
 }
 
@@ -42,15 +43,15 @@ pub(crate) struct Refused {
 pub(crate) struct Row {
     pub(crate) path: String,
     pub(crate) value: Value,
-    /// `default`, `file`, `"*"` (the entry of all controllers), `flag --log-level`, `code`, `action`, or
-    /// `file at the start` if the file has another value now.
+    /// The origin of the key's value: `default`, `file`, `"*"` (the entry of all controllers), `flag
+    /// --log-level`, `code`, `action`, or `file at the start` if the file has another value now.
     pub(crate) from: String,
-    /// `true`: a change in the file applies at once. `false`: at the next start.
+    /// Whether a change of the key in the file applies at once; if `false`, it applies at the next start.
     pub(crate) live: bool,
 }
 
-/// Makes the page. `controllers` has every key of every running controller with the configuration accepted
-/// last.
+/// Makes the data of `/debug/config`. `controllers` has every key of every running controller with the
+/// configuration accepted last.
 pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
     let ReloadStatus { started, accepted, .. } = status;
     let change = Change::between(&started.configuration, &accepted.configuration);
@@ -87,7 +88,8 @@ pub(super) fn page(status: &ReloadStatus, controllers: Vec<Setting>) -> Page {
 // === impl Row ===
 
 impl Row {
-    /// Makes a row of a value from the start that the file has changed or removed since.
+    /// Makes the row of a key with the value from the start of the process, which the file has changed or
+    /// removed since.
     fn at_start(setting: Setting) -> Self {
         let from = match setting.origin {
             Origin::File => "file at the start".to_owned(),

@@ -10,13 +10,13 @@ use http::Request;
 use http::header::{HOST, HeaderValue};
 use http::uri::Authority;
 
-/// An extension of a request with a valid token. Such a request may name any host, because a browser sends no
-/// token to a rebound host name.
+/// Extension that marks a request with a valid token. Such a request may name any host, because a browser
+/// sends no token to a rebound host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authorized;
 
-/// Returns whether the request names a host, and only loopback hosts. Any port is accepted, because a
-/// forwarded port may have any number.
+/// Returns whether a request names a host in its `Host` header and line, and only loopback hosts. Any port is
+/// accepted, because a forwarded port may have any number.
 pub(super) fn is_loopback<B>(request: &Request<B>) -> bool {
     let mut headers = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (headers.next(), headers.next()) else { return false };
@@ -26,7 +26,7 @@ pub(super) fn is_loopback<B>(request: &Request<B>) -> bool {
         && request.uri().authority().is_none_or(names_loopback)
 }
 
-/// Returns whether an `Origin` header names a loopback host.
+/// Returns whether the value of an `Origin` header names a loopback host.
 pub(super) fn is_loopback_origin(origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     origin.and_then(|(_, host)| host.parse().ok()).is_some_and(|host| names_loopback(&host))

@@ -14,14 +14,14 @@ use super::seconds;
 use crate::controller::{ControllerStatus, ControllerView, Directory, KeyText};
 use crate::queue::{self, KeySnapshot, State};
 
-/// Selects the first `limit` keys of any number, in memory for twice as many keys.
+/// Selects the first `limit` keys of any number of a queue's keys, in memory for twice as many.
 struct FirstKeys {
-    /// At least 1.
+    /// The most keys to select; at least 1.
     limit: usize,
     sort: Sort,
-    /// How many keys were offered.
+    /// How many keys of the queue were offered.
     matched: usize,
-    /// At most twice `limit` keys, among them the first `limit` offered keys.
+    /// The keys kept so far: at most twice `limit`, among them the first `limit` of the offered keys.
     kept: Vec<KeySnapshot<KeyText>>,
 }
 
@@ -101,7 +101,7 @@ impl FirstKeys {
         }
     }
 
-    /// Returns the number of all keys, and the first `limit` of them in order.
+    /// Returns the number of all offered keys, and the first `limit` of them in order.
     fn into_sorted(mut self) -> (usize, Vec<KeySnapshot<KeyText>>) {
         self.kept.sort_unstable_by(|one, other| self.sort.order(one, other));
         self.kept.truncate(self.limit);
@@ -150,7 +150,8 @@ fn trouble(key: &KeySnapshot<KeyText>) -> (u8, Option<Duration>, Reverse<Duratio
     (rank(key.state), key.next_run, Reverse(key.since))
 }
 
-/// Keys without a next run come last.
+/// Returns the time until the next run of a key, for sorting. A key without a next run gets the longest time,
+/// so it comes last.
 fn next(key: &KeySnapshot<KeyText>) -> Duration {
     key.next_run.unwrap_or(Duration::MAX)
 }

@@ -14,38 +14,38 @@ use crate::controller::Term;
 use crate::election::{Ending, Leadership, LeaseEvent};
 use crate::key::Fence;
 
-/// Changes to remember: enough for days in normal operation, and for minutes if no replica can keep the
-/// Lease.
+/// Most changes of the Lease to remember: enough for days in normal operation, and for minutes if no replica
+/// can keep the Lease.
 const MAX_CHANGES: usize = 32;
 
-/// The event at the end of this replica's term; the next holder is not known yet.
+/// The event in the Lease's history at the end of this replica's term; the next holder is not known yet.
 const STOPPED: &str = "stoppedLeading";
 
-/// The leadership as one replica knows it.
+/// The leadership of the replicas as this replica knows it.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// The identity of this replica.
+    /// The identity of this replica in the Lease.
     pub identity: String,
     /// The namespace of the Pods of all replicas; `None` outside a cluster.
     pub namespace: Option<String>,
-    /// `None` if leader election is off, so that this replica leads.
+    /// The leader election that this replica takes part in; `None` if it is off, so that this replica leads.
     pub election: Option<Election>,
-    /// Whether leader-only work may run.
+    /// The term of leader-only work, which shows whether such work may run.
     pub term: Term,
-    /// Whether leader-only writes may be sent.
+    /// The fence of leader-only writes, which shows whether such writes may be sent.
     pub fence: Fence,
 }
 
-/// The leader election of a replica.
+/// The leader election that a replica takes part in: its Lease, its state and its history.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// Namespace of the Lease.
+    /// Namespace of the Lease that the replicas compete for.
     pub namespace: String,
-    /// Name of the Lease.
+    /// Name of the Lease that the replicas compete for.
     pub lease_name: String,
-    /// The state published by the elector.
+    /// The leadership published by the elector of this replica.
     pub leadership: watch::Receiver<Leadership>,
-    /// The events of the elector.
+    /// The last events of the elector of this replica.
     pub history: LeaseHistory,
 }
 
@@ -53,14 +53,14 @@ pub struct Election {
 /// history.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseHistory {
-    /// The newest last.
+    /// The events of the Lease with their times, the newest last.
     changes: Arc<Mutex<VecDeque<(Instant, LeaseEvent)>>>,
 }
 
 // === impl Leader ===
 
 impl Leader {
-    /// Returns the page.
+    /// Returns the data of the page `/debug/leader`.
     pub(super) fn page(&self) -> pages::Leader {
         let mut page = pages::Leader {
             identity: self.identity.clone(),
@@ -100,7 +100,7 @@ impl Leader {
 // === impl LeaseHistory ===
 
 impl LeaseHistory {
-    /// Adds an event at the present time, and drops the oldest one if the history is full.
+    /// Adds an event of the Lease at the present time, and drops the oldest one if the history is full.
     pub fn add(&self, event: &LeaseEvent) {
         let mut changes = self.changes.lock();
         if changes.len() == MAX_CHANGES {

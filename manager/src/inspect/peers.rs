@@ -37,33 +37,33 @@ use crate::election::Notice;
 use crate::key::Chain;
 use crate::serve::{connect_tls, exchange, keep_permit};
 
-/// The header of a request that the receiving replica must answer itself: a forwarded request, or a request
-/// about that replica.
+/// The name of the header of a request that the receiving replica must answer itself: a forwarded request, or
+/// a request about that replica.
 pub(crate) const OWN: &str = "mainstay-own";
 
-/// The timeout of a connection between two Pods.
+/// The timeout to open a connection to the leader's Pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The timeout of the whole answer, the wait for a slot included.
+/// The timeout of the leader's whole answer to a forwarded request, the wait for a slot included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
-/// The size limit of an answer. A thousand keys of a queue are some hundred KiB; larger pages need a direct
-/// request to the leader.
+/// The size limit of the leader's answer to a forwarded request. A thousand keys of a queue are some hundred
+/// KiB; larger pages need a direct request to the leader.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
-/// The most forwarded answers in memory, until clients have read them.
+/// The most answers to forwarded requests in memory, until clients have read them.
 const MAX_ANSWERS: usize = 2;
 
-/// The address of the leader's pages, as the leader writes it into the Lease.
+/// The address of the leader's debug pages, as the leader writes it into the Lease.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// The identity of the leader. Electors of other programs keep the notice of an earlier holder in the
     /// Lease.
     pub holder: String,
-    /// The address for other replicas.
+    /// The address and port at which other replicas reach the leader's debug pages.
     pub address: SocketAddr,
-    /// The SHA-256 of the leader's certificate, in hexadecimal.
+    /// The SHA-256 of the leader's TLS certificate, in hexadecimal.
     pub sha256: String,
 }
 
-/// Forwards requests of a standby to the leader. Cheap to clone.
+/// Forwards requests for debug pages from a standby to the leader. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Peers {
     leader: Leader,
@@ -74,12 +74,13 @@ pub struct Peers {
 // === impl Peers ===
 
 impl Peers {
-    /// Forwards to the leader of `leader`, at the address in the `notice`.
+    /// Makes a forwarder of requests to the leader known to `leader`, at the address in the `notice` of the
+    /// Lease.
     pub fn new(leader: Leader, notice: Notice) -> Self {
         Self { leader, notice, slots: Arc::new(Semaphore::new(MAX_ANSWERS)) }
     }
 
-    /// Returns these pages, with requests forwarded to the leader while this replica is a standby.
+    /// Returns these debug pages, with requests forwarded to the leader while this replica is a standby.
     pub fn before(self, pages: Router) -> Router {
         pages.layer(from_fn_with_state(self, forward))
     }
@@ -89,7 +90,7 @@ impl Peers {
         (address.holder == leader).then_some(address)
     }
 
-    /// Sends a request to the leader and returns its answer.
+    /// Forwards a request to the leader and returns its answer. The error is a text with the problem.
     async fn send(&self, leader: &str, head: &Parts, body: Bytes) -> Result<Response, String> {
         let Address { address, sha256, .. } =
             self.address_of(leader).ok_or("the Lease has no address of its pages")?;
@@ -126,7 +127,8 @@ impl Peers {
     }
 }
 
-/// Answers a request through the leader if it is about the leader's work; otherwise by `next`.
+/// Middleware that answers a request through the leader if this replica is a standby and the request is about
+/// the leader's work; otherwise by `next`.
 async fn forward(State(peers): State<Peers>, request: Request, next: Next) -> Response {
     let authorized = request.extensions().get::<Authorized>().is_some();
     let may_forward = authorized && !request.headers().contains_key(OWN);
@@ -161,8 +163,8 @@ async fn forward(State(peers): State<Peers>, request: Request, next: Next) -> Re
     response
 }
 
-/// Returns whether a page is about the leader's work: the pages of controllers and of the program. All other
-/// pages are about the replica that gets the request.
+/// Returns whether the debug page at this path is about the leader's work: the pages of controllers and of
+/// the program. All other pages are about the replica that gets the request.
 fn concerns_leader(path: &str) -> bool {
     let page = path.split('/').filter(|segment| !segment.is_empty()).nth(1).unwrap_or_default();
     page == "controllers" || !own::RESERVED.contains(&page)

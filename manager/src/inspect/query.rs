@@ -8,12 +8,13 @@
 use crate::controller::Wanted;
 use crate::queue::State;
 
-/// The default of `?limit=`: more keys than a person reads, some hundred KiB.
+/// The default of `?limit=`, the most keys in an answer: more keys than a person reads, some hundred KiB.
 pub(super) const DEFAULT_LIMIT: usize = 1000;
-/// The maximum of `?limit=`: some tens of MiB.
+/// The greatest value of `?limit=`, the most keys in an answer: some tens of MiB.
 pub(super) const MAX_LIMIT: usize = 100_000;
 
-/// The values of `?state=`. `delayed` has the same meaning as in the counts of a queue.
+/// The values of `?state=`, each with the states of keys that it selects. `delayed` has the same meaning as
+/// in the counts of a queue.
 const STATES: [(&str, &[State]); 7] = [
     ("delayed", &[State::Backoff, State::Requeued]),
     ("backoff", &[State::Backoff]),
@@ -24,7 +25,7 @@ const STATES: [(&str, &[State]); 7] = [
     ("ready", &[State::Ready]),
 ];
 
-/// The values of `?sort=`.
+/// The values of `?sort=`, each with the order of keys that it selects.
 const SORTS: [(&str, Sort); 5] = [
     ("trouble", Sort::Trouble),
     ("attempts", Sort::Attempts),
@@ -33,39 +34,39 @@ const SORTS: [(&str, Sort); 5] = [
     ("name", Sort::Name),
 ];
 
-/// The parameters of one request.
+/// The parsed query parameters of one request for the keys of a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) wanted: Wanted,
     pub(super) sort: Sort,
-    /// 1..=[`MAX_LIMIT`].
+    /// The most keys in the answer: 1..=[`MAX_LIMIT`].
     pub(super) limit: usize,
-    /// Only keys with a text after this one; `None` unless `sort` is [`Sort::Name`].
+    /// Selects only keys with a text after this one; `None` unless `sort` is [`Sort::Name`].
     pub(super) after: Option<String>,
 }
 
-/// An order of keys; equal keys are sorted by their texts.
+/// An order of a queue's keys; keys that are equal in it are sorted by their texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Keys in backoff, parked keys, keys with a worker, ready keys, requeued keys.
+    /// Keys in backoff come first, then parked keys, keys with a worker, ready keys, and requeued keys.
     #[default]
     Trouble,
-    /// Most attempts first.
+    /// Keys with the most attempts come first.
     Attempts,
-    /// The soonest next run first, keys without a next run last.
+    /// Keys with the soonest next run come first, keys without a next run last.
     Next,
-    /// The longest time in its state first.
+    /// Keys that have been in their state for the longest time come first.
     Since,
-    /// By the text of the key.
+    /// Keys are sorted by their texts, such as `shop/web`.
     Name,
 }
 
-/// Returns the values of `?state=`.
+/// Returns the valid values of the query parameter `?state=`.
 pub fn states() -> impl Iterator<Item = &'static str> {
     STATES.into_iter().map(|(word, _)| word)
 }
 
-/// Returns the values of `?sort=`, the default first.
+/// Returns the valid values of the query parameter `?sort=`, the default first.
 pub fn sorts() -> impl Iterator<Item = &'static str> {
     SORTS.into_iter().map(|(word, _)| word)
 }
@@ -98,7 +99,7 @@ impl Query {
     }
 }
 
-/// Refuses any parameter, for paths without parameters.
+/// Returns an error if a request has any query parameter, for paths without parameters.
 pub(super) fn none(query: Option<&str>) -> Result<(), String> {
     match form_urlencoded::parse(query.unwrap_or_default().as_bytes()).next() {
         Some((name, _)) => Err(format!("unknown parameter {name:?}; this path has no parameters")),
@@ -113,7 +114,7 @@ fn once<T>(field: &mut Option<T>, name: &str, value: T) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the meaning of a parameter's value.
+/// Returns the meaning of a query parameter's value, or an error with the known values.
 fn among<T: Copy>(known: &[(&str, T)], name: &str, value: &str) -> Result<T, String> {
     let found = known.iter().find(|(word, _)| *word == value);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {

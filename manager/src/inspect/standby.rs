@@ -11,13 +11,14 @@ use super::Leader;
 use super::pages::Standby;
 use crate::key::is_dns_subdomain;
 
-/// The header of every answer of a replica that does not lead, with a [`Standby`] as JSON.
+/// The name of the header in every answer of a replica that does not lead, with a [`Standby`] as JSON.
 pub(crate) const STANDBY: &str = "mainstay-standby";
 
 // === impl Leader ===
 
 impl Leader {
-    /// Returns the header's content; `None` if this replica leads, or runs without an election.
+    /// Returns the content of the header that a standby adds to its answers; `None` if this replica leads, or
+    /// runs without an election.
     pub(super) fn standby(&self) -> Option<Standby> {
         let (leading, leader) = self.leading_and_holder(&self.election.as_ref()?.leadership.borrow());
         let pod = leader.as_deref().and_then(pod_of).map(str::to_owned);
@@ -28,14 +29,14 @@ impl Leader {
     }
 }
 
-/// Returns the Pod of a replica if its identity starts with a Pod name: see
+/// Returns the name of a replica's Pod, if the replica's identity starts with a Pod name: see
 /// [`unique_identity`](crate::election::unique_identity).
 fn pod_of(identity: &str) -> Option<&str> {
     let (host, _) = identity.rsplit_once('_')?;
     is_dns_subdomain(host).then_some(host)
 }
 
-/// Adds the header to the answers of a standby.
+/// Middleware that adds the header [`STANDBY`] to the answers of a replica that does not lead.
 pub(super) async fn add_header(State(leader): State<Leader>, request: Request, next: Next) -> Response {
     let standby = leader.standby();
     let mut response = next.run(request).await;
@@ -45,7 +46,7 @@ pub(super) async fn add_header(State(leader): State<Leader>, request: Request, n
     response
 }
 
-/// Sets the header, in place of an earlier one.
+/// Sets the header [`STANDBY`] of a response, in place of an earlier one.
 pub(super) fn set_header(response: &mut Response, standby: &Standby) {
     // A header must not have control characters. JSON escapes them except DEL, which no identity of a manager
     // has.

@@ -4,14 +4,15 @@ use super::pages::{Caches, Packed, Store, Trouble, Watch, Watches};
 use super::seconds;
 use crate::cache::{KindStatus, Packing, PartStatus, Projection};
 
-/// Returns every store, by cluster, kind and scope; the manager's own cluster first.
+/// Returns the data of `/debug/caches`: every store, by cluster, kind and scope; the manager's own cluster
+/// first.
 pub(super) fn caches(mut kinds: Vec<KindStatus>) -> Caches {
     // A stable sort: stores that differ only in their projection stay in the order of declaration.
     kinds.sort_by_cached_key(|status| (status.cluster.clone(), status.kind.clone(), status.scope.clone()));
     Caches { caches: kinds.into_iter().map(Store::from).collect() }
 }
 
-/// Returns every list and watch, failing watches first.
+/// Returns the data of `/debug/watches`: every list and watch of the stores, failing watches first.
 pub(super) fn watches(kinds: &[KindStatus]) -> Watches {
     let mut watches: Vec<_> = kinds.iter().flat_map(Watch::of).collect();
     watches.sort_by(|one, other| one.rank().cmp(&other.rank()));
@@ -91,7 +92,7 @@ impl Watch {
     }
 }
 
-/// Returns the value of a page's `projection`.
+/// Returns the value of a store's or watch's `projection` in the debug pages: `full` or `metadata`.
 fn name_of(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => "full",

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// Displays an error with all its causes, joined by `: `. A cause whose text is already part of the line, as
-/// some libraries repeat their source, is left out.
+/// Displays an error with all its causes, joined by `: `. A cause is left out if its text is already part of
+/// the line, as some libraries repeat their source.
 #[derive(Debug)]
 pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 

@@ -23,13 +23,14 @@ use crate::util::os::boot_time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootInstant(Duration);
 
-/// The right of one replica to write, which ends at a set time. Clones share one fence.
+/// The right of one replica to write to the cluster, which ends at a set time unless it is extended. Clones
+/// share one fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
     inner: Arc<Inner>,
 }
 
-/// The right to write during one term. A connection takes a pass when it is opened.
+/// The right to write during one term of a fence; a connection takes a pass when it is opened.
 #[derive(Clone, Debug)]
 pub struct FencePass {
     fence: Fence,
@@ -38,27 +39,27 @@ pub struct FencePass {
 
 #[derive(Debug)]
 struct Inner {
-    /// End of the current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Only
+    /// End of the fence's current term in nanoseconds of boot time; 0 = closed, `u64::MAX` = never ends. Only
     /// `extend` and `close` write it; `SeqCst`, so that a thread that sees a new term also sees its end.
     until: AtomicU64,
-    /// Number of the term; `close` increments it and wakes [`FencePass::revoked`].
+    /// Number of the fence's term; `close` increments it and wakes [`FencePass::revoked`].
     term: watch::Sender<u64>,
 }
 
 // === impl BootInstant ===
 
 impl BootInstant {
-    /// Returns the present time.
+    /// Returns the present time on the boot clock.
     pub fn now() -> Self {
         Self(boot_time())
     }
 
-    /// Returns the time this long after boot; for tests and models.
+    /// Returns the time on the boot clock this long after boot; for tests and models.
     pub const fn from_boot(since: Duration) -> Self {
         Self(since)
     }
 
-    /// Returns the time since `earlier`; zero if `earlier` is later.
+    /// Returns the time that has passed since `earlier`; zero if `earlier` is later.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -79,12 +80,12 @@ impl std::ops::Add<Duration> for BootInstant {
 // === impl Fence ===
 
 impl Fence {
-    /// Makes a fence that is closed until [`Fence::extend`], for a candidate.
+    /// Makes a fence that allows no writes until [`Fence::extend`], for a candidate.
     pub fn closed() -> Self {
         Self::with_end(0)
     }
 
-    /// Makes an open fence without an end, for a manager without leader election.
+    /// Makes a fence that always allows writes, for a manager without leader election.
     pub fn open() -> Self {
         Self::with_end(u64::MAX)
     }
@@ -93,24 +94,25 @@ impl Fence {
         Self { inner: Arc::new(Inner { until: AtomicU64::new(until), term: watch::Sender::new(0) }) }
     }
 
-    /// Moves the end of the term to `until`, opening the fence if it was closed.
+    /// Moves the end of the fence's term to `until`: writes may be sent until then. Opens the fence if it was
+    /// closed.
     pub fn extend(&self, until: BootInstant) {
         self.inner.until.store(until.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Ends the term at once; no pass taken before becomes valid again.
+    /// Closes the fence: ends its term at once; no pass taken before becomes valid again.
     pub fn close(&self) {
         self.inner.until.store(0, Ordering::SeqCst);
         self.inner.term.send_modify(|term| *term += 1);
     }
 
-    /// Returns whether writes may be sent now.
+    /// Returns whether the fence allows writes now.
     pub fn is_open(&self) -> bool {
         self.left().is_none_or(|left| !left.is_zero())
     }
 
-    /// Returns for how long writes may still be sent without a renewal; zero if closed, `None` if there is no
-    /// end.
+    /// Returns for how long the fence still allows writes without a renewal; zero if it is closed, `None` if
+    /// it never ends.
     pub fn left(&self) -> Option<Duration> {
         match self.inner.until.load(Ordering::SeqCst) {
             u64::MAX => None,
@@ -118,8 +120,8 @@ impl Fence {
         }
     }
 
-    /// Returns a pass for the current term; taken while the fence is closed, it is valid from the next
-    /// `extend`.
+    /// Returns a pass for the fence's current term; taken while the fence is closed, it is valid from the
+    /// next `extend`.
     pub fn pass(&self) -> FencePass {
         FencePass { fence: self.clone(), term: *self.inner.term.borrow() }
     }

@@ -23,20 +23,20 @@ use crate::controller::Term;
 use crate::election::{EVENT_REASON, ElectionSettings, Elector, Leadership, LeaseEvent, OnEvent};
 use crate::inspect::LeaseHistory;
 
-/// The name of the election in errors.
+/// The name of the leader election in errors.
 pub(super) const ELECTION: &str = "leader election";
 
-/// A replica that takes part in the election.
+/// The candidacy of this replica in the leader election, with the published state of the election.
 pub(super) struct Candidate {
-    /// Whether this replica leads, or which other one does.
+    /// Publishes whether this replica leads, or which other replica does.
     pub(super) leadership: watch::Receiver<Leadership>,
-    /// The history of the Lease, for the debug pages.
+    /// The history of the Lease that this replica has seen, for the debug pages.
     pub(super) history: LeaseHistory,
     campaign: CancellationToken,
-    /// Dropped to end the candidacy. A manager that is dropped instead of stopped must not renew the Lease,
-    /// because its work has ended.
+    /// Dropped to end the candidacy of this replica. A manager that is dropped instead of stopped must not
+    /// renew the Lease, because its work has ended.
     stop: DropGuard,
-    /// Dropped when the wait for the work of the term ends early, also if the manager is dropped.
+    /// Dropped when the wait for the end of the leader-only work ends early, also if the manager is dropped.
     gave_up: DropGuard,
     ended: oneshot::Receiver<()>,
 }
@@ -44,7 +44,8 @@ pub(super) struct Candidate {
 // === impl Candidate ===
 
 impl Candidate {
-    /// Makes the candidate and its job for the control thread, which waits for [`Candidate::campaign`].
+    /// Makes the candidate and its job for the control thread. The job takes part in the election only after
+    /// [`Candidate::campaign`].
     pub(super) fn prepare(
         shared: &Shared,
         settings: ElectionSettings,
@@ -95,12 +96,12 @@ impl Candidate {
         (Self { leadership, history, campaign, stop, gave_up, ended }, job)
     }
 
-    /// Takes part in the election from now on.
+    /// Makes this replica take part in the leader election from now on.
     pub(super) fn campaign(&self) {
         self.campaign.cancel();
     }
 
-    /// Waits for news of the election.
+    /// Waits for a change of the leadership and returns the new state.
     ///
     /// # Cancel safety
     /// No news is lost.
@@ -112,9 +113,9 @@ impl Candidate {
         self.leadership.borrow_and_update().clone()
     }
 
-    /// Ends the candidacy: the Lease is renewed while work of the term runs, and released once it has ended.
-    /// If work still runs at `deadline`, the Lease is not released and expires; if the Lease is lost before,
-    /// work is dropped at once. Returns whether the work ended in time.
+    /// Ends the candidacy of this replica: the Lease is renewed while leader-only work of the term runs, and
+    /// released once it has ended. If work still runs at `deadline`, the Lease is not released and expires;
+    /// if the Lease is lost before, work is dropped at once. Returns whether the work ended in time.
     pub(super) async fn finish(self, term: &Term, timers: &Timers, deadline: Instant) -> bool {
         let Self { mut leadership, stop, gave_up, ended, .. } = self;
         drop(stop);
@@ -144,7 +145,8 @@ impl Candidate {
     }
 }
 
-/// Ends the term. Returns true once its work has ended, false if the wait ends before.
+/// Ends the term of leadership: in order if the manager stops, at once otherwise. Returns true once the work
+/// of the term has ended, false if `gave_up` is cancelled before.
 async fn end_work(term: Term, stopping: CancellationToken, gave_up: CancellationToken) -> bool {
     if stopping.is_cancelled() {
         term.end();
@@ -159,7 +161,7 @@ async fn end_work(term: Term, stopping: CancellationToken, gave_up: Cancellation
     }
 }
 
-/// Records an Event on the Lease when the leader changes, as client-go does.
+/// Returns a callback that records an Event on the Lease when the leader changes, as client-go does.
 fn record_on_lease(events: Recorder, settings: &ElectionSettings) -> OnEvent {
     let lease = ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),

@@ -20,8 +20,8 @@ use crate::key::{Fence, Key, KindId};
 use crate::metrics::Registry;
 use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 
-/// An API server: the manager's own, to which a [`Manager`] derefs, or another one, made by
-/// [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
+/// An API server with its cache and clients: the manager's own, to which a [`Manager`] derefs, or another
+/// one, made by [`Manager::cluster`]. Cheap to clone; all clones are one cluster.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -61,18 +61,19 @@ pub struct Cluster {
 }
 
 struct Shared {
-    /// Empty for the manager's own.
+    /// The name of the cluster; empty for the manager's own.
     name: Arc<str>,
     connections: Connections,
     cache: Cache,
-    /// Stopped by the fence of the manager's Lease.
+    /// The client for writes of leader-only work; the fence of the Lease lets them pass only while this
+    /// replica leads.
     leader_client: kube::Client,
     any_client: kube::Client,
-    /// Records Events in the name of the manager.
+    /// Records Events of this cluster in the name of the manager.
     events: Recorder,
 }
 
-/// A reconciler that works in another cluster.
+/// A reconciler that works in another cluster: each run gets the context of that cluster.
 struct Moved<R> {
     cluster: Cluster,
     reconciler: R,
@@ -81,8 +82,8 @@ struct Moved<R> {
 // === impl Manager ===
 
 impl Manager {
-    /// Adds another cluster, before or while the manager runs. It opens no connection yet, and stays until
-    /// the manager stops. Call it inside the runtime that runs the reconciles.
+    /// Adds another cluster to the manager, before or while it runs. The cluster opens no connection yet, and
+    /// stays until the manager stops. Call this inside the runtime that runs the reconciles.
     ///
     /// Its stores are listed and watched like those of the manager's own cluster, over connections of its
     /// own, with the rights of `connection`. The start waits for their first lists too, with one difference:
@@ -116,7 +117,7 @@ impl Manager {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Makes the manager's own cluster, and the writer of its Events.
+    /// Makes the manager's own cluster, and the writer of the Events recorded in it.
     pub(super) fn own(
         options: &super::ManagerOptions,
         configuration: &crate::config::ManagerConfiguration,
@@ -132,7 +133,7 @@ impl Cluster {
         Self::of("", connections, cache, fence, events)
     }
 
-    /// Makes another cluster of the same manager.
+    /// Makes another cluster of the same manager, and the writer of the Events recorded in it.
     fn beside(
         &self,
         name: &str,
@@ -164,7 +165,7 @@ impl Cluster {
         Ok((Self { shared: Arc::new(shared) }, writer))
     }
 
-    /// Returns its name; empty for the manager's own.
+    /// Returns the name of the cluster; empty for the manager's own.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
@@ -221,19 +222,21 @@ impl Cluster {
         self.shared.cache.store(objects)
     }
 
-    /// As [`Cluster::store`], for readers of metadata only: `list` and `entry` return it without decoding,
-    /// and the kind is cached without bodies, unless there is also a reader of whole objects.
+    /// Declares a kind to be cached for readers of metadata only, and returns a handle as [`Cluster::store`]
+    /// does. `list` and `entry` return metadata without decoding, and the kind is cached without bodies,
+    /// unless there is also a reader of whole objects.
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
         self.shared.cache.metadata(objects)
     }
 
-    /// Sets whether a replica is ready without a kind; see [`Required`]. May be called at any time; the last
-    /// call counts.
+    /// Sets whether a replica counts as ready while a kind is not listed or its watch is broken; see
+    /// [`Required`]. May be called at any time; the last call counts.
     pub fn required(&self, kind: KindId, required: Required) {
         self.shared.cache.required(kind, required);
     }
 
-    /// Changes every object of a kind on its way into the cache; see [`Cache::transform`].
+    /// Sets a function that changes every object of a kind before the cache stores it; see
+    /// [`Cache::transform`].
     ///
     /// # Errors
     /// Fails if the kind has a transform, or is being watched already.
@@ -245,9 +248,9 @@ impl Cluster {
         self.shared.cache.transform(kind, change)
     }
 
-    /// Returns the context of the same run in this cluster, with a client, a recorder of Events and typed
-    /// writes of this cluster. Writes are stopped with the Lease as those of `cx`, and enter the stores of
-    /// this cluster at once.
+    /// Returns the context of the run `cx` moved to this cluster, with a client, a recorder of Events and
+    /// typed writes of this cluster. Writes are stopped with the Lease as those of `cx`, and enter the stores
+    /// of this cluster at once.
     ///
     /// Make an [`Applier`](crate::client::Applier) for each cluster: one that is used for several compares
     /// the objects of one cluster with the answers of another.
@@ -258,8 +261,9 @@ impl Cluster {
         })
     }
 
-    /// Moves a reconciler to this cluster: it gets [`Cluster::context`] of each run. With stores of this
-    /// cluster, a reconciler that was written for a single cluster works in this one, with its finalizers.
+    /// Moves a reconciler to this cluster: each run gets the [`Cluster::context`] of its context. With stores
+    /// of this cluster, a reconciler that was written for a single cluster works in this one, with its
+    /// finalizers.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -278,7 +282,8 @@ impl Cluster {
         Moved { cluster: self.clone(), reconciler }
     }
 
-    /// Returns the client for writes, with or without the fence.
+    /// Returns this cluster's client for writes: one stopped by the fence of the Lease if `fenced`, else one
+    /// that always writes.
     pub(super) fn client(&self, fenced: bool) -> &kube::Client {
         if fenced { &self.shared.leader_client } else { &self.shared.any_client }
     }

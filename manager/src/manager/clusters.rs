@@ -25,11 +25,11 @@ use crate::client::EventWriter;
 use crate::health::Finding;
 use crate::util::resume_panic;
 
-/// Longest wait for a store while its cluster neither answers nor fails: as long as opening a connection may
-/// take, so that a server that drops all packets counts like one that refuses them.
+/// Longest wait at the start for a store of another cluster that neither answers nor fails: as long as
+/// opening a connection may take, so that a server that drops all packets counts like one that refuses them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The clusters of one manager. Cheap to clone; all clones are the same clusters.
+/// All clusters of one manager. Cheap to clone; all clones are the same clusters.
 #[derive(Clone)]
 pub(super) struct Clusters {
     shared: Arc<Shared>,
@@ -38,24 +38,24 @@ pub(super) struct Clusters {
 struct Shared {
     own: Cluster,
     state: Mutex<State>,
-    /// Whether the start of this replica has ended its wait for the clusters; never reset. Relaxed, because a
-    /// probe may be late by a moment.
+    /// Whether the start of this replica has ended its wait for the first lists of all clusters; never reset.
+    /// Relaxed, because a probe may be late by a moment.
     started: AtomicBool,
-    /// Has a permit while a cache is not running.
+    /// Has a permit while there is a cluster with a cache that does not run.
     caches: Notify,
-    /// Has a permit while a writer is not running.
+    /// Has a permit while there is a writer of Events that does not run.
     writers: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whether the manager has begun to stop.
+    /// Whether the manager has begun to stop, so that new clusters are refused.
     closed: bool,
-    /// Without the manager's own, in the order they were added.
+    /// The clusters except the manager's own, in the order they were added.
     others: Vec<Other>,
-    /// The clusters without a running cache.
+    /// The clusters with a cache that does not run yet.
     idle: Vec<Cluster>,
-    /// The writers that do not run yet.
+    /// The writers of Events that do not run yet.
     writers: Vec<EventWriter>,
 }
 
@@ -63,7 +63,8 @@ struct State {
 #[derive(Clone)]
 struct Other {
     cluster: Cluster,
-    /// The start of the youngest store for which the log has reported an unanswered wait.
+    /// The start of the youngest store for which the log has reported that it did not answer in time; `None`
+    /// before such a report.
     logged: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -87,7 +88,8 @@ impl Clusters {
         &self.shared.own
     }
 
-    /// Adds a cluster under a name that is not taken.
+    /// Adds the cluster that `make` returns under this name, if the name is not taken and the manager is not
+    /// stopping.
     pub(super) fn add(
         &self,
         name: &Arc<str>,
@@ -117,13 +119,13 @@ impl Clusters {
         Ok(cluster)
     }
 
-    /// Refuses clusters from now on.
+    /// Refuses new clusters from now on.
     pub(super) fn close(&self) {
         self.shared.state.lock().closed = true;
     }
 }
 
-/// Tasks that run with the manager.
+/// The tasks of all clusters that run with the manager.
 impl Clusters {
     /// Runs the caches of all clusters, also of those added later, until `stop`. Returns when all tasks have
     /// ended.
@@ -133,14 +135,16 @@ impl Clusters {
         run_all(&self.shared.caches, take, run, stop).await;
     }
 
-    /// Writes the Events of all clusters until `stop`, and then those that are left for at most `flush`.
+    /// Writes the recorded Events of all clusters until `stop`, and then for at most `flush` those that are
+    /// left.
     pub(super) async fn run_writers(self, stop: CancellationToken, flush: Duration) {
         let take = || std::mem::take(&mut self.shared.state.lock().writers);
         let run = |writer: EventWriter, stop| writer.run(stop, flush);
         run_all(&self.shared.writers, take, run, stop).await;
     }
 
-    /// Waits until every store that is declared now has been listed, or the wait for it has ended.
+    /// Waits until every store that is declared now, in all clusters, has been listed, or the wait for it has
+    /// ended.
     ///
     /// # Cancel safety
     /// Call it again; that does not lengthen the wait.
@@ -150,13 +154,14 @@ impl Clusters {
         tokio::join!(self.own().cache().settled(), all);
     }
 
-    /// Ends the start's wait for the clusters: from now on only the manager's own makes this replica unready.
+    /// Ends the start's wait for other clusters: from now on only the manager's own makes this replica
+    /// unready.
     pub(super) fn on_start(&self) {
         self.shared.started.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the readiness of every store. A watch counts as broken once it has been down for
-    /// `watch_down_limit`.
+    /// Returns the result of the readiness check of every store of all clusters. A watch counts as broken
+    /// once it has been down for `watch_down_limit`.
     pub(super) fn findings(&self, watch_down_limit: Duration) -> Vec<Finding> {
         let starting = !self.shared.started.load(Ordering::Relaxed);
         let own = self.own().cache().kinds();
@@ -180,13 +185,14 @@ impl Clusters {
 // === impl Other ===
 
 impl Other {
-    /// Waits until the first list of every store declared now was tried, for at most [`PATIENCE`].
+    /// Waits until the first list of every store of this cluster declared now was tried, for at most
+    /// [`PATIENCE`].
     async fn settled(&self) {
         self.cluster.cache().tried(PATIENCE).await;
         self.log_unanswered();
     }
 
-    /// Logs the stores that did not answer in time, once each.
+    /// Logs the kinds of this cluster with stores that did not answer in time, once each.
     fn log_unanswered(&self) {
         let silent = self.cluster.cache().unanswered(PATIENCE);
         let youngest = silent.iter().map(|(_, since)| *since).max();
@@ -209,8 +215,8 @@ impl Other {
     }
 }
 
-/// Runs every item, also those added later, until `stop`, and returns when all have ended. Resumes the panic
-/// of an item, which ends the manager.
+/// Runs a task for every item that `take` returns, also for those added later, until `stop`, and returns when
+/// all tasks have ended. Resumes the panic of a task, which ends the manager.
 async fn run_all<T, F>(
     arrived: &Notify,
     take: impl Fn() -> Vec<T>,

@@ -18,21 +18,21 @@ use tracing::{debug, error, info};
 use crate::controller::{Failure, NamedTasks};
 use crate::reconcile::BoxError;
 
-/// A future for the control thread. Made on that thread, because a client and a listener belong to the
-/// runtime in which they were made.
+/// A named future for the control thread, such as a server. Made on that thread, because a client and a
+/// listener belong to the runtime in which they were made.
 pub(super) struct Job {
     pub(super) name: &'static str,
     pub(super) start: Box<dyn FnOnce() -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
-/// The running thread. It ends once all jobs have ended and this value is dropped; until then it watches
-/// signals.
+/// The running control thread, which runs servers, the election and timers apart from reconciles. It ends
+/// once all jobs have ended and this value is dropped; until then it watches signals.
 pub(super) struct ControlThread {
-    /// Resolves when the last job has ended.
+    /// Resolves when the last job of the control thread has ended.
     jobs_ended: oneshot::Receiver<()>,
     pub(super) timers: Timers,
     _end_on_drop: DropGuard,
-    /// Jobs that failed, by name.
+    /// Receives the failures of jobs on the control thread, with the name of the job.
     pub(super) failures: mpsc::Receiver<Failure>,
 }
 
@@ -54,8 +54,8 @@ impl Job {
 // === impl ControlThread ===
 
 impl ControlThread {
-    /// Starts the thread. With `signals`, the first SIGTERM or SIGINT cancels the token and
-    /// the second ends the process at once.
+    /// Starts the control thread with these jobs. With `signals`, the first SIGTERM or SIGINT cancels the
+    /// token and the second ends the process at once.
     pub(super) fn spawn(jobs: Vec<Job>, signals: Option<CancellationToken>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let timers = Timers(runtime.handle().clone());
@@ -78,7 +78,7 @@ impl ControlThread {
         Ok(Self { jobs_ended, failures, timers, _end_on_drop: end_on_drop })
     }
 
-    /// Waits until the last job has ended.
+    /// Waits until the last job of the control thread has ended.
     pub(super) async fn jobs_ended(&mut self) {
         // An error means that the thread panicked, so that its jobs have ended too.
         drop((&mut self.jobs_ended).await);
@@ -88,8 +88,8 @@ impl ControlThread {
 // === impl Timers ===
 
 impl Timers {
-    /// Waits for the future until the deadline, also while the caller's runtime has no free thread for its
-    /// own timers. `None` if the future was not ready in time.
+    /// Waits for a future until the deadline, also while the caller's runtime has no free thread for its own
+    /// timers. Returns `None` if the future was not ready in time.
     pub(super) async fn until<T>(&self, deadline: Instant, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = JoinSet::new();
         alarm.spawn_on(async move { sleep_until(deadline).await }, &self.0);

@@ -9,7 +9,8 @@ use crate::reconcile::RunEnvironment;
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the environment of runs: client, recorder, stop token; fenced if the Lease is needed.
+    /// Returns the environment of the runs of a controller or runnable: client, recorder of Events and stop
+    /// token. Its writes are fenced by the Lease if `needs_lease`.
     pub(super) fn run_environment(&self, name: &str, needs_lease: bool) -> RunEnvironment {
         let own = self.clusters.own();
         let events = own.events().for_controller(&format!("{}/{name}", self.options.name));
@@ -19,7 +20,8 @@ impl Shared {
         run_environment
     }
 
-    /// Returns the parts of the manager that a controller uses.
+    /// Returns the parts of the manager that the controller `name` uses, such as settings, metrics and stop
+    /// token.
     pub(super) fn environment(
         &self,
         name: &str,

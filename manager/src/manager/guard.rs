@@ -16,11 +16,12 @@ pub(super) use reviews::{Reviews, reviewed};
 pub use token_file::TokenFileError;
 pub(super) use token_file::{TokenFile, token_required};
 
-/// SHA-256 of a token, or of a question about one.
+/// SHA-256 of a token, of an address, or of an access to review.
 type Digest = [u8; 32];
 
-/// Returns the token of the debug pages; `None` if they are reviewed, or bound to loopback, where any request
-/// from this host is admitted. Warns where a token crosses the network in plain text.
+/// Returns the token that requests for the debug pages need. `None` if the API server reviews tokens instead,
+/// or if the server is bound to loopback, where any request from this host is admitted. Warns where a token
+/// crosses the network in plain text.
 pub(super) fn inspect_token(configuration: &ManagerConfiguration) -> Result<Option<TokenFile>, BuildError> {
     let ManagerConfiguration { metrics, inspect, .. } = configuration;
     if metrics.auth && metrics.tls_dir.is_none() && leaves_this_host(metrics.bind_address) {
@@ -34,12 +35,13 @@ pub(super) fn inspect_token(configuration: &ManagerConfiguration) -> Result<Opti
     file.map(TokenFile::new).transpose().map_err(BuildError::TokenFile)
 }
 
-/// Whether a server at this address can be reached from elsewhere.
+/// Returns whether a server at this address can be reached from other hosts.
 fn leaves_this_host(address: BindAddress) -> bool {
     address.socket().is_some_and(|address| !address.ip().is_loopback())
 }
 
-/// Reads the token of a request, as one header `Authorization: Bearer TOKEN`.
+/// Returns the token of a request that has exactly one header `Authorization: Bearer TOKEN`; `None`
+/// otherwise.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let (Some(only), None) = (all.next(), all.next()) else { return None };

@@ -14,7 +14,7 @@ use crate::controller::{ControllerPort, ControllerStatus, ControllerView as _, G
 use crate::key::{Key, NamespacedName};
 use crate::watch::Source;
 
-/// A registered controller. Cheap to clone; dropping it does not remove the controller.
+/// A handle of a registered controller. Cheap to clone; dropping it does not remove the controller.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -40,58 +40,62 @@ use crate::watch::Source;
 #[debug("ControllerHandle {{ name: {:?}, .. }}", self.name)]
 pub struct ControllerHandle<Q: Key = NamespacedName> {
     pub(super) name: Arc<str>,
-    /// Dropped with the controller.
+    /// Weak reference to the parts of the controller that this handle calls; they are dropped with the
+    /// controller.
     pub(super) port: Weak<ControllerPort<Q>>,
     /// Cancelled to remove the controller.
     pub(super) leave: CancellationToken,
-    /// Closes once all parts of the controller have ended.
+    /// Publishes the progress of the controller; the channel closes once all parts of the controller have
+    /// ended.
     pub(super) stage: watch::Receiver<Stage>,
-    /// The grace period of runs and sources in a removal.
+    /// Returns the grace period that runs and sources of the controller have to end in a removal.
     pub(super) grace: Grace,
     pub(super) members: WeakMembers,
 }
 
-/// The controller has been removed, or its manager has ended.
+/// Error: the controller has been removed, or its manager has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("controller {name:?} has been removed, or its manager has ended")]
 pub struct ControllerGone {
-    /// The controller.
+    /// The name of the controller.
     pub name: Arc<str>,
 }
 
-/// The removal of a controller was not orderly.
+/// Error of [`ControllerHandle::remove`]: the removal of a controller was not orderly.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RemoveError {
-    /// The controller is removed, but some of its work was dropped. No retry is needed.
+    /// The controller is removed, but some of its work was dropped at the end of the grace period. No retry
+    /// is needed.
     #[error(
         "controller {name:?} is removed; dropped after shutdown.gracePeriod {grace:?}: {}", late.join(", ")
     )]
     Late {
-        /// The controller.
+        /// The name of the controller.
         name: Arc<str>,
-        /// The grace period.
+        /// The grace period that the work of the controller exceeded.
         grace: Duration,
-        /// The keys and sources that were dropped.
+        /// The keys and sources of the controller that were dropped.
         late: Vec<String>,
     },
-    /// Work blocks its thread, so it can be neither awaited nor dropped. The name stays taken until it ends.
+    /// Work of the controller blocks its thread, so it can be neither awaited nor dropped. The name of the
+    /// controller stays taken until that work ends.
     #[error(
         "controller {name:?} is still there after shutdown.gracePeriod {grace:?}: {} blocks its thread; \
          use awaits or spawn_blocking", if late.is_empty() { "something".to_owned() } else { late.join(", ") }
     )]
     StillRunning {
-        /// The controller.
+        /// The name of the controller.
         name: Arc<str>,
-        /// The grace period.
+        /// The grace period that the work of the controller exceeded.
         grace: Duration,
-        /// The keys and sources that run.
+        /// The keys and sources of the controller that still run.
         late: Vec<String>,
     },
-    /// The manager stopped, and its grace period ended before the removal.
+    /// The manager stopped during the removal of the controller, and its grace period ended first.
     #[error("controller {name:?} was dropped with its manager, which stopped during the removal")]
     CutShort {
-        /// The controller.
+        /// The name of the controller.
         name: Arc<str>,
     },
 }
@@ -104,13 +108,13 @@ impl<Q: Key> ControllerHandle<Q> {
         &self.name
     }
 
-    /// Returns the state of the controller; `None` once it has ended.
+    /// Returns the present state of the controller; `None` once it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
         self.port.upgrade().map(|port| port.status())
     }
 
-    /// Enqueues `key` as if a person had asked for it: a key in backoff and a parked one run at once. Before
-    /// the controller runs, and on a standby replica, the key waits on the queue.
+    /// Enqueues `key` in the controller as if a person had asked for it: a key in backoff and a parked one
+    /// run at once. Before the controller runs, and on a standby replica, the key waits on the queue.
     ///
     /// # Errors
     /// The controller has been removed or has ended.
@@ -119,9 +123,10 @@ impl<Q: Key> ControllerHandle<Q> {
         Ok(())
     }
 
-    /// Adds a source. It starts with the controller, or now if the controller runs. A controller that has not
-    /// reconciled yet waits for its sync as for that of any other source. One that has continues meanwhile,
-    /// which is safe because reads from a store without its first list are errors.
+    /// Adds a source of keys to the controller. It starts with the controller, or now if the controller runs.
+    /// A controller that has not reconciled yet waits for the source's sync as for that of any other source.
+    /// One that has continues meanwhile, which is safe because reads from a store without its first list are
+    /// errors.
     ///
     /// # Errors
     /// The controller has been removed or has ended.

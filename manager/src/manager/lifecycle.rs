@@ -37,46 +37,48 @@ use group::Group;
 use outcome::{End, Problems};
 use waiting::Waiting;
 
-/// Time for the remaining Events, even after the grace period.
+/// Time to write the remaining Events at the end of a stop, even after the grace period.
 const EVENTS_TIME: Duration = Duration::from_secs(2);
 
-/// Least time for members that are stopped after others, so that a late member does not make those after it
-/// late. Five of these and [`EVENTS_TIME`] fit between the grace period, 30 s, and that of the kubelet, 45 s.
+/// Least time to end for members of a manager that are stopped after others, so that a late member does not
+/// make those after it late. Five of these and [`EVENTS_TIME`] fit between the grace period, 30 s, and that
+/// of the kubelet, 45 s.
 pub(super) const OWN_TURN: Duration = Duration::from_secs(1);
 
-/// Time to become ready after which the log reports a runnable: longer than a healthy start.
+/// Time after which the log reports a runnable that is not ready yet: longer than a healthy start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running manager: its groups of members, and the stage of its start.
 struct Running<'a> {
     shared: &'a Shared,
     stage: Stage,
-    /// The time at which the log reports the runnables that block this stage; `None` after the report.
+    /// The time at which the log reports the runnables that block the present stage of the start; `None`
+    /// after the report.
     report_at: Option<Instant>,
-    /// In the order of the start.
+    /// The runnables that start first, such as webhook servers. The groups follow in the order of the start.
     servers: Group,
     caches: Group,
     others: Group,
     leader_only: Group,
-    /// Stopped after all others.
+    /// The writers of Events, which are stopped after all other groups.
     events: Group,
     waiting: Waiting,
 }
 
-/// A stage of the start. Each begins when the one before it is ready.
+/// A stage of the start of a manager. Each begins when the one before it is ready.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Servers,
     Caches,
     Others,
-    /// This replica takes part in the election, or leads without one.
+    /// The last stage: this replica takes part in the election, or leads without one.
     LeaderElection,
 }
 
 // === impl Manager ===
 
 impl Manager {
-    /// Runs everything until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and
+    /// Runs the manager until [`Manager::stop`], a signal, the loss of the Lease, or the first failure, and
     /// then stops everything in order. When it returns, all parts of this manager have ended, except those
     /// that the error names as late.
     ///
@@ -156,7 +158,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Starts members when they are added and follows the election, until there is a reason to stop.
+    /// Starts members of the manager when they are added and follows the election, until there is a reason to
+    /// stop, which it returns.
     async fn live(&mut self, control: &mut ControlThread, mut candidate: Option<&mut Candidate>) -> End {
         let shared = self.shared;
         if shared.stop.is_cancelled() {
@@ -190,7 +193,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Begins the stages that no runnable blocks.
+    /// Begins every next stage of the start that no runnable blocks.
     fn advance(&mut self, candidate: Option<&Candidate>) {
         loop {
             // A member that was added before a runnable became ready starts before later groups do.
@@ -226,14 +229,16 @@ impl<'a> Running<'a> {
         self.start_waiting();
     }
 
-    /// Returns the time of the next report about waiting members.
+    /// Returns the time of the next log report about runnables that block the start or wait for stores;
+    /// `None` if none is due.
     fn report_at(&self) -> Option<Instant> {
         // In earlier stages all members wait for the caches, which report that themselves.
         let waiting = self.waiting.report_at().filter(|_| self.stage >= Stage::Others);
         [self.report_at, waiting].into_iter().flatten().min()
     }
 
-    /// Logs the runnables that block the start, and those that wait for stores.
+    /// Logs the runnables that block the next stage of the start, and those that wait for stores, if a report
+    /// is due.
     fn report(&mut self) {
         if self.stage >= Stage::Others {
             self.waiting.report(&self.shared.clusters);
@@ -281,7 +286,7 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Starts the waiting runnables of groups that have started.
+    /// Starts those waiting runnables that no longer wait for stores and belong to a group that has started.
     fn start_waiting(&mut self) {
         for pending in self.waiting.take_listed() {
             match pending.group {
@@ -298,8 +303,9 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Handles news of the elector, which may be outdated. So this ends no term: the elector has ended it by
-    /// itself, and the present term may be a later one.
+    /// Handles a change of the leadership, which may be outdated. So this ends no term: the elector has ended
+    /// it by itself, and the present term may be a later one. Returns the reason to stop if the Lease is lost
+    /// and the process has to exit.
     fn follow(&mut self, leadership: &Leadership) -> Option<End> {
         match leadership {
             Leadership::Leading { .. } if self.shared.term.begin_granted() => self.start_waiting(),
@@ -313,8 +319,8 @@ impl<'a> Running<'a> {
 }
 
 impl Drop for Running<'_> {
-    /// Refuses registrations and ends leadership and work also if `run` is dropped instead of stopped, and
-    /// cancels the tokens of user code.
+    /// Refuses registrations, ends leadership and its work, and cancels the tokens of user code, also if
+    /// `run` is dropped instead of stopped.
     fn drop(&mut self) {
         self.shared.close();
         self.shared.term.lose();
@@ -326,7 +332,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Returns the deadline of a member that is stopped only now: at least [`OWN_TURN`] away.
+/// Returns the deadline of a member of the manager that is stopped only now: `deadline`, or [`OWN_TURN`] from
+/// now if that is later.
 pub(super) fn own_turn(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + OWN_TURN)
 }

@@ -22,13 +22,14 @@ use crate::config::{Channels, ManagerConfiguration, Section, SectionError};
 use crate::controller::{ControllerFuture, ControllerSettings, InCode, Stage};
 use crate::key::panic_text;
 
-/// The members of one manager. Cheap to clone; all clones are one list.
+/// The members of one manager: its controllers and the runnables that have not started, with the
+/// configuration in force. Cheap to clone; all clones are one list.
 #[derive(Clone)]
 pub(super) struct Members {
     shared: Arc<Shared>,
 }
 
-/// The members, without keeping them alive.
+/// A weak reference to the members of a manager, which does not keep them alive.
 pub(super) type WeakMembers = Weak<Shared>;
 
 pub(super) struct Shared {
@@ -36,61 +37,62 @@ pub(super) struct Shared {
     /// Publishes the configuration in force, outside the lock: a reader that holds a `watch::Ref` blocks the
     /// sender, and may register a controller meanwhile.
     published: watch::Sender<Arc<ManagerConfiguration>>,
-    /// Publish the sections of the program, also outside the lock.
+    /// Publish the values of the program's configuration sections, also outside the lock.
     channels: Channels,
-    /// Has a permit while a member has not started.
+    /// Has a permit while there is a member that has not started.
     arrived: Notify,
 }
 
 struct State {
-    /// The configuration in force.
+    /// The configuration of the manager that is in force.
     configuration: Arc<ManagerConfiguration>,
-    /// Whether the manager has begun to stop.
+    /// Whether the manager has begun to stop, so that new controllers and runnables are refused.
     closed: bool,
-    /// The registered controllers by name.
+    /// The registered controllers of the manager, by name.
     controllers: BTreeMap<Arc<str>, Registered>,
-    /// The members that have not started, in the order of registration.
+    /// The members of the manager that have not started, in the order of registration.
     waiting: Vec<Member>,
 }
 
-/// A registered controller.
+/// A registered controller as the list of members keeps it.
 #[derive(Clone)]
 struct Registered {
-    /// The changes that its code makes, applied to each new configuration.
+    /// The changes that the controller's code makes to its settings, applied to each new configuration.
     code: InCode,
     /// Publishes the settings to the controller. Each controller has a channel of its own.
     settings: watch::Sender<ControllerSettings>,
 }
 
-/// A member that has not started.
+/// A controller or a runnable of the manager that has not started.
 pub(super) enum Member {
     Controller(Box<PendingController>),
     Runnable(PendingRunnable),
 }
 
-/// A controller that has not started.
+/// A registered controller that has not started.
 pub(super) struct PendingController {
     pub(super) needs_lease: bool,
     pub(super) future: ControllerFuture,
-    /// Cancelled if it is removed.
+    /// Cancelled if the controller is removed before it starts.
     pub(super) leave: CancellationToken,
     pub(super) name_guard: NameGuard,
 }
 
-/// A taken name. Dropping it frees the name, and then closes the channel of the controller's stage.
+/// A taken name of a controller. Dropping the guard frees the name, and then closes the channel of the
+/// controller's stage.
 #[must_use]
 pub(super) struct NameGuard {
     members: WeakMembers,
     pub(super) name: Arc<str>,
-    /// The last field, so that it is dropped last: receivers take the close of this channel for the end of
-    /// the controller.
+    /// Publishes the progress of the controller. The last field, so that it is dropped last: receivers take
+    /// the close of this channel for the end of the controller.
     pub(super) stage: watch::Sender<Stage>,
 }
 
 // === impl Members ===
 
 impl Members {
-    /// Makes an empty list under this configuration.
+    /// Makes an empty list of members with this configuration in force.
     pub(super) fn new(configuration: ManagerConfiguration) -> Self {
         let configuration = Arc::new(configuration);
         let published = watch::Sender::new(Arc::clone(&configuration));
@@ -100,23 +102,23 @@ impl Members {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the configuration in force.
+    /// Returns the configuration of the manager that is in force.
     pub(super) fn configuration(&self) -> Arc<ManagerConfiguration> {
         Arc::clone(&self.shared.state.lock().configuration)
     }
 
-    /// Returns a channel that publishes the configuration in force.
+    /// Returns a channel that publishes each configuration that is put in force.
     pub(super) fn configurations(&self) -> watch::Receiver<Arc<ManagerConfiguration>> {
         self.shared.published.subscribe()
     }
 
-    /// Returns the channel of a section of the program.
+    /// Returns the channel that publishes the values of a section of the program's configuration.
     pub(super) fn section<S: Section>(&self, name: &str) -> Result<watch::Receiver<Arc<S>>, SectionError> {
         self.shared.channels.subscribe(name)
     }
 
-    /// Takes a name for a controller with these changes of code. Returns the guard of the name and the
-    /// channel of settings.
+    /// Takes a name for a controller; `code` has the changes that its code makes to its settings. Returns the
+    /// guard of the name and the channel that publishes the settings.
     pub(super) fn name_guard(
         &self,
         name: Arc<str>,
@@ -175,13 +177,13 @@ impl Members {
         }
     }
 
-    /// Returns the changes of code of each controller.
+    /// Returns the name of each registered controller with the changes that its code makes to its settings.
     pub(super) fn codes(&self) -> Vec<(Arc<str>, InCode)> {
         let state = self.shared.state.lock();
         state.controllers.iter().map(|(name, holder)| (Arc::clone(name), holder.code.clone())).collect()
     }
 
-    /// Adds a member, which starts with the manager, or now if that runs.
+    /// Adds a controller or runnable, which starts with the manager, or now if the manager runs.
     pub(super) fn submit(&self, member: Member) -> Result<(), RegisterError> {
         let name = member.name();
         let mut state = self.shared.state.lock();
@@ -195,12 +197,12 @@ impl Members {
         Ok(())
     }
 
-    /// Takes the members that have not started.
+    /// Takes the controllers and runnables that have not started, so that they can be started.
     pub(super) fn take(&self) -> Vec<Member> {
         std::mem::take(&mut self.shared.state.lock().waiting)
     }
 
-    /// Waits for members that have not started.
+    /// Waits until there are controllers or runnables that have not started, and takes them.
     ///
     /// # Cancel safety
     /// No member is lost: they are taken in the poll that returns them.
@@ -209,7 +211,7 @@ impl Members {
         self.take()
     }
 
-    /// Refuses members from now on.
+    /// Refuses new controllers and runnables from now on, and drops those that have not started.
     pub(super) fn close(&self) {
         self.shared.state.lock().closed = true;
         drop(self.take());
@@ -235,8 +237,8 @@ pub(super) fn drop_removed(members: &WeakMembers) {
 // === impl Shared ===
 
 impl Shared {
-    /// Puts a configuration in force, unless a controller was registered for which no settings were
-    /// computed.
+    /// Puts a configuration in force and publishes the computed settings to the controllers. Does not, and
+    /// returns `false`, if a controller was registered for which no settings were computed.
     fn put_in_force(
         &self,
         configuration: &Arc<ManagerConfiguration>,
@@ -266,7 +268,8 @@ impl Shared {
 // === impl Registered ===
 
 impl Registered {
-    /// Returns whether both are the same registration; another controller may have taken the name.
+    /// Returns whether both values are the same registration of a controller; another controller may have
+    /// taken its name.
     fn is(&self, other: &Self) -> bool {
         self.settings.same_channel(&other.settings)
     }
@@ -308,7 +311,8 @@ fn settings(
     }
 }
 
-/// As [`settings`], with the problems as lines, and a panic of the code as one of them.
+/// Computes the settings of a controller as [`settings`] does, with the problems as lines, and a panic of the
+/// controller's code as one of them.
 fn settings_caught(
     configuration: &ManagerConfiguration,
     name: &Arc<str>,

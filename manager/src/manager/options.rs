@@ -11,12 +11,12 @@ use crate::config::{ConfigSource, LogFilter};
 use crate::election::unique_identity;
 use crate::reconcile::BoxError;
 
-/// The options of a manager that are not in the configuration file.
+/// The options of a manager that its code sets, because they are not in the configuration file.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
-    /// The name of the program, in Events and in `mainstay_build_info`.
+    /// The name of the program in Events and in the metric `mainstay_build_info`.
     pub name: &'static str,
-    /// The version in `mainstay_build_info`; empty if unknown.
+    /// The version of the program in the metric `mainstay_build_info`; empty if unknown.
     pub version: &'static str,
     /// The identity of this replica in the Lease, different for each running replica.
     pub identity: String,
@@ -25,21 +25,23 @@ pub struct ManagerOptions {
     /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are
     /// routine, such as a restart of the API server.
     pub watch_down_limit: Duration,
-    /// The file of the configuration, which a running manager follows: settings of controllers, the log
-    /// level, the grace period and the live keys of the program's sections are applied when it is saved,
-    /// unless it has a mistake. `None` for no file.
+    /// The configuration file, which a running manager follows: settings of controllers, the log level, the
+    /// grace period and the live keys of the program's sections are applied when it is saved, unless it has a
+    /// mistake. `None` for no file.
     pub source: Option<ConfigSource>,
-    /// Changes the log level with the file; `None` if the program sets up its own log.
+    /// Changes the log level when the configuration file changes it; `None` if the program sets up its own
+    /// log.
     pub log: Option<Arc<dyn SetLogLevel>>,
     /// The Pod of this process, for Events about the configuration. `None` outside a cluster.
     pub pod: Option<ObjectReference>,
-    /// The address of that Pod, which other replicas use with `inspect.peers`.
+    /// The address of the Pod of this process, which other replicas use with `inspect.peers`; `None` if
+    /// unknown.
     pub pod_ip: Option<IpAddr>,
 }
 
 /// Changes the log filter of the running process. `program::logging::LogHandle` implements it.
 pub trait SetLogLevel: fmt::Debug + Send + Sync {
-    /// Sets the log filter. After an error the former filter stays.
+    /// Sets the log filter of the running process. After an error the former filter stays.
     fn set_log_level(&self, filter: &LogFilter) -> Result<(), BoxError>;
 }
 
@@ -70,7 +72,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The Pod this process runs in, if its environment says so.
+/// Returns a reference to the Pod this process runs in, from the variables `POD_NAME`, `POD_NAMESPACE` and
+/// `POD_UID`; `None` if they are not set.
 fn own_pod() -> Option<ObjectReference> {
     Some(ObjectReference {
         api_version: Some("v1".to_owned()),

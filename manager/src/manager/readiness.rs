@@ -20,12 +20,12 @@ use super::Shared;
 use crate::cache::{KindStatus, Required};
 use crate::health::{Finding, Group};
 
-/// Time without a heartbeat after which the work runtime counts as stuck.
+/// Time without a heartbeat after which the runtime of the reconciles counts as stuck.
 pub(super) const HEARTBEAT_LIMIT: Duration = Duration::from_secs(30);
-/// Period of the heartbeat, short enough that one late beat is no stuck runtime.
+/// Period of the heartbeat of the reconciles' runtime, short enough that one late beat is no stuck runtime.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The time at which the work runtime last polled the heartbeat.
+/// The time at which the runtime of the reconciles last polled the heartbeat task.
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeat {
     last: Arc<Mutex<Instant>>,
@@ -38,7 +38,7 @@ impl Heartbeat {
         Self { last: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Beats while it is polled.
+    /// Records the present time every second while it is polled, so that a stuck runtime is noticed.
     pub(super) async fn beat(self) {
         let mut ticks = tokio::time::interval(HEARTBEAT_PERIOD);
         loop {
@@ -57,8 +57,8 @@ impl Heartbeat {
 }
 
 impl Shared {
-    /// Adds the checks of the heartbeat, and those of stores and of runnables that declare their readiness,
-    /// which change while the manager runs.
+    /// Adds health checks to the manager: those of the heartbeat, and those of stores and of runnables that
+    /// declare their readiness, which change while the manager runs.
     pub(super) fn add_checks(&self, heartbeat: &Heartbeat) {
         for group in [Group::Live, Group::Health] {
             let heartbeat = heartbeat.clone();
@@ -71,8 +71,8 @@ impl Shared {
     }
 }
 
-/// Returns the readiness of a store of the manager's own cluster. Unless [`Required`] sets another rule, a
-/// kind that is not served delays its own controllers only.
+/// Returns the result of the readiness check of a store of the manager's own cluster. Unless [`Required`]
+/// sets another rule, a kind that is not served delays its own controllers only.
 pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Finding {
     // A kind that was not listed by the time its store has settled was not served; a later outage does not
     // change that. Access to one of several namespaces may be denied; an outage of the others counts
@@ -82,8 +82,9 @@ pub(super) fn finding(status: &KindStatus, watch_down_limit: Duration) -> Findin
     })
 }
 
-/// Returns the readiness of a store of another cluster. An outage there hits every replica, so it makes none
-/// unready; only a starting replica is unready until the first list was tried.
+/// Returns the result of the readiness check of a store of another cluster. An outage there hits every
+/// replica, so it makes none unready; only a starting replica (`awaited`) is unready until the first list was
+/// tried.
 pub(super) fn finding_elsewhere(status: &KindStatus, awaited: bool, watch_down_limit: Duration) -> Finding {
     let unknown = !status.synced && status.last_error.is_none();
     judge(status, watch_down_limit, |outcome| outcome.is_ok() || (awaited && unknown))
@@ -103,7 +104,7 @@ fn judge(
     Finding { name: check_name(status), counts, outcome }
 }
 
-/// Returns the name of the check of a store.
+/// Returns the name of the readiness check of a store, such as `cache-Deployment.apps`.
 pub(super) fn check_name(status: &KindStatus) -> String {
     match &status.cluster {
         Some(cluster) => format!("cache-{cluster}-{}", status.kind),
@@ -126,8 +127,8 @@ fn outcome(status: &KindStatus, watch_down_limit: Duration) -> Result<(), String
     Ok(())
 }
 
-/// Returns the message about a watch that worked and has been down for too long; `None` for a kind that is
-/// not served.
+/// Returns the message about a watch of the kind that worked and has been down for too long; `None` without
+/// such a watch, and for a kind that is not served.
 fn outage(status: &KindStatus, watch_down_limit: Duration) -> Option<String> {
     let watches = status.parts.iter().filter(|part| part.lists > 0 && !part.working && !part.absent);
     let longest = watches.min_by_key(|part| part.since)?;

@@ -24,7 +24,8 @@ pub(super) struct ReadinessList {
 
 #[derive(Default)]
 struct Shared {
-    /// In the order of their addition. Locked before the progress of an entry.
+    /// The runnables that declare their readiness, in the order of their addition. Locked before the progress
+    /// of an entry.
     entries: Mutex<Vec<Arc<Entry>>>,
     /// Has a permit after a runnable has become ready or has ended.
     changed: Notify,
@@ -43,7 +44,7 @@ enum Progress {
     Ready,
 }
 
-/// The entry of one runnable. Cheap to clone.
+/// The entry of one runnable in the list of runnables that declare their readiness. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct ReadinessEntry {
     readiness_list: ReadinessList,
@@ -53,7 +54,7 @@ pub(super) struct ReadinessEntry {
 // === impl ReadinessList ===
 
 impl ReadinessList {
-    /// Adds a runnable that is not ready.
+    /// Adds a runnable, not ready yet, to the list and returns its entry.
     pub(super) fn enter(&self, name: &'static str, group: RunnableGroup) -> ReadinessEntry {
         let entry = Arc::new(Entry { name, group, progress: Mutex::new(Progress::Held) });
         self.shared.entries.lock().push(Arc::clone(&entry));
@@ -75,7 +76,7 @@ impl ReadinessList {
         self.shared.changed.notified().await;
     }
 
-    /// Returns the result of the check `/readyz/NAME`.
+    /// Returns the results of the checks `/readyz/NAME` of all runnables in the list.
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.shared.entries.lock().iter().map(|entry| entry.finding()).collect()
     }
@@ -105,18 +106,18 @@ impl Entry {
 // === impl ReadinessEntry ===
 
 impl ReadinessEntry {
-    /// Marks the runnable as started.
+    /// Marks the runnable of this entry as started.
     pub(super) fn started(&self) {
         *self.entry.progress.lock() = Progress::Started;
     }
 
-    /// Marks the runnable as ready. No effect after its end.
+    /// Marks the runnable of this entry as ready. No effect after its end.
     pub(super) fn ready(&self) {
         *self.entry.progress.lock() = Progress::Ready;
         self.readiness_list.shared.changed.notify_one();
     }
 
-    /// Removes the entry of a runnable that has ended without error.
+    /// Removes this entry from the list, because its runnable has ended without error.
     pub(super) fn over(&self) {
         self.readiness_list.shared.entries.lock().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
         self.readiness_list.shared.changed.notify_one();

@@ -44,46 +44,47 @@ use crate::util::Follower;
 
 use metrics::{Outcome, ReloadMetrics};
 
-/// The action of the Events.
+/// The action in the Events about a reload of the configuration.
 const ACTION: &str = "Reload";
-/// Most problems in the log and in an Event; the debug page shows all.
+/// Most problems of a refused configuration file in the log and in an Event; the debug page shows all.
 const LOGGED: usize = 10;
-/// Time after which the log reports that the validation of a file has not returned.
+/// Time after which the log reports that the validation of a configuration file has not returned.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Panics of user code are caught before; this is one of the runtime.
+/// The problem reported when the validation of a configuration file panicked. Panics of user code are caught
+/// before; this is one of the runtime.
 const PANICKED: &str = "reading it panicked";
 /// The key of the log filter, which is not applied if the program has set up its own log.
 const LOG_LEVEL: &str = "logging.level";
 
-/// Puts configurations in force. Cheap to clone; all clones are one.
+/// Reloads the configuration of a manager and puts it in force. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct Reloads {
     members: Members,
     status: watch::Sender<ReloadStatus>,
-    /// Held while the log filter and its status change.
+    /// Held while the log filter of the process and its status change.
     log_turn: Arc<Mutex<()>>,
-    /// `None` if the program has set up its own log.
+    /// Changes the log filter of the process; `None` if the program has set up its own log.
     log: Option<Arc<dyn SetLogLevel>>,
     metrics: ReloadMetrics,
     events: Recorder,
-    /// `None` outside a cluster.
+    /// The Pod of this process, for Events about the configuration; `None` outside a cluster.
     pod: Option<ObjectReference>,
-    /// The file to follow; `None` without a file, or if it can be read only once.
+    /// The configuration file to follow; `None` without a file, or if it can be read only once.
     source: Option<ConfigSource>,
-    /// The runtime of the reconciles.
+    /// The runtime of the reconciles, in which user code is called.
     work: Option<Handle>,
 }
 
 // === impl Manager ===
 
 impl Manager {
-    /// Returns the configuration in force.
+    /// Returns the configuration of the manager that is in force.
     pub fn configuration(&self) -> Arc<ManagerConfiguration> {
         self.shared.members.configuration()
     }
 
-    /// Returns a channel that publishes the configuration in force. It closes with the last handle of the
-    /// manager.
+    /// Returns a channel that publishes the configuration of the manager that is in force. It closes with the
+    /// last handle of the manager.
     ///
     /// ```no_run
     /// # async fn follow(manager: &mainstay::manager::Manager) {
@@ -97,8 +98,8 @@ impl Manager {
         self.shared.members.configurations()
     }
 
-    /// Returns a channel that publishes a section of the program. Keys of the section that apply at the next
-    /// start keep the values of this start.
+    /// Returns a channel that publishes the value of a section of the program's configuration. Keys of the
+    /// section that apply at the next start keep the values of this start.
     ///
     /// # Errors
     /// The program has not declared the section, or with another type; see
@@ -107,13 +108,13 @@ impl Manager {
         self.shared.members.section(name)
     }
 
-    /// Returns the status of the configuration: the values in force, those that wait for a restart, and a
-    /// refused file.
+    /// Returns a channel with the status of the manager's configuration: the values in force, those that wait
+    /// for a restart, and a refused file.
     pub fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
         self.shared.reloads.reload_status()
     }
 
-    /// Sets the log filter until `logging.level` of the file changes.
+    /// Sets the log filter of the process until `logging.level` of the configuration file changes.
     ///
     /// # Errors
     /// The manager has no [`ManagerOptions::log`].
@@ -149,12 +150,12 @@ impl Reloads {
         }
     }
 
-    /// Returns the status of the configuration.
+    /// Returns a channel with the status of the configuration: values in force and a refused file.
     pub(super) fn reload_status(&self) -> watch::Receiver<ReloadStatus> {
         self.status.subscribe()
     }
 
-    /// Sets the log filter until `logging.level` of the file changes.
+    /// Sets the log filter of the process until `logging.level` of the configuration file changes.
     ///
     /// # Errors
     /// The program has set up its own log.
@@ -192,7 +193,7 @@ impl Reloads {
         }))
     }
 
-    /// Follows the file until `stop`.
+    /// Follows the configuration file until `stop`, and applies each version that is valid.
     async fn follow(self, source: ConfigSource, stop: CancellationToken) {
         let mut follower = Follower::new([source.file().to_owned()]);
         let mut first = true;
@@ -209,7 +210,8 @@ impl Reloads {
         }
     }
 
-    /// Validates a version on a thread of its own, which the end of the process does not wait for.
+    /// Validates a version of the configuration file on a thread of its own, which the end of the process
+    /// does not wait for, and puts it in force if it is valid.
     async fn judge(&self, source: ConfigSource, read: io::Result<String>) -> Result<Outcome, String> {
         let (tell, mut outcome) = oneshot::channel();
         let reloads = self.clone();
@@ -231,7 +233,8 @@ impl Reloads {
         outcome.await.map_err(|_| PANICKED.to_owned())
     }
 
-    /// Validates a version, puts it in force if it is valid, and reports the result.
+    /// Validates a version of the configuration file, puts it in force if it is valid, and reports the
+    /// result.
     fn take(&self, source: &ConfigSource, read: io::Result<String>) -> Outcome {
         let parsed = source.parse(read).map_err(|error| error.lines());
         parsed.and_then(|next| self.accept(next)).unwrap_or_else(|problems| self.refuse(problems))
@@ -274,7 +277,8 @@ impl Reloads {
         Ok(outcome)
     }
 
-    /// Reports the applied keys, those that wait for a restart, and why the log level was not applied.
+    /// Reports, in the log and as an Event, the applied keys, those that wait for a restart, and why the log
+    /// level was not applied.
     fn tell_of(&self, change: &Change, level_kept: Option<&str>) {
         let list = |differences: &[Difference]| {
             differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -291,7 +295,7 @@ impl Reloads {
         self.record(EventType::Normal, "ConfigApplied", &note);
     }
 
-    /// Reports a refused file. The configuration in force stays.
+    /// Reports a refused configuration file, in the log and as an Event. The configuration in force stays.
     fn refuse(&self, problems: Vec<String>) -> Outcome {
         let text = summary(&problems);
         error!(file = self.file(), error = text, "configuration refused; the one in force stays");
@@ -331,7 +335,7 @@ impl Shared {
     }
 }
 
-/// Returns the first ten problems on one line.
+/// Returns the first ten problems of a configuration file on one line.
 fn summary(problems: &[String]) -> String {
     match problems.split_at_checked(LOGGED) {
         Some((first, rest)) if !rest.is_empty() => {
@@ -341,7 +345,7 @@ fn summary(problems: &[String]) -> String {
     }
 }
 
-/// Returns whether a file can be read again, unlike a pipe.
+/// Returns whether the configuration file can be read again, unlike a pipe.
 fn can_be_followed(source: &ConfigSource) -> bool {
     let file = source.file();
     // A file without readable metadata may be replaced later.

@@ -10,7 +10,7 @@ use tracing::{Instrument as _, error_span};
 use super::readiness_list::{ReadinessEntry, ReadinessList};
 use crate::reconcile::{BoxError, Context, RunEnvironment};
 
-/// A long-running part beside the controllers: a server, a poller, a one-off job.
+/// A long-running part of a manager beside the controllers: a server, a poller, a one-off job.
 ///
 /// The first error of a runnable, or its first panic, ends the manager; an end without error does not. This
 /// is also true after `cx.stop` is cancelled: return `Ok` for work that is left undone by a stop.
@@ -53,16 +53,16 @@ use crate::reconcile::{BoxError, Context, RunEnvironment};
 /// }
 /// ```
 pub trait Runnable: Send + 'static {
-    /// Returns the name for logs, errors and `/readyz/NAME`: 1 to 63 lower-case letters, digits and hyphens,
-    /// no hyphen at either end. Called once, like [`group`](Self::group) and
+    /// Returns the name of the runnable for logs, errors and `/readyz/NAME`: 1 to 63 lower-case letters,
+    /// digits and hyphens, no hyphen at either end. Called once, like [`group`](Self::group) and
     /// [`declares_readiness`](Self::declares_readiness): when the runnable is added.
     ///
     /// Two runnables of one name share `/readyz/NAME`, which is ready once both are. A check of the same name
     /// in [`Manager::checks`](super::Manager::checks) replaces theirs, so give it another name.
     fn name(&self) -> &'static str;
 
-    /// Returns the start group. By default it runs on the leader only: most work must not run on two replicas
-    /// at the same time, and the opposite mistake would be noticed late.
+    /// Returns the start group of the runnable. By default it runs on the leader only: most work must not run
+    /// on two replicas at the same time, and the opposite mistake would be noticed late.
     fn group(&self) -> RunnableGroup {
         RunnableGroup::LeaderElection
     }
@@ -78,7 +78,7 @@ pub trait Runnable: Send + 'static {
         false
     }
 
-    /// Runs until `cx.stop` is cancelled or the work is done.
+    /// Runs the runnable until `cx.stop` is cancelled or the work is done.
     fn run(self: Box<Self>, cx: RunContext) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
@@ -89,17 +89,17 @@ pub trait Runnable: Send + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunnableGroup {
-    /// After the manager's own servers and before its caches, on every replica: for servers that the API
-    /// server needs before it can answer the caches, such as a conversion webhook.
+    /// Runnables that start after the manager's own servers and before its caches, on every replica: servers
+    /// that the API server needs before it can answer the caches, such as a conversion webhook.
     Servers,
-    /// After the first lists of the caches, on every replica.
+    /// Runnables that start after the first lists of the caches, on every replica.
     Others,
-    /// After all others, while this replica leads. Ends before the Lease is released, and is dropped at its
-    /// next await if the Lease is lost.
+    /// Runnables that start after all others, while this replica leads. They end before the Lease is
+    /// released, and are dropped at their next await if the Lease is lost.
     LeaderElection,
 }
 
-/// The context of a runnable.
+/// The context that a runnable runs with: its stop token, the leadership, and access to the API server.
 #[derive(Clone, derive_more::Debug)]
 #[debug("RunContext {{ stop: {:?}, .. }}", self.stop)]
 pub struct RunContext {
@@ -109,9 +109,9 @@ pub struct RunContext {
     /// Publishes whether this replica leads: for a runnable that needs no Lease and does less without it.
     pub leading: watch::Receiver<bool>,
     pub(super) run_environment: RunEnvironment,
-    /// The term of the Lease if the runnable needs it, else 1.
+    /// The number of the term of leadership if the runnable needs the Lease, else 1.
     pub(super) term: u64,
-    /// `None` if it is ready when it starts.
+    /// The entry that the runnable marks as ready; `None` if it is ready when it starts.
     pub(super) entry: Option<ReadinessEntry>,
 }
 
@@ -126,7 +126,8 @@ pub(super) struct PendingRunnable {
 // === impl RunContext ===
 
 impl RunContext {
-    /// Returns a context for writes, fenced by the Lease and in its term if the runnable needs it.
+    /// Returns a context for writes of the runnable. If the runnable needs the Lease, the writes are fenced
+    /// by it.
     pub fn context(&self) -> Context {
         self.run_environment.context().within(self.term, None)
     }

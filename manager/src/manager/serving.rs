@@ -24,16 +24,17 @@ use crate::inspect::{self, Address, Configuration, Inspect, Leader, Peers};
 use crate::metrics::{Format, Registry, ScrapeCache};
 use crate::serve::{BlockingSlots, Bound, Certificates, Reads};
 
-/// The audience of tokens for the debug pages; no API server accepts such a token.
+/// The audience that tokens for the debug pages must have; no API server accepts such a token.
 const INSPECT_AUDIENCE: &str = "mainstay-inspect";
 
-/// Probes of one group that are answered at the same time: enough for a kubelet and a few people.
+/// The most health probes of one group that are answered at the same time: enough for a kubelet and a few
+/// people.
 const PROBES_AT_ONCE: usize = 8;
 
 // === impl Shared ===
 
 impl Shared {
-    /// The leadership that the debug pages show.
+    /// Returns the leadership that the debug pages show; `candidate` is `None` without an election.
     pub(super) fn leader(&self, candidate: Option<&Candidate>) -> Leader {
         let (election, pod) = (self.election.as_ref().zip(candidate), self.options.pod.as_ref());
         Leader {
@@ -50,7 +51,8 @@ impl Shared {
         }
     }
 
-    /// Returns the servers of probes, metrics and debug pages, for the control thread.
+    /// Returns the jobs for the control thread that serve health probes, metrics and debug pages until
+    /// `stop`.
     pub(super) fn servers(
         &self,
         probes: Option<Bound>,
@@ -115,7 +117,8 @@ impl Shared {
     }
 }
 
-/// Sets up TLS for a server if it is configured.
+/// Sets up TLS for the server of a bound port if `directory`, the value of the key `key`, is configured.
+/// Returns the port, and the certificates if TLS is used.
 pub(super) fn secured(
     bound: Option<Bound>,
     key: &'static str,
@@ -128,7 +131,8 @@ pub(super) fn secured(
     Ok((Some(bound.with_certificates(certificates.clone())), Some(certificates)))
 }
 
-/// Publishes on the Lease, while this replica holds it, the address for requests of other replicas.
+/// Returns the notice that this replica publishes on the Lease while it holds it: the address for requests of
+/// other replicas, and its certificate.
 pub(super) fn notice(
     options: &ManagerOptions,
     bound: &Bound,
@@ -151,9 +155,9 @@ pub(super) fn count_reads(certificates: &Certificates, registry: &Registry) {
     registry.register("certwatcher_read_certificate_errors", "Number of certificate read errors", errors);
 }
 
-/// Answers each group of checks with threads of its own. Checks may be user code and block: while a readiness
-/// check hangs, the kubelet has to get the answer of the liveness check, or it would restart the process in
-/// vain.
+/// Returns the router of the health probes, which runs each group of checks on threads of its own. Checks may
+/// be user code and block: while a readiness check hangs, the kubelet has to get the answer of the liveness
+/// check, or it would restart the process in vain.
 pub(super) fn probes(checks: &Checks) -> Router {
     let turns = Group::ALL.map(|group| (group, BlockingSlots::new(PROBES_AT_ONCE)));
     let checks = checks.clone();

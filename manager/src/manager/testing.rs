@@ -8,7 +8,8 @@ use super::{Manager, ManagerError, ManagerOptions};
 use crate::config::{ConfigSchema, Overrides};
 use crate::reconcile::BoxError;
 
-/// Leads without an election and opens no ports, so that many managers run in one process.
+/// The configuration of a manager in a test: it leads without an election and opens no ports, so that many
+/// managers run in one process.
 const CONFIGURATION: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
     leaderElection: {enabled: false}\nhealth: {bindAddress: \"\"}\nmetrics: {bindAddress: \"\"}\n\
     inspect: {bindAddress: \"\"}\n";
@@ -75,7 +76,7 @@ impl Manager {
 // === impl RunningManager ===
 
 impl RunningManager {
-    /// Stops the manager in order.
+    /// Stops the manager of the test in order, and waits for its end.
     ///
     /// # Errors
     /// The error that the manager ended with.

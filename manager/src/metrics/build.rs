@@ -5,8 +5,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Registry;
 
-/// Registers `mainstay_build_info`, always 1. A gauge, because the two formats name an info family
-/// differently.
+/// Registers the metric `mainstay_build_info`, which is always 1 and has program and versions as labels. It
+/// is a gauge, because the two formats name an info family differently.
 pub(crate) fn build_info(registry: &Registry, program: &'static str, version: &'static str) {
     let family = Family::<[(&'static str, &'static str); 3], Gauge>::default();
     family

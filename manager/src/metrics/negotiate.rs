@@ -6,8 +6,8 @@
 
 use super::Format;
 
-/// Returns the format of the best range; `None` if no range with a weight above zero names a supported
-/// format.
+/// Returns the metrics format of the best media range in an `Accept` header; `None` if no range with a weight
+/// above zero names a supported format.
 pub(super) fn preferred(accept: &str) -> Option<Format> {
     let acceptable = accept.split(',').filter_map(range).filter(|(_, weight)| *weight > 0.0);
     // Of equal weights the first wins.
@@ -15,7 +15,8 @@ pub(super) fn preferred(accept: &str) -> Option<Format> {
     best.map(|(format, _)| format)
 }
 
-/// Parses one range; `None` if it is malformed or names an unsupported format.
+/// Parses one media range of an `Accept` header into metrics format and weight; `None` if it is malformed or
+/// names an unsupported format.
 fn range(text: &str) -> Option<(Format, f32)> {
     let mut parts = text.split(';').map(str::trim);
     let (format, versions) = match parts.next()?.to_ascii_lowercase().as_str() {

@@ -5,8 +5,8 @@
 
 use super::Format;
 
-/// Returns a bucket's bound as `client_golang` writes it: `strconv.FormatFloat(bound, 'g', -1, 64)`, and in
-/// OpenMetrics always with a point or an exponent.
+/// Returns the upper bound of a histogram bucket as `client_golang` writes it: `strconv.FormatFloat(bound,
+/// 'g', -1, 64)`, and in OpenMetrics always with a point or an exponent.
 pub(super) fn bound(bound: f64, format: Format) -> String {
     if bound.is_infinite() {
         return if bound > 0.0 { "+Inf" } else { "-Inf" }.to_owned();

@@ -14,7 +14,7 @@ use crate::util::os::{ProcessUsage, file_limit, process_usage, processor_time, v
 
 use super::{Registry, encode_value};
 
-/// Reads the process at each scrape.
+/// Collector of the `process_` metrics: reads the resource usage of this process at each scrape.
 #[derive(Debug)]
 pub(crate) struct Process;
 
@@ -54,7 +54,7 @@ const FAMILIES: [(&str, &str, MetricType, Read); 9] = [
 // === impl Process ===
 
 impl Process {
-    /// Registers the families; call it once per registry.
+    /// Registers the `process_` metric families; call it once per registry.
     pub(crate) fn register(registry: &Registry) {
         registry.reserve(FAMILIES.map(|(name, ..)| name));
         registry.register_collector(Box::new(Self));
@@ -72,7 +72,8 @@ impl Collector for Process {
     }
 }
 
-/// Returns a limit of the process; for no limit the largest number, as `client_golang` does.
+/// Returns the metric value for a resource limit of the process; for no limit the largest number, as
+/// `client_golang` does.
 fn limit(limit: Option<u64>) -> f64 {
     limit.unwrap_or(u64::MAX) as f64
 }

@@ -15,7 +15,8 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 
 use super::{Registry, encode_value};
 
-/// The runtimes of one manager by purpose, which is the label `runtime`. Clones share one list.
+/// The metrics of one manager's tokio runtimes, by purpose, which is the label `runtime`. Clones share one
+/// list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runtimes {
     list: Arc<Mutex<Vec<(&'static str, RuntimeMetrics)>>>,
@@ -49,7 +50,7 @@ const FAMILIES: [(&str, &str, MetricType, Read); 5] = [
 // === impl Runtimes ===
 
 impl Runtimes {
-    /// Registers the families; call it once per registry.
+    /// Registers the metric families of tokio runtimes; call it once per registry.
     pub(crate) fn register(registry: &Registry) -> Self {
         let runtimes = Self::default();
         registry.reserve(FAMILIES.map(|(name, ..)| name));
@@ -57,7 +58,7 @@ impl Runtimes {
         runtimes
     }
 
-    /// Adds a runtime to the metrics.
+    /// Adds a tokio runtime with this purpose to the metrics.
     pub(crate) fn add(&self, purpose: &'static str, runtime: &Handle) {
         self.list.lock().push((purpose, runtime.metrics()));
     }

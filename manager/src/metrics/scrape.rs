@@ -13,19 +13,19 @@ use tokio::time::Instant;
 
 use super::{Format, Registry};
 
-/// Age up to which a text is shared: far less than any scrape interval.
+/// Age up to which the text of one scrape is shared with others: far less than any scrape interval.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Encodes a registry for scrapes.
+/// Encodes the metrics of a registry for scrapes; scrapes at the same time share one text.
 #[derive(Debug)]
 pub(crate) struct ScrapeCache {
     registry: Registry,
-    /// The last text in each format.
+    /// The last text of the metrics in each format.
     last: Mutex<Vec<LastText>>,
 }
 
-/// The format and time of a text. The text lives only while a response holds it, so a scrape without others
-/// in progress returns the present values.
+/// The format, time and bytes of the text of a scrape. The text lives only while a response holds it, so a
+/// scrape without others in progress returns the present values.
 type LastText = (Format, Instant, Weak<[u8]>);
 
 // === impl ScrapeCache ===
@@ -35,7 +35,7 @@ impl ScrapeCache {
         Self { registry, last: Mutex::default() }
     }
 
-    /// Returns all families as text, at most one second old.
+    /// Returns all metric families as text in this format, at most one second old.
     ///
     /// # Errors
     /// Fails only if a collector does.

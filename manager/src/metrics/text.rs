@@ -11,20 +11,22 @@ use std::collections::HashSet;
 
 use super::{Format, number};
 
-/// The text before a bucket's bound. It does not occur within a label's value, where a quote is escaped.
+/// The text before the bound in the line of a histogram bucket. It does not occur within a label's value,
+/// where a quote is escaped.
 const BOUND: &str = "le=\"";
 
-/// The text before an exemplar, if outside of a label's value.
+/// The text before the exemplar in a line of a metric, if it is outside of a label's value.
 const EXEMPLAR: &str = " # {";
 
-/// Result of [`rewrite`].
+/// The text of the metrics after [`rewrite`], and the families that were left out of it.
 pub(super) struct Rewritten<'a> {
     pub(super) text: String,
-    /// Names of families that were left out because the name was already written.
+    /// Names of metric families that were left out of the text because the name was already written.
     pub(super) duplicates: Vec<&'a str>,
 }
 
-/// Rewrites the output of prometheus-client in one pass over its lines.
+/// Rewrites the metrics text of prometheus-client into the given format, in one pass over its lines, and
+/// leaves out families with a name that was already written.
 pub(super) fn rewrite(encoded: &str, format: Format) -> Rewritten<'_> {
     let mut out = String::with_capacity(encoded.len());
     let (mut names, mut duplicates) = (HashSet::new(), Vec::new());
@@ -75,7 +77,8 @@ pub(super) fn rewrite(encoded: &str, format: Format) -> Rewritten<'_> {
     Rewritten { text: out, duplicates }
 }
 
-/// Splits `HELP name rest` and `TYPE name rest`.
+/// Splits a comment line `HELP name rest` or `TYPE name rest` into its three parts; `None` for other
+/// comments.
 fn header(comment: &str) -> Option<(&str, &str, &str)> {
     let mut parts = comment.splitn(3, ' ');
     let keyword = parts.next().filter(|keyword| matches!(*keyword, "HELP" | "TYPE"))?;
@@ -109,7 +112,7 @@ fn without_exemplar(line: &str) -> &str {
     exemplar.map_or(line, |(at, _)| &line[..at])
 }
 
-/// Splits the line of a bucket around its bound; `None` for other lines.
+/// Splits the text line of a histogram bucket around its bound; `None` for other lines.
 fn bound_of(line: &str) -> Option<(&str, &str, &str)> {
     let name = &line[..line.find('{')?];
     if !name.ends_with("_bucket") {

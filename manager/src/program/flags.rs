@@ -11,7 +11,8 @@ use crate::config::{
 };
 use crate::key::is_dns_label;
 
-/// Flags of the commands that run a manager: the configuration file, and values that override it.
+/// The command-line flags of commands that run a manager: the configuration file, and values that override
+/// it.
 ///
 /// [`ConfigFlags::add_to`] adds them to a command of the binary, and [`ConfigFlags::of`] returns their
 /// values.
@@ -44,7 +45,7 @@ pub struct ConfigFlags {
     pub log_format: Option<LogFormat>,
 }
 
-/// The flags of `run`.
+/// The flags of the command `run`: those of the configuration and of the connection to the API server.
 #[derive(Args, Debug)]
 pub(super) struct RunFlags {
     #[command(flatten)]
@@ -60,13 +61,13 @@ pub(super) struct RunFlags {
 // === impl ConfigFlags ===
 
 impl ConfigFlags {
-    /// Adds these flags to a command.
+    /// Adds the flags of a configuration to a command.
     #[must_use]
     pub fn add_to(command: Command) -> Command {
         add_args::<Self>(command)
     }
 
-    /// Returns these flags from the parsed arguments of a command.
+    /// Returns the values of the configuration's flags from the parsed arguments of a command.
     ///
     /// # Errors
     /// If the command does not have the flags of [`ConfigFlags::add_to`].
@@ -74,7 +75,7 @@ impl ConfigFlags {
         Self::from_arg_matches(matches)
     }
 
-    /// Reads the file, if one is given, and applies the flags to it.
+    /// Loads the configuration file, if one is given, and replaces the values that flags override.
     ///
     /// # Errors
     /// If the file has a problem, alone or together with the flags.
@@ -87,13 +88,13 @@ impl ConfigFlags {
     }
 
     /// Returns the source of the configuration, to reload it as [`ConfigFlags::load`] does; `None` without a
-    /// file.
+    /// configuration file.
     pub fn source(&self, schema: &ConfigSchema) -> Option<ConfigSource> {
         let path = self.config.as_deref()?;
         Some(ConfigSource::new(path, self.overrides(), schema.clone()))
     }
 
-    /// Returns the values that override the file.
+    /// Returns the values of the given flags that override the configuration file.
     pub fn overrides(&self) -> Overrides {
         Overrides {
             leader_elect: self.leader_elect,
@@ -107,13 +108,15 @@ impl ConfigFlags {
     }
 }
 
-/// Adds flags to a command, and keeps its description, which clap would replace by the doc comment of `A`.
+/// Adds the flags of `A` to a command, and keeps the command's description, which clap would replace by the
+/// doc comment of `A`.
 pub(super) fn add_args<A: Args>(command: Command) -> Command {
     let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
     A::augment_args(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
 }
 
-/// Parses a value as the file does. The error has the expected form; clap adds the value found.
+/// Parses the value of a flag as the configuration file does. The error has the expected form; clap adds the
+/// value found.
 fn expected<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|form| format!("expected {form}"))
 }

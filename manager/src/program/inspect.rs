@@ -32,7 +32,7 @@ use table::Table;
 pub use duration::ShortDuration;
 pub use page_command::PageCommand;
 
-/// The default address of a manager's debug pages.
+/// The default address of a manager's debug pages, to which `inspect` connects.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8082";
 
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ struct Flags {
     watch: bool,
 }
 
-/// The manager to connect to, and the format of the output.
+/// The flags of `inspect` for the manager to connect to and the format of the output.
 #[derive(Args, Debug)]
 struct ServerFlags {
     /// Address of the manager's debug pages [default: the one in --config, else 127.0.0.1:8082]
@@ -95,51 +95,51 @@ enum Page {
 enum Action {
     /// Reconcile one object now, even during its backoff
     Reconcile {
-        /// The controller
+        /// The name of the controller
         controller: String,
-        /// The object, as in the output of `inspect queue`: NAMESPACE/NAME, or NAME
+        /// The key of the object, as in the output of `inspect queue`: NAMESPACE/NAME, or NAME
         key: String,
     },
     /// Change the log level
     Log {
-        /// Such as `debug`, or `info,mainstay::queue=debug`
+        /// The log filter, such as `debug`, or `info,mainstay::queue=debug`
         level: String,
     },
 }
 
 #[derive(Args, Debug)]
 struct Queue {
-    /// The controller
+    /// The name of the controller
     controller: String,
-    /// Only keys in this state, may be repeated; delayed is backoff and requeued
+    /// Print only keys in this state, may be repeated; delayed is backoff and requeued
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(states()))]
     state: Vec<String>,
-    /// Only keys of this namespace, "" for keys without one
+    /// Print only keys of this namespace, "" for keys without one
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Only keys of this name
+    /// Print only keys of this name
     #[arg(long)]
     name: Option<String>,
-    /// The order of the keys
+    /// The order in which keys are printed
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(sorts()))]
     sort: Option<String>,
-    /// The most keys to show [default: 1000]
+    /// The most keys to print [default: 1000]
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
-    /// Only keys behind this key, with --sort name
+    /// Print only keys behind this key, with --sort name
     #[arg(long, value_name = "KEY")]
     after: Option<String>,
 }
 
-/// Parses the answer of one page into a table.
+/// Parses the body of a debug page into a table to print.
 type ParseTable = fn(&str) -> serde_json::Result<Table>;
 
-/// Returns the command with its flags.
+/// Returns the command `inspect` with its flags.
 pub(super) fn command() -> Command {
     add_args::<Flags>(Command::new("inspect").about("Inspect a running manager"))
 }
 
-/// Executes the command.
+/// Executes the command `inspect`: requests a page or sends an action, and prints the answer.
 pub(super) fn run(
     matches: &ArgMatches,
     schema: &ConfigSchema,
@@ -178,13 +178,14 @@ pub(super) fn run(
     })
 }
 
-/// Runs a future on this thread.
+/// Runs the future of a command on this thread, in a runtime of its own.
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Failure::other)?.block_on(command)
 }
 
-/// Returns the error of an answer that cannot be parsed: from another version, or from another program.
+/// Returns the error of an answer to `path` that cannot be parsed: from another version, or from another
+/// program.
 fn unknown_form(path: &str, error: &serde_json::Error) -> Failure {
     let hint = "use the binary of the manager, or -o json";
     Failure::other(format_args!("this version cannot read the answer to {path}; {hint}: {error}"))
@@ -197,7 +198,7 @@ impl ServerFlags {
         self.output == "json"
     }
 
-    /// Returns the server to send requests to.
+    /// Returns the server of debug pages that the flags name, with its token and certificate.
     fn server(&self, schema: &ConfigSchema, output: &mut Output<'_>) -> Result<Server, Failure> {
         let (mut address, mut token_file) = (self.address.clone(), self.token_file.clone());
         let mut certificate = None;
@@ -239,7 +240,7 @@ impl ServerFlags {
 // === impl Page ===
 
 impl Page {
-    /// Returns the path of the page, and a function that parses its answer into a table.
+    /// Returns the URL path of the debug page, and a function that parses the answer into a table.
     fn request(&self) -> (String, ParseTable) {
         let (path, parse): (&str, ParseTable) = match self {
             Self::Controllers => ("controllers", |body| Ok(tables::controllers(&from_str(body)?))),
@@ -256,7 +257,7 @@ impl Page {
 // === impl Action ===
 
 impl Action {
-    /// Returns the path and the body of the request.
+    /// Returns the URL path and the JSON body of the request for this action.
     fn request(&self) -> (String, Value) {
         match self {
             Self::Reconcile { controller, key } => {
@@ -268,7 +269,7 @@ impl Action {
         }
     }
 
-    /// Returns an answer as text to print.
+    /// Returns the answer to an action as text to print.
     fn text(answer: String) -> String {
         match from_str(&answer) {
             Ok(pages::Reconciled { matched: 1 }) => "1 key on the queue\n".to_owned(),
@@ -297,7 +298,7 @@ impl Queue {
     }
 }
 
-/// Returns the path of a controller, with its name escaped.
+/// Returns the URL path of a controller's debug pages, with the controller's name escaped.
 fn path_of(name: &str) -> String {
     format!("/debug/controllers/{}", form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>())
 }

@@ -35,26 +35,26 @@ use crate::reconcile::BoxError;
 use json::{Json, SpanFields};
 use limit::LineLimit;
 
-/// Libraries that quote bytes of a peer in their lines below `info`. They stay at `info` unless the filter
-/// names them: `debug` for the manager must not let any peer write into its log.
+/// Libraries with log lines below `info` that quote bytes of a peer. They stay at `info` unless the log
+/// filter names them: `debug` for the manager must not let any peer write into its log.
 const QUOTING: [&str; 3] = ["h2", "hickory_", "rustls"];
 
-/// Changes the log level at run time. Cheap to clone.
+/// A handle of the process's log, to change its level at run time. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
     limit: LineLimit,
 }
 
-/// Logging is set up already; a binary does so once, before anything else.
+/// Error: logging of the process is set up already; a binary does so once, before anything else.
 #[derive(Debug, thiserror::Error)]
 #[error("logging is set up already; call logging::init once, from main")]
 pub struct AlreadySet;
 
-/// Writes the time of a line.
+/// Writes the present time into a log line.
 type Clock = fn(&mut Writer<'_>) -> fmt::Result;
 
-/// Sets up logging for the whole process, on standard error.
+/// Sets up logging for the whole process, on standard error, with this format and level.
 ///
 /// # Errors
 /// If the process has a subscriber already.
@@ -66,7 +66,7 @@ pub fn init(logging: &Logging) -> Result<LogHandle, AlreadySet> {
     Ok(handle)
 }
 
-/// Builds a subscriber with a writer and a clock of the caller.
+/// Builds a log subscriber with this configuration, writer and clock, and the handle to change its level.
 fn build<W>(
     logging: &Logging,
     writer: W,
@@ -97,7 +97,7 @@ where
 // === impl LogHandle ===
 
 impl LogHandle {
-    /// Logs how many repeated lines were left out since the last such report. Call it before the process
+    /// Logs how many repeated log lines were left out since the last such report. Call it before the process
     /// ends.
     pub fn flush(&self) {
         self.limit.flush();
@@ -112,7 +112,7 @@ impl SetLogLevel for LogHandle {
 
 // === private ===
 
-/// Displays a value; if a user's `Debug` fails midway, its partial output is kept.
+/// Displays a value by its `Debug`; if a user's `Debug` fails midway, its partial output is kept.
 fn lenient(value: &dyn fmt::Debug) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         write!(f, "{value:?}").ok();
@@ -120,7 +120,7 @@ fn lenient(value: &dyn fmt::Debug) -> impl fmt::Display {
     })
 }
 
-/// Returns the text of a value with escaped control characters.
+/// Returns the text of a logged value with escaped control characters, so that it fits on one line.
 fn one_line(value: &dyn fmt::Debug) -> String {
     super::escaped(&lenient(value).to_string())
 }

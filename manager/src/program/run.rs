@@ -15,23 +15,23 @@ use crate::key::Chain;
 use crate::manager::{BuildError, Manager, ManagerOptions, RegisterError};
 use crate::reconcile::BoxError;
 
-/// tokio's environment variable for the number of worker threads.
+/// tokio's environment variable for the number of worker threads of a runtime.
 const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
 
-/// Arguments of `run`.
+/// The parsed arguments of the command `run`.
 #[derive(Debug)]
 pub(super) struct RunArgs {
     /// The configuration, with the origin of each value.
     pub(super) loaded: Loaded,
-    /// The file of `--config`, to reload it.
+    /// The configuration file of `--config`, to reload it; `None` without the flag.
     pub(super) source: Option<ConfigSource>,
-    /// The file of `--kubeconfig`.
+    /// The path of the kubeconfig file, from `--kubeconfig`; `None` without the flag.
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The context of `--context`.
+    /// The name of the kubeconfig context, from `--context`; `None` without the flag.
     pub(super) context: Option<String>,
 }
 
-/// Runs the manager until it ends.
+/// Sets up logging and the runtime, and runs the manager until it ends.
 pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setup: Setup) -> Exit {
     let set_up =
         || -> Result<_, BoxError> { Ok((logging::init(&args.loaded.configuration.logging)?, runtime()?)) };
@@ -79,7 +79,8 @@ fn runtime() -> io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-/// Returns whether another command line or configuration would prevent the error; a retry would not.
+/// Returns whether another command line or configuration would prevent this error of a manager; a retry would
+/// not.
 fn is_wrong_input(problem: &(dyn Error + 'static)) -> bool {
     let connect = |error: &ConnectError| !matches!(error, ConnectError::Credentials { .. });
     if let Some(error) = problem.downcast_ref::<RegisterError>() {

@@ -4,112 +4,115 @@ use std::time::Duration;
 
 use crate::key::{Cause, Trigger};
 
-/// How and why a key is added.
+/// The arguments of an add of a key to a queue: how and why the key is added.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Add {
-    /// Whether the add ends a backoff.
+    /// Whether the add ends a backoff and wakes a parked key (strong), or leaves such a key alone (weak).
     pub strength: Strength,
-    /// Whether the key goes before or behind the other fresh keys.
+    /// The urgency of the add: live events go before new objects, and these before initial lists and resyncs.
     pub band: Band,
-    /// The event behind the add.
+    /// The reason for the add: its trigger, such as an update or a resync, and the object behind it.
     pub cause: Cause,
-    /// Delays the run by at least this time; `None` for no delay. The earliest of several adds wins. A key in
-    /// its backoff then waits no longer than this time, but stays in backoff: no weak add ends the rest of
-    /// the wait.
+    /// Delay before the key may run; `None` for no delay. The earliest of several adds wins. A key in its
+    /// backoff then waits no longer than this time, but stays in backoff: a later add that reports no change
+    /// does not end the rest of the wait.
     pub after: Option<Duration>,
-    /// The object of the key has a new generation, or is a new object: earlier failures no longer count.
-    /// Makes the add strong.
+    /// Whether the object of the key is new or has a new generation: then earlier failures no longer count,
+    /// and the add is strong.
     pub new_generation: bool,
 }
 
 /// Whether an add ends a backoff and wakes a parked key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
-    /// No: a change that a failing key could wait for has not happened.
+    /// The add leaves a key in its backoff, or parked: it reports no change that a failing key could wait
+    /// for.
     Weak,
-    /// Yes: the world has changed.
+    /// The add ends the backoff of a key, or wakes a parked one: it reports a change after which a run may
+    /// succeed.
     Strong,
 }
 
-/// How urgent an add is.
+/// Urgency of an add, which decides the lane in which the key waits for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    /// The initial list of a watch, or a resync. The only band that a full queue refuses.
+    /// An add for an object of the initial list of a watch, or for a resync. The least urgent band, and the
+    /// only one that a full queue refuses.
     Background,
-    /// A new object of the controller's own kind.
+    /// An add for a new object of the controller's own kind: behind live events, before the background.
     New,
-    /// Any other event.
+    /// An add for any event other than an initial list, a resync or a new object. The most urgent band.
     Live,
 }
 
-/// The result of an add.
+/// The result of adding a key to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Added {
-    /// The key is ready now, and was not before.
+    /// The key was not ready before, and by this add waits for a worker now.
     Queued,
-    /// The key is delayed, as the add asked.
+    /// The key waits for the delay that the add requested.
     Delayed,
-    /// The key runs, and will run once more.
+    /// A worker runs the key at present; because of this add the key runs once more afterwards.
     Dirtied,
-    /// The key runs anyway, no later than the add asked.
+    /// The key would have run anyway, no later than the add requested, so the add is merged into that run.
     Merged,
-    /// The add was weak, and the key stays in backoff or parked.
+    /// The add was weak and had no effect: the key stays in its backoff, or parked.
     Kept,
-    /// The queue is full, and the add was of a new key in the background: add it again after
-    /// [`WorkQueue::wait_for_room`](super::WorkQueue::wait_for_room).
+    /// The queue is full, and the add was of a new key in the background band (an initial list or a resync):
+    /// add the key again after [`WorkQueue::wait_for_room`](super::WorkQueue::wait_for_room).
     Refused,
     /// The queue shuts down and ignored the add.
     ShuttingDown,
 }
 
-/// The next attempt of a key after a failed run.
+/// The time of the next attempt of a key after a failed run, if there is one.
 #[must_use = "a parked key is not tried again, which an event or a log line should report"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
-    /// The next attempt is after this time; zero if a strong add came during the run.
+    /// The failed key has its next attempt after this time; zero if an add during the run reported a change.
     After(Duration),
-    /// There is no next attempt until a strong add.
+    /// The failed key is parked: it has no next attempt until an add that reports a change (a strong add).
     Parked,
 }
 
 /// The list in which a ready key waits for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Keys of events, and keys with a `RequeueAfter` that is over.
+    /// The lane of keys added for live events, and of keys with a `RequeueAfter` that is over.
     Live,
-    /// Keys of new objects of the controller's own kind.
+    /// The lane of keys added for new objects of the controller's own kind.
     New,
-    /// Keys of initial lists and resyncs.
+    /// The lane of keys added for initial lists and resyncs.
     Background,
-    /// Keys with a backoff that is over.
+    /// The lane of failed keys with a backoff that is over.
     Retry,
 }
 
 // === impl Add ===
 
 impl Add {
-    /// Makes an add for a change: it ends a backoff and wakes a parked key.
+    /// Makes a strong add, for a change: it ends the backoff of a key and wakes a parked key.
     pub fn strong(cause: Cause) -> Self {
         Self { strength: Strength::Strong, band: Band::Live, cause, after: None, new_generation: false }
     }
 
-    /// Makes an add that leaves a failing key in its backoff or parked.
+    /// Makes a weak add, for an event that is no change: it leaves a failing key in its backoff, or parked.
     pub fn weak(cause: Cause) -> Self {
         Self { strength: Strength::Weak, ..Self::strong(cause) }
     }
 
-    /// Makes a strong add on behalf of a person.
+    /// Makes an add for a manual request by a person. It is strong: it ends a backoff and wakes a parked key.
     pub fn by_hand() -> Self {
         Self::strong(Cause::bare(Trigger::Manual))
     }
 
-    /// Puts the key behind live events and new objects.
+    /// Returns this add in the background band: its key waits behind live events and new objects.
     pub fn in_background(self) -> Self {
         Self { band: Band::Background, ..self }
     }
 
-    /// Delays the run by `wait`.
+    /// Returns this add with a delay of `wait` before the key runs.
     pub fn after(self, wait: Duration) -> Self {
         Self { after: Some(wait), ..self }
     }
@@ -118,7 +121,7 @@ impl Add {
 // === impl Lane ===
 
 impl Lane {
-    /// Returns the lower-case word used in JSON and tables.
+    /// Returns the name of the lane as a lower-case word, for JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",

@@ -6,24 +6,24 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since the queue was made.
+/// A point in time, in nanoseconds since the queue was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(u64);
 
-/// Nanoseconds from one moment to another. Cheaper than a `Duration`, which takes a division to make and
-/// another to take apart.
+/// A length of time in nanoseconds. Cheaper than a `Duration`, which takes a division to make and another to
+/// take apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span(u64);
 
 // === impl Moment ===
 
 impl Moment {
-    /// The moment at which the queue was made.
+    /// The moment at which the queue was made, from which all moments count.
     pub(super) const START: Self = Self(0);
-    /// Later than any real moment: the result of a sum that overflows.
+    /// A moment later than any real one: the result of a sum that overflows.
     pub(super) const NEVER: Self = Self(u64::MAX);
 
-    /// Returns this moment, `wait` later.
+    /// Returns the moment that is `wait` later than this one; [`Self::NEVER`] if the sum overflows.
     #[inline]
     pub(super) fn after(self, wait: impl Into<Span>) -> Self {
         Self(self.0.saturating_add(wait.into().0))

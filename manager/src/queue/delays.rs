@@ -15,20 +15,22 @@ use super::clock::Moment;
 use super::slots::{DelayReason, SlotState, Slots};
 use crate::key::Key;
 
-/// The tree. An entry takes 16 bytes, and up to twice that with the spare room of its node.
+/// The deadlines of all delayed keys in a tree, the earliest first. An entry takes 16 bytes, and up to twice
+/// that with the spare room of its node.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
     entries: BTreeSet<Entry>,
-    /// The earliest entry, which every operation of the queue reads.
+    /// Copy of the earliest entry of the tree, which every operation of the queue reads; `None` if no key is
+    /// delayed.
     first: Option<Entry>,
-    /// Number of the next entry. Wraps; it only breaks ties.
+    /// Insertion number of the next entry, which orders entries with equal deadlines. Wraps around.
     next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     until: Moment,
-    /// Insertion order among equal deadlines.
+    /// Insertion number of the entry, which orders entries with equal deadlines.
     order: u32,
     slot: u32,
 }
@@ -40,12 +42,14 @@ impl Delays {
         self.entries.len()
     }
 
-    /// Returns the earliest deadline, and the slot that has it.
+    /// Returns the earliest deadline of all delayed keys, and the slot of its key; `None` if no key is
+    /// delayed.
     pub(super) fn first(&self) -> Option<(Moment, u32)> {
         self.first.map(|entry| (entry.until, entry.slot))
     }
 
-    /// Inserts the deadline of a key; the caller sets its state. Returns its order.
+    /// Inserts the deadline `until` for the key in `slot`, and returns the insertion number of the entry. The
+    /// caller sets the state of the key.
     pub(super) fn push(&mut self, slot: u32, until: Moment) -> u32 {
         let order = self.next;
         self.next = self.next.wrapping_add(1);
@@ -53,7 +57,8 @@ impl Delays {
         order
     }
 
-    /// Removes the deadline of a delayed key; the caller sets its next state.
+    /// Removes the deadline of the delayed key in `slot`, and returns the reason of its delay. The caller
+    /// sets the next state of the key.
     pub(super) fn remove<Q: Key>(&mut self, slots: &Slots<Q>, slot: u32) -> DelayReason {
         let SlotState::Delayed { until, order, reason, .. } = slots.get(slot).state else {
             return DelayReason::Requeue;
@@ -62,7 +67,7 @@ impl Delays {
         reason
     }
 
-    /// Makes a delayed key due at `earlier`, unless it is due before that.
+    /// Makes the delayed key in `slot` due at the moment `earlier`, unless it is due before that.
     pub(super) fn shorten<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, earlier: Moment) {
         let SlotState::Delayed { until, order, .. } = &mut slots.get_mut(slot).state else { return };
         if earlier < *until {

@@ -19,42 +19,45 @@ use super::{Lane, QueueSettings};
 use crate::key::Key;
 use crate::util::{Limit, TokenBucket};
 
-/// Retries never get more than every second turn while fresh work waits, even with a large share of the
-/// workers: with one worker, or short fresh runs beside long retries, the share alone would let them take
-/// every turn.
+/// Largest share of the turns, in percent, that retries get while fresh work waits, even with a large share
+/// of the workers: with one worker, or short fresh runs beside long retries, the share alone would let them
+/// take every turn.
 const MOST_TURNS_PERCENT: u32 = 50;
 
-/// The ready keys.
+/// The ready keys of a queue, listed by lane and by age; chooses the next key to hand out.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// One list per lane, in the order of [`Lane`].
+    /// One list of ready keys per lane, in the order of [`Lane`].
     lists: [List; 4],
-    /// All ready keys, the one that became ready first at the head.
+    /// All ready keys of all lanes, the one that became ready first at the head.
     by_age: List,
-    /// Running keys that were handed out in the retry lane's turn.
+    /// Number of running keys that were handed out in the retry lane's turn.
     pub(super) running_retries: usize,
-    /// Most running retries while fresh work waits; at least 1 and at most `most_alone`.
+    /// Largest number of retries that may run while fresh work waits; at least 1 and at most `most_alone`.
     most_retries: usize,
-    /// Most running retries while no fresh work waits; at least 1.
+    /// Largest number of retries that may run while no fresh work waits; at least 1.
     most_alone: usize,
-    /// How much the retry lane gains per contested turn, in percent of a turn.
+    /// Part of a turn, in percent, that the retry lane gains each time a fresh key and a retry are both
+    /// available.
     gain: u32,
-    /// The sum of these gains; at 100 the retry lane has a turn.
+    /// Part of a turn, in percent, that the retry lane has gained so far; a sum of 100 lets a retry go first.
     turn: u32,
-    /// Tokens for retries; `None` without a limit of their rate.
+    /// Token bucket that limits the rate of retries; `None` without a limit of their rate.
     bucket: Option<TokenBucket<Moment>>,
     max_wait: Span,
-    /// When this replica began to lead: no key counts as ready for longer.
+    /// The moment at which this replica began to lead: no key counts as ready for longer than since then.
     pub(super) epoch: Moment,
 }
 
-/// A key that may be handed out now, fresh or as a retry.
+/// A ready key chosen to be handed out now, as fresh work or as a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) slot: u32,
-    /// It is handed out in the retry lane's turn, so it counts against the share and takes a token.
+    /// Whether the key is handed out in the retry lane's turn, so that it counts against the share of retries
+    /// and takes a token.
     pub(super) as_retry: bool,
-    /// A fresh key and a retry were both available, and the share allowed either.
+    /// Whether a fresh key and a retry were both available and the share allowed either, so that turns are
+    /// counted.
     contested: bool,
 }
 
@@ -92,18 +95,19 @@ impl Lanes {
         }
     }
 
-    /// Returns how many keys are ready.
+    /// Returns the number of ready keys in all lanes.
     pub(super) fn len(&self) -> usize {
         self.by_age.len
     }
 
-    /// Returns how many keys are ready in one lane.
+    /// Returns the number of ready keys in one lane.
     pub(super) fn len_of(&self, lane: Lane) -> usize {
         self.lists[lane as usize].len
     }
 
-    /// Makes a key ready since `since`, or since the youngest of the others became ready, if that is later:
-    /// this keeps the list by age ordered when many deadlines have passed at once.
+    /// Makes the key in `slot` ready in `lane`, since the moment `since`, or since the youngest of the ready
+    /// keys became ready if that is later: this keeps the list by age ordered when many deadlines have passed
+    /// at once.
     #[inline]
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, lane: Lane, since: Moment) {
         let since = self.by_age.tail().map_or(since, |youngest| since.max(self.ready_since(slots, youngest)));
@@ -112,7 +116,7 @@ impl Lanes {
         self.by_age.push(slots, slot);
     }
 
-    /// Moves a ready key to the end of another lane; its age stays.
+    /// Moves a ready key from lane `from` to the end of lane `to`; the moment since which it is ready stays.
     pub(super) fn change<Q: Key>(&mut self, slots: &mut Slots<Q>, slot: u32, from: Lane, to: Lane) {
         self.lists[from as usize].unlink(slots, slot);
         if let SlotState::Ready { lane, .. } = &mut slots.get_mut(slot).state {
@@ -121,7 +125,7 @@ impl Lanes {
         self.lists[to as usize].push(slots, slot);
     }
 
-    /// Returns the key that is next, if one may be handed out at `now`.
+    /// Returns the ready key to hand out next; `None` if no key may be handed out at `now`.
     #[inline]
     pub(super) fn choose<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Choice> {
         let oldest = self.by_age.head()?;
@@ -142,7 +146,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the chosen key out. Returns its lane and how long it was ready.
+    /// Removes the chosen key from the ready keys. Returns its lane and how long it was ready.
     #[inline]
     pub(super) fn take<Q: Key>(&mut self, slots: &mut Slots<Q>, choice: Choice, now: Moment) -> (Lane, Span) {
         let waited = now.since(self.ready_since(slots, choice.slot));
@@ -161,20 +165,21 @@ impl Lanes {
         (lane, waited)
     }
 
-    /// Returns when time alone lets a key be handed out that may not be handed out now: a token becomes
-    /// available, or the oldest key has waited for `max_wait`. With as many running retries as are allowed,
-    /// the next retry waits for the end of a run instead of a token. `None` if no key is ready.
+    /// Returns the moment at which a ready key that may not be handed out now may be handed out later: a
+    /// token for a retry becomes available, or the oldest key has waited for `max_wait`. With as many running
+    /// retries as are allowed, the next retry waits for the end of a run instead of a token. `None` if no key
+    /// is ready.
     pub(super) fn next_chance<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Moment> {
         let oldest = self.ready_since(slots, self.by_age.head()?).after(self.max_wait);
         Some(if self.allows_retry() { self.token_at(now).min(oldest) } else { oldest })
     }
 
-    /// Returns how long the oldest ready key has been ready.
+    /// Returns how long the oldest ready key has been ready; `None` if no key is ready.
     pub(super) fn oldest<Q: Key>(&self, slots: &Slots<Q>, now: Moment) -> Option<Duration> {
         self.by_age.head().map(|slot| now - self.ready_since(slots, slot))
     }
 
-    /// Returns whether one more retry may run.
+    /// Returns whether one more retry may run besides the retries that run now.
     fn allows_retry(&self) -> bool {
         self.running_retries < self.most_alone
     }

@@ -6,14 +6,14 @@ use super::index::NONE;
 use super::slots::{SlotState, Slots};
 use crate::key::Key;
 
-/// The slots before and after a slot in one list.
+/// The links of one slot in a linked list: the slot before it and the slot after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     prev: u32,
     next: u32,
 }
 
-/// One list.
+/// A doubly linked list of ready keys that runs through their slots.
 #[derive(Debug)]
 pub(super) struct List {
     head: u32,
@@ -22,7 +22,8 @@ pub(super) struct List {
     kind: ListKind,
 }
 
-/// The kind of a list. A slot is in up to two lists, one of each kind, and has a [`Links`] for each.
+/// The kind of a list of ready keys: the list of a lane, or the list of all by age. A slot is in up to two
+/// lists, one of each kind, and has a [`Links`] for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
     Lane,
@@ -32,7 +33,7 @@ pub(super) enum ListKind {
 // === impl Links ===
 
 impl Links {
-    /// In no list.
+    /// The links of a slot that is in no list.
     pub(super) const LOOSE: Self = Self { prev: NONE, next: NONE };
 }
 
@@ -51,7 +52,7 @@ impl List {
         (self.tail != NONE).then_some(self.tail)
     }
 
-    /// Appends a ready key.
+    /// Appends the ready key in slot `number` to the list.
     pub(super) fn push<Q: Key>(&mut self, slots: &mut Slots<Q>, number: u32) {
         let prev = self.tail;
         if let Some(links) = slots.links(number, self.kind) {
@@ -65,7 +66,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Removes a ready key from any position.
+    /// Removes the ready key in slot `number` from the list, from any position.
     pub(super) fn unlink<Q: Key>(&mut self, slots: &mut Slots<Q>, number: u32) {
         let Some(links) = slots.links(number, self.kind) else { return };
         let Links { prev, next } = std::mem::replace(links, Links::LOOSE);
@@ -84,7 +85,8 @@ impl List {
 // === impl Slots ===
 
 impl<Q: Key> Slots<Q> {
-    /// Returns the links of a ready key; `None` for any other key, which is in no list.
+    /// Returns the list links of the ready key in slot `number`; `None` for any other key, which is in no
+    /// list.
     fn links(&mut self, number: u32, kind: ListKind) -> Option<&mut Links> {
         match &mut self.pages.get_mut(number)?.state {
             SlotState::Ready { links, .. } => Some(&mut links[kind as usize]),

@@ -25,24 +25,25 @@ use super::slots::{DelayReason, MergedAdd, ParkReason, Run, SlotState, Slots};
 use super::{Add, Added, Band, Lane, QueueSettings, Retried, Retry};
 use crate::key::{Cause, Key};
 
-/// Most keys that one hold of the lock moves besides the key it is about: some tens of microseconds.
+/// Largest number of other keys that one queue operation moves to a new state under the lock, besides the key
+/// it is about: some tens of microseconds.
 pub(super) const SLICE: u32 = 64;
 
-/// The recorded error of a run that was dropped without an outcome.
+/// The error text recorded for a run that was dropped without an outcome.
 const DROPPED: &str = "the run ended without an outcome: it panicked or was cancelled";
 
-/// The queue behind its lock.
+/// The whole state of a work queue, guarded by the queue's lock.
 #[derive(Debug)]
 pub(super) struct Inner<Q> {
     pub(super) slots: Slots<Q>,
     pub(super) delays: Delays,
     pub(super) lanes: Lanes,
-    /// Slots of the running keys, in no order.
+    /// Slot numbers of the running keys, in no order.
     pub(super) running: Vec<u32>,
-    /// How many of the running keys are dirty.
+    /// Number of running keys that are dirty: added again during their run.
     pub(super) dirty: usize,
     pub(super) parked: usize,
-    /// How many of the parked keys have not failed.
+    /// Number of parked keys that have not failed, such as the keys of paused objects.
     pub(super) paused: usize,
     pub(super) settings: QueueSettings,
     pub(super) workers: usize,
@@ -50,76 +51,81 @@ pub(super) struct Inner<Q> {
     pub(super) now: Moment,
     pub(super) leading: bool,
     pub(super) phase: Phase,
-    /// A change of policy that has yet to be applied to some of the waiting keys.
+    /// A change of the retry policy that has yet to be applied to some of the waiting keys; `None` if there
+    /// is none.
     pub(super) sweep: Option<Sweep>,
-    /// A background add was refused, or a source waits: send the room signal when there is room again.
+    /// Whether to send the room signal when the queue has room again: a background add was refused, or a
+    /// source waits.
     pub(super) room_wanted: bool,
-    /// Callers of `get` that sleep.
+    /// Number of callers of `get` that sleep.
     pub(super) idle: usize,
-    /// Wake-ups sent to sleeping callers since the last of them woke. A caller that wakes sees the whole
-    /// queue, so a key that the woken callers will find needs no further wake-up.
+    /// Number of wake-ups sent to sleeping callers of `get` since the last of them woke. A caller that wakes
+    /// sees the whole queue, so a key that the woken callers will find needs no further wake-up.
     pub(super) notified: usize,
-    /// The moment for which one sleeping caller has set the queue's timer; `START` once this caller has been
-    /// woken for an earlier moment; `None` if no caller holds the timer.
+    /// The moment for which one sleeping caller of `get` has set the queue's timer; `START` once this caller
+    /// has been woken for an earlier moment; `None` if no caller holds the timer.
     pub(super) timer: Option<Moment>,
     pub(super) totals: Totals,
 }
 
-/// How far a change of policy has been applied to the slots.
+/// Progress of a change of the retry policy, which is applied to the slots of the waiting keys in slices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
-    /// When the policy changed: backoffs that began later were computed by the new one.
+    /// The moment at which the retry policy changed: backoffs that began later were computed by the new
+    /// policy.
     changed: Moment,
-    /// The first slot to which the new policy has not been applied.
+    /// Number of the first slot to which the new retry policy has not been applied.
     next: u32,
 }
 
-/// The stages of a shutdown.
+/// The phase of a queue: open, or a stage of its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// Adds are ignored; ready and dirty keys are still handed out.
+    /// The queue drains before its shutdown: adds are ignored; ready keys and keys added during their run are
+    /// still handed out.
     Draining,
-    /// No key is handed out any more.
+    /// The queue is shut down: adds are ignored, and no key is handed out any more.
     Stopped,
 }
 
-/// Counters and histograms for the metrics.
+/// Counters and histograms of a queue since it was made, for its metrics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
-    /// Keys that became ready or dirty, once per time.
+    /// Number of times that a key became ready, or was added during its run.
     pub(super) adds: u64,
-    /// Failures that were put on a backoff, by attempts.
+    /// Histogram of the failed runs that are retried, by the number of failures of the key in a row.
     pub(super) retries: Histogram,
-    /// From ready to running.
+    /// Histogram of the times that keys were ready before a worker took them.
     pub(super) queued: Histogram,
-    /// From running to an outcome.
+    /// Histogram of the times that runs took, of those that ended in a success or a failure.
     pub(super) worked: Histogram,
 }
 
-/// A key that was handed out.
+/// A key that was handed out to a worker, with the data of its run.
 #[derive(Debug)]
 pub(super) struct Job<Q> {
     pub(super) slot: u32,
     pub(super) key: Q,
     pub(super) cause: Cause,
-    /// 1 for the first attempt, one more for each failure in a row.
+    /// Number of this attempt to run the key: 1 for the first, one more for each failure in a row.
     pub(super) attempt: u32,
     pub(super) queued_for: Span,
 }
 
-/// How a run ended.
+/// How the run of a key ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome<'a> {
     Done,
     RequeueAfter(Duration),
-    /// It failed with this error.
+    /// The run failed with this error; the key is retried at the time that the [`Retry`] gives.
     Failed(&'a str, Retry),
-    /// The hand-out is undone.
+    /// The hand-out of the key is undone: the key waits again as before, and no failure is counted.
     PutBack,
-    /// The hand-out is undone, and the key is parked for this reason.
+    /// The hand-out of the key is undone, and the key is parked for this reason.
     Park(&'static str),
-    /// Its guard was dropped: a failure, unless the queue shuts down or this replica does not lead.
+    /// The guard of the run was dropped without an outcome: this counts as a failure, unless the queue shuts
+    /// down or this replica does not lead.
     Dropped,
 }
 
@@ -152,8 +158,8 @@ impl<Q: Key> Inner<Q> {
 
     // --- commands; each comes after an `advance` ---
 
-    /// Sets the time: keys with a delay that is over become ready. One call moves a slice of them; later
-    /// commands move the rest, and until then [`Self::next_wake`] is in the past.
+    /// Sets the time of the queue: keys with a delay that is over become ready. One call moves a slice of
+    /// them; later commands move the rest, and until then [`Self::next_wake`] is in the past.
     #[inline]
     pub(super) fn advance(&mut self, now: Moment) {
         // Callers read the clock before they get the lock, so they may arrive out of order.
@@ -179,7 +185,7 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Adds a key, or applies the add to a key that is in the queue.
+    /// Adds a key to the queue, or applies the add to the entry of a key that is already in it.
     #[inline]
     pub(super) fn add(&mut self, key: Q, add: Add) -> Added {
         if self.phase != Phase::Open {
@@ -203,14 +209,14 @@ impl<Q: Key> Inner<Q> {
         added
     }
 
-    /// Hands out the next key, if there is one.
+    /// Hands out the next key to a worker; `None` if no key may be handed out now.
     #[inline]
     pub(super) fn try_take(&mut self) -> Option<Job<Q>> {
         self.choose().map(|choice| self.hand_out(choice))
     }
 
-    /// Ends the run of a key, which had this cause. Returns when the next attempt is; of interest after a
-    /// failure.
+    /// Ends the run of the key in `slot`, which ran for `cause`, and puts the key into its next state.
+    /// Returns when its next attempt is; of interest after a failure.
     #[inline]
     pub(super) fn finish(&mut self, slot: u32, cause: &Cause, outcome: Outcome<'_>) -> Retried {
         let SlotState::Running(run) = self.slots.get(slot).state else { return Retried::Parked };
@@ -223,7 +229,8 @@ impl<Q: Key> Inner<Q> {
         self.requeue(slot, run, cause, outcome)
     }
 
-    /// Finds the next state of a key that stays in the queue after its run.
+    /// Puts a key that stays in the queue after its run into its next state, by the outcome of the run and
+    /// the adds that came during it. Returns when its next attempt is.
     #[inline(never)]
     fn requeue(&mut self, slot: u32, run: Run, cause: &Cause, outcome: Outcome<'_>) -> Retried {
         // The slot holds the cause of the next run, which differs from this run's if the key is dirty.
@@ -260,7 +267,7 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Puts other settings in force, for waiting keys too.
+    /// Replaces the settings of the queue and its number of workers, for waiting keys too.
     pub(super) fn reconfigure(&mut self, settings: QueueSettings, workers: usize) {
         self.lanes.reconfigure(&settings, workers, self.now);
         let (new, old) = (&settings.retry, &self.settings.retry);
@@ -273,9 +280,9 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Applies a new policy to the next slice of the slots: a delay of a quarter of an hour must end sooner
-    /// once the maximum is ten seconds, and a key that was out of attempts gets more if the new policy allows
-    /// more.
+    /// Applies a new retry policy to the next slice of the slots: a delay of a quarter of an hour must end
+    /// sooner once the maximum is ten seconds, and a key that was out of attempts gets more if the new policy
+    /// allows more.
     fn sweep_slice(&mut self) {
         let Some(Sweep { changed, next }) = self.sweep else { return };
         let end = next.saturating_add(SLICE).min(self.slots.pages.end());

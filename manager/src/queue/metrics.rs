@@ -24,13 +24,14 @@ use super::snapshot::Counts;
 use crate::key::Key;
 use crate::metrics::Registry;
 
-/// Upper bounds of the buckets in seconds: controller-runtime's, each ten times the one before. Its products
-/// are inexact, and a bound is the value of a label: another spelling would be another series.
+/// Upper bounds of the buckets of the duration histograms, in seconds: controller-runtime's, each ten times
+/// the one before. Its products are inexact, and a bound is the value of a label: another spelling would be
+/// another series.
 #[expect(clippy::unreadable_literal, reason = "the spelling of Go")]
 const BOUNDS: [f64; 12] =
     [1e-8, 1e-7, 1e-6, 9.999999999999999e-6, 9.999999999999999e-5, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Upper bounds of the buckets by attempts.
+/// Upper bounds of the buckets of the histogram of retries, in failures of the key in a row.
 const ATTEMPTS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
 const DEPTH: &str = "workqueue_depth";
@@ -38,17 +39,17 @@ const DEPTH: &str = "workqueue_depth";
 /// The metrics of all queues of one manager. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
-    /// The next registration removes queues that no longer exist.
+    /// The queues with figures to print. The next registration removes queues that no longer exist.
     queues: Arc<Mutex<Vec<Weak<dyn Observed>>>>,
 }
 
-/// A queue with keys of any type, for its metrics. Its methods take the queue's lock, and no lock of this
-/// module is taken under that one.
+/// A queue with keys of any type, of which the metrics read the figures. Its methods take the queue's lock,
+/// and no lock of this module is taken under that one.
 pub(super) trait Observed: Send + Sync {
     fn read(&self) -> Reading;
 }
 
-/// The figures of one queue at one moment.
+/// The figures of one queue at one moment, from which its metrics are printed.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// The queue's name: the value of the labels `name` and `controller`.
@@ -64,13 +65,14 @@ pub(super) struct Reading {
 /// a few comparisons.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
-    /// Observations per bucket; the one after the last bound is for those beyond all bounds.
+    /// Number of observations per bucket of the histogram; the one after the last bound is for those beyond
+    /// all bounds.
     buckets: [u64; BOUNDS.len() + 1],
-    /// In nanoseconds or attempts.
+    /// Sum of all observations of the histogram, in nanoseconds or attempts.
     sum: u64,
 }
 
-/// How to compute a family's value from a reading, and its type.
+/// The type of a metric family, with the function that computes its value from the figures of a queue.
 enum Value {
     Counter(fn(&Reading) -> u64),
     Count(fn(&Reading) -> usize),
@@ -81,7 +83,7 @@ enum Value {
 
 use Value::{Attempts, Count, Counter, Durations, Seconds};
 
-/// Each family's name, help and value.
+/// The name, help text and value of each metric family of the queues.
 const FAMILIES: [(&str, &str, Value); 13] = [
     (DEPTH, "Keys ready for a worker; 0 on a standby replica", Count(|it| it.led(it.counts.ready()))),
     ("workqueue_adds", "Keys that became ready, or were added while they ran", Counter(|it| it.totals.adds)),
@@ -137,7 +139,8 @@ const FAMILIES: [(&str, &str, Value); 13] = [
 // === impl QueueMetrics ===
 
 impl QueueMetrics {
-    /// Registers the families. Once per registry: a second call would print them twice.
+    /// Registers the metric families of the queues in `registry`. Call it once per registry: a second call
+    /// would print them twice.
     pub fn register(registry: &Registry) -> Self {
         let metrics = Self { queues: Arc::default() };
         registry.reserve(FAMILIES.map(|(name, ..)| name));
@@ -145,14 +148,14 @@ impl QueueMetrics {
         metrics
     }
 
-    /// Prints the figures of a queue from now on, for as long as it exists.
+    /// Adds a queue to the metrics: each scrape prints its figures, for as long as the queue exists.
     pub(super) fn observe<T: Observed + 'static>(&self, queue: &Arc<T>) {
         let mut list = self.queues.lock();
         list.retain(|queue| queue.strong_count() > 0);
         list.push(Arc::downgrade(queue) as Weak<dyn Observed>);
     }
 
-    /// Stops printing the figures of a queue, even if it still exists.
+    /// Removes a queue from the metrics: its figures are no longer printed, even if it still exists.
     pub(super) fn forget<T>(&self, gone: &Arc<T>) {
         self.queues.lock().retain(|queue| !std::ptr::addr_eq(queue.as_ptr(), Arc::as_ptr(gone)));
     }
@@ -197,7 +200,8 @@ impl Reading {
         }
     }
 
-    /// Returns `value` on the leader and zero on a standby replica, where waiting keys are no backlog.
+    /// Returns `value` if the replica of this queue leads, and zero on a standby replica, where waiting keys
+    /// are no backlog.
     fn led<T: Default>(&self, value: T) -> T {
         if self.counts.leading { value } else { T::default() }
     }
@@ -206,7 +210,7 @@ impl Reading {
 // === impl Histogram ===
 
 impl Histogram {
-    /// Records a duration, over [`BOUNDS`].
+    /// Records a duration in a histogram over [`BOUNDS`].
     pub(super) fn observe(&mut self, span: Span) {
         // The bound of bucket `i` is ten to the power of `i + 1` nanoseconds, and belongs to it.
         let bucket = span.nanos().saturating_sub(1).max(1).ilog10() as usize;
@@ -214,7 +218,8 @@ impl Histogram {
         self.sum = self.sum.saturating_add(span.nanos());
     }
 
-    /// Records a retry of a key that has failed so many times in a row, over [`ATTEMPTS`].
+    /// Records the retry of a key that has failed `failures` times in a row, in a histogram over
+    /// [`ATTEMPTS`].
     pub(super) fn count(&mut self, failures: u32) {
         // The bound of bucket `i` is two to the power of `i`, and belongs to it.
         let bucket = failures.saturating_sub(1).checked_ilog2().map_or(0, |log| log as usize + 1);

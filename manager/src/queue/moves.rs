@@ -19,7 +19,8 @@ const MAX_ERROR_BYTES: usize = 1024;
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
-    /// Makes a delayed key ready, with a delay that was over at `until`.
+    /// Makes the delayed key in `slot` ready, because its delay was over at `until`; the reason of the delay
+    /// decides the lane.
     pub(super) fn come_due(&mut self, slot: u32, until: Moment) {
         let reason = self.delays.remove(&self.slots, slot);
         let cause = &mut self.slots.get_mut(slot).cause;
@@ -64,7 +65,7 @@ impl<Q: Key> Inner<Q> {
         Job { slot, key, cause, attempt, queued_for }
     }
 
-    /// Takes a key out of the running ones; the caller sets its next state.
+    /// Removes a key from the list of running keys at the end of its run; the caller sets its next state.
     #[inline]
     pub(super) fn end_run(&mut self, run: Run) {
         self.running.swap_remove(run.index as usize);
@@ -77,7 +78,8 @@ impl<Q: Key> Inner<Q> {
         self.dirty -= usize::from(run.dirty.is_some());
     }
 
-    /// Records the duration of a run that ended in a success or a failure.
+    /// Records how long a run took that ended in a success or a failure, in the metrics and in the slot of
+    /// its key.
     fn record_run(&mut self, slot: u32, run: Run) {
         let took = self.now.since(run.since);
         self.totals.worked.observe(took);
@@ -118,7 +120,8 @@ impl<Q: Key> Inner<Q> {
         self.delay(slot, self.now.after(wait), reason);
     }
 
-    /// Applies an add to a key that is in the queue.
+    /// Applies an add to a key that is already in the queue. `until` is the end of the add's delay; `None`
+    /// for no delay.
     pub(super) fn apply(&mut self, slot: u32, add: MergedAdd, until: Option<Moment>, cause: Cause) -> Added {
         let entry = self.slots.get_mut(slot);
         // The new generation has not been tried yet, so it also ends the failures of the old one.
@@ -179,7 +182,7 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Makes a key that has no state yet ready, or delays it.
+    /// Makes a key that has no state yet ready; with `until`, delays it until that moment instead.
     #[inline]
     pub(super) fn enqueue(&mut self, slot: u32, band: Band, until: Option<Moment>) -> Added {
         if let Some(until) = until {
@@ -202,7 +205,7 @@ impl<Q: Key> Inner<Q> {
         self.paused += usize::from(matches!(reason, ParkReason::Paused(_)));
     }
 
-    /// Takes a key out of the parked ones; the caller sets its next state.
+    /// Removes a key from the counts of parked keys; the caller sets its next state.
     pub(super) fn unpark(&mut self, reason: ParkReason) {
         self.parked -= 1;
         self.paused -= usize::from(matches!(reason, ParkReason::Paused(_)));
@@ -212,7 +215,7 @@ impl<Q: Key> Inner<Q> {
 // === impl DelayReason ===
 
 impl DelayReason {
-    /// Returns whether the key is delayed because it failed.
+    /// Returns whether this reason of a delay is a failure of the key.
     pub(super) fn is_failure(self) -> bool {
         matches!(self, Self::Backoff | Self::RetryAfter)
     }
@@ -221,7 +224,7 @@ impl DelayReason {
 // === impl Lane ===
 
 impl Lane {
-    /// Returns the lane of a first add.
+    /// Returns the lane of a key that is added in this band and was not waiting before.
     fn of(band: Band) -> Self {
         match band {
             Band::Live => Self::Live,
@@ -230,7 +233,8 @@ impl Lane {
         }
     }
 
-    /// Returns the lane of a ready key after an add. A weak add leaves a retry in its lane.
+    /// Returns the lane of a ready key after an add in `band`: the more urgent one of its own and that of the
+    /// add. An add that reports no change (not `strong`) leaves a retry in its lane.
     fn raised(self, band: Band, strong: bool) -> Self {
         match (self, band) {
             (Self::Retry, _) if strong => Self::of(band),

@@ -11,30 +11,30 @@
 //! 1. A page is in `roomy` exactly if one of its places is free.
 //! 2. Bit `i` of `used` is set exactly if place `i` holds a value. A page without memory has no bit set.
 
-/// Places per page: one bit each in a word.
+/// Number of places for values in one page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
-/// Empty pages that keep their memory, so that a queue with a depth that goes up and down by some thousands
-/// needs no allocation.
+/// Largest number of empty pages that keep their memory, so that a queue with a depth that goes up and down
+/// by some thousands needs no allocation.
 const SPARE: usize = 64;
 
-/// A list with holes.
+/// A list of values by number, in pages that are allocated and freed one by one; a removed value leaves a
+/// hole.
 #[derive(Debug)]
 pub(super) struct Pages<T> {
     list: Vec<Page<T>>,
-    /// Numbers of the pages with a free place. The last one is filled first.
+    /// Numbers of the pages that have a free place. The last of them is filled first.
     roomy: Vec<u32>,
-    /// How many pages have memory and no value.
+    /// Number of pages that have memory and hold no value.
     spare: usize,
-    /// Pages whose memory is no longer needed and has yet to be freed, by the caller of
-    /// [`Self::take_unused`].
+    /// Pages with memory that is no longer needed; the caller of [`Self::take_unused`] frees it.
     unused: Vec<Page<T>>,
     len: usize,
 }
 
-/// Memory for [`PAGE`] values.
+/// A page: memory for [`PAGE`] values.
 #[derive(Debug)]
 pub(super) struct Page<T> {
-    /// Empty for a page without memory, else `PAGE` places.
+    /// The places for values: empty for a page without memory, else `PAGE` places.
     places: Vec<Option<T>>,
     used: u64,
 }
@@ -46,12 +46,12 @@ impl<T> Pages<T> {
         Self { list: Vec::new(), roomy: Vec::new(), spare: 0, unused: Vec::new(), len: 0 }
     }
 
-    /// Returns how many values there are.
+    /// Returns the number of values in all pages.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns a number above all that are in use.
+    /// Returns a number above the numbers of all stored values.
     pub(super) fn end(&self) -> u32 {
         u32::try_from(self.list.len()).unwrap_or(u32::MAX).saturating_mul(PAGE)
     }
@@ -68,7 +68,7 @@ impl<T> Pages<T> {
         page.places.get_mut((number % PAGE) as usize)?.as_mut()
     }
 
-    /// Stores a value, and returns its number.
+    /// Stores a value in a free place, and returns the number of this place.
     #[inline]
     pub(super) fn insert(&mut self, value: T) -> u32 {
         let at = self.roomy.last().copied().unwrap_or_else(|| {
@@ -94,7 +94,7 @@ impl<T> Pages<T> {
         at * PAGE + free
     }
 
-    /// Drops the value of a number, if there is one.
+    /// Drops the value stored under `number`, if there is one.
     pub(super) fn remove(&mut self, number: u32) {
         let (at, bit) = (number / PAGE, number % PAGE);
         let page = self.list.get_mut(at as usize).filter(|page| page.used & (1 << bit) != 0);
@@ -110,18 +110,19 @@ impl<T> Pages<T> {
         }
     }
 
-    /// Returns the memory that is no longer needed. The caller drops it after it has released its lock: on
-    /// that occasion the allocator may merge all the small blocks freed before, or return a large stretch to
-    /// the system, and both take milliseconds.
+    /// Returns the pages with memory that is no longer needed. The caller drops them after it has released
+    /// its lock: on that occasion the allocator may merge all the small blocks freed before, or return a
+    /// large stretch to the system, and both take milliseconds.
     pub(super) fn take_unused(&mut self) -> Vec<Page<T>> {
         std::mem::take(&mut self.unused)
     }
 
-    /// Retires the memory of a page that has become empty, if there are enough spare ones; with the last
-    /// value, all memory, the list of pages included, which takes a hundredth of the memory of its pages.
+    /// Takes the memory away from the page `at`, which has become empty, if there are already enough spare
+    /// ones. With the last value of a long list it takes away all memory, the list of pages included, which
+    /// takes a hundredth of the memory of its pages.
     fn retire(&mut self, at: u32) {
         if self.len == 0 && self.list.len() > 2 * SPARE {
-            self.unused = std::mem::take(&mut self.list);
+            self.unused.extend(std::mem::take(&mut self.list));
             self.roomy = Vec::new();
             self.spare = 0;
         } else if self.spare == SPARE {

@@ -30,18 +30,19 @@
 
 use std::time::Duration;
 
-/// Wait after the first failure unless configured: a few round trips to a healthy API server.
+/// Default wait of a key after its first failure: a few round trips to a healthy API server.
 pub const DEFAULT_BASE_DELAY: Duration = Duration::from_millis(5);
-/// Longest wait unless configured: the 5 ms of the default, doubled 18 times, passes it.
+/// Default upper bound of the wait after a failure: the 5 ms of the default, doubled 18 times, passes it.
 pub const DEFAULT_MAX_DELAY: Duration = Duration::from_secs(1000);
-/// Growth per failure unless configured.
+/// Default factor by which the wait grows with each further failure in a row.
 pub const DEFAULT_FACTOR: f64 = 2.0;
-/// Jitter unless configured: enough that 10,000 keys failing together come back over a tenth of their delay.
+/// Default jitter of a wait, in percent: enough that 10,000 keys failing together come back over a tenth of
+/// their delay.
 pub const DEFAULT_JITTER_PERCENT: u8 = 10;
 
-/// Longest wait that a server may ask for, unless the policy itself has longer delays; a longer one is
-/// shortened to it. API servers ask for seconds; a request for hours is a mistake, or comes from another kind
-/// of server.
+/// Longest wait before a retry that a server may request, unless the policy itself has longer delays; a
+/// longer one is shortened to it. API servers request seconds; a request for hours is a mistake, or comes
+/// from another kind of server.
 pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 
 /// When a failing key has its next attempt, and after how many failures it is parked.
@@ -92,15 +93,16 @@ pub const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 #[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// How long each failing key waits.
+    /// How long a failing key waits for its next attempt, by the number of its failures in a row.
     pub delay: Delay,
-    /// Limit of the retries over all keys; `None` for no limit.
+    /// Limit of the rate of retries over all keys of the queue; `None` for no limit.
     ///
     /// A key that has been ready for the queue's `max_wait` needs no token, so no key starves.
     pub rate: Option<Rate>,
-    /// The part by which a wait is shortened at random at most, `0..=100` percent.
+    /// Largest random change of a wait, `0..=100` percent: a delay of the policy is shortened by up to this
+    /// part, a wait that a server requested is lengthened.
     pub jitter_percent: u8,
-    /// Failures in a row after which the key is parked; 0 means never.
+    /// Number of failures in a row after which a key is parked; 0 means never.
     pub max_attempts: u32,
 }
 
@@ -108,25 +110,27 @@ pub struct RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
-    /// `base` after the first failure, `factor` times longer after each further one, never longer than `max`.
+    /// The wait is `base` after the first failure, `factor` times longer after each further one, never longer
+    /// than `max`.
     Exponential {
-        /// Wait after the first failure.
+        /// Wait of a key after its first failure.
         base: Duration,
-        /// Growth per further failure, at least 1.
+        /// Factor by which the wait grows with each further failure, at least 1.
         factor: f64,
-        /// Longest wait. If `base` is longer, this is the wait after every failure.
+        /// Longest wait of a failing key. If `base` is longer, this is the wait after every failure.
         max: Duration,
     },
-    /// `fast` after each of the first `max_fast` failures, `slow` after every further one.
+    /// The wait is `fast` after each of the first `max_fast` failures, `slow` after every further one.
     FastSlow {
-        /// Wait after an early failure.
+        /// Wait after each of the first `max_fast` failures in a row.
         fast: Duration,
-        /// Wait after a late failure; not shorter.
+        /// Wait after every failure beyond the first `max_fast`; not shorter than `fast`.
         slow: Duration,
-        /// How many failures count as early.
+        /// Number of failures in a row that are followed by the wait `fast`; all later ones are followed by
+        /// `slow`.
         max_fast: u32,
     },
-    /// The same after every failure.
+    /// The same wait after every failure.
     Fixed(Duration),
 }
 
@@ -138,41 +142,43 @@ pub enum Delay {
 /// position in its lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Tokens added per second; above 0.
+    /// Number of retries that may start per second, as tokens added to the bucket; above 0.
     pub per_second: f64,
-    /// Tokens in a full bucket; at least 1.
+    /// Number of retries that may start at once after a pause, as tokens in a full bucket; at least 1.
     pub burst: u32,
 }
 
 /// The time of the next run of a failed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// After the delay of the queue's retry policy.
+    /// The key runs again after the delay of the queue's retry policy.
     Backoff,
-    /// After the delay of the queue's retry policy, and not before this time, which a server has asked for.
-    /// See [`RetryPolicy::asked`] for its limit.
+    /// The key runs again after the delay of the queue's retry policy, and not before this time, which a
+    /// server has requested. See [`RetryPolicy::asked`] for its limit.
     NotBefore(Duration),
-    /// After exactly this time, which the reconciler has set.
+    /// The key runs again after exactly this time, which the reconciler has set.
     After(Duration),
-    /// After a change of the object: a retry would fail again.
+    /// The key is parked: it runs again only after an add that reports a change, because a retry would fail
+    /// again.
     Never,
 }
 
 // === impl RetryPolicy ===
 
 impl RetryPolicy {
-    /// A policy that starts at `base_delay` and doubles up to `max_delay`, with the default jitter.
+    /// Makes a retry policy with a delay that starts at `base_delay` and doubles up to `max_delay`, with the
+    /// default jitter.
     pub fn exponential(base_delay: Duration, max_delay: Duration) -> Self {
         Self::of(Delay::Exponential { base: base_delay, factor: DEFAULT_FACTOR, max: max_delay })
     }
 
-    /// A policy that waits for `fast` after each of the first `max_fast` failures and for `slow` after every
-    /// further one, with the default jitter.
+    /// Makes a retry policy that waits for `fast` after each of the first `max_fast` failures and for `slow`
+    /// after every further one, with the default jitter.
     pub fn fast_slow(fast: Duration, slow: Duration, max_fast: u32) -> Self {
         Self::of(Delay::FastSlow { fast, slow, max_fast })
     }
 
-    /// A policy that waits the same time after every failure, without jitter.
+    /// Makes a retry policy that waits the same time after every failure, without jitter.
     pub fn fixed(delay: Duration) -> Self {
         Self { jitter_percent: 0, ..Self::of(Delay::Fixed(delay)) }
     }
@@ -181,23 +187,26 @@ impl RetryPolicy {
         Self { delay, ..Self::default() }
     }
 
-    /// Allows `per_second` retries over all keys of the queue, and `burst` at once after a pause.
+    /// Returns this policy with a limit of `per_second` retries over all keys of the queue, and `burst` at
+    /// once after a pause.
     pub fn with_rate(self, per_second: f64, burst: u32) -> Self {
         Self { rate: Some(Rate { per_second, burst }), ..self }
     }
 
-    /// Shortens each wait at random by up to `percent` percent; 0 makes the waits exact.
+    /// Returns this policy with a jitter that shortens each delay at random by up to `percent` percent; 0
+    /// makes the waits exact.
     pub fn with_jitter(self, percent: u8) -> Self {
         Self { jitter_percent: percent, ..self }
     }
 
-    /// Parks a key after `attempts` failures in a row; 0 means never.
+    /// Returns this policy with a limit of attempts: a key is parked after `attempts` failures in a row; 0
+    /// means never.
     pub fn with_max_attempts(self, attempts: u32) -> Self {
         Self { max_attempts: attempts, ..self }
     }
 
-    /// Returns the delay after a failure that follows `earlier_failures` others in a row (0 = this was the
-    /// first).
+    /// Returns the delay of a key after a failure that follows `earlier_failures` others in a row (0 = this
+    /// was the first).
     ///
     /// `random` is uniform in `0.0..1.0`; 0.0 gives the longest wait.
     pub fn delay(&self, earlier_failures: u32, random: f64) -> Duration {
@@ -206,25 +215,26 @@ impl RetryPolicy {
         self.jittered(delay, -random).min(delay)
     }
 
-    /// Returns the shortest wait after a failure for which a server asked for `wait`: that long, but not
-    /// longer than the longest delay of this policy or [`MAX_ASKED_WAIT`], the longer of the two.
+    /// Returns the wait after a failure for which a server requested `wait`: at least that long, but not
+    /// longer than the longest delay of this policy or [`MAX_ASKED_WAIT`], the longer of the two, before
+    /// jitter.
     ///
-    /// Jitter lengthens it, by up to `jitter_percent`: a server names the same time to all clients that it
-    /// refuses, and none of them should come back sooner. `random` is uniform in `0.0..1.0`; 0.0 gives the
+    /// Jitter lengthens the wait, by up to `jitter_percent`: a server names the same time to all clients that
+    /// it refuses, and none of them should come back sooner. `random` is uniform in `0.0..1.0`; 0.0 gives the
     /// shortest wait.
     pub fn asked(&self, wait: Duration, random: f64) -> Duration {
         let wait = wait.min(self.longest_delay().max(MAX_ASKED_WAIT));
         self.jittered(wait, random).max(wait)
     }
 
-    /// Lengthens `wait` by the jitter times `random`.
+    /// Returns `wait` lengthened by the jitter percentage times `random`; a negative `random` shortens it.
     fn jittered(&self, wait: Duration, random: f64) -> Duration {
         let jitter = f64::from(self.jitter_percent.min(100)) / 100.0;
         Duration::try_from_secs_f64(wait.as_secs_f64() * (1.0 + jitter * random)).unwrap_or(wait)
     }
 
-    /// Returns the upper bound of all delays, after any number of failures. Only a wait that a server asked
-    /// for may be longer.
+    /// Returns the upper bound of all delays of this policy, after any number of failures. Only a wait that a
+    /// server requested may be longer.
     pub fn longest_delay(&self) -> Duration {
         match self.delay {
             Delay::Exponential { max, .. } => max,
@@ -234,7 +244,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns whether a key is out of attempts after so many failures in a row.
+    /// Returns whether a key that has failed `failures` times in a row is out of attempts, and so is parked.
     pub(super) fn is_spent(&self, failures: u32) -> bool {
         self.max_attempts != 0 && failures >= self.max_attempts
     }
@@ -265,7 +275,7 @@ impl Delay {
     }
 }
 
-/// The default backoff: 5 ms, doubled to 1000 s.
+/// The default backoff of a failing key: 5 ms, doubled with each failure up to 1000 s.
 impl Default for Delay {
     fn default() -> Self {
         Self::Exponential { base: DEFAULT_BASE_DELAY, factor: DEFAULT_FACTOR, max: DEFAULT_MAX_DELAY }

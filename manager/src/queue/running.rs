@@ -11,15 +11,15 @@ use super::shared::Shared;
 use super::{Retried, Retry};
 use crate::key::{Cause, Key};
 
-/// A key that was handed out. No other worker gets this key until the run has ended.
+/// The guard of a key that was handed out to a worker. No other worker gets this key until the run has ended.
 ///
-/// Dropping it without an outcome counts as a failure, unless the queue is shutting down or this replica does
-/// not lead (any more): then the key goes back unchanged.
+/// Dropping the guard without an outcome counts as a failure, unless the queue is shutting down or this
+/// replica does not lead (any more): then the key goes back unchanged.
 #[must_use = "dropping it counts as a failed run"]
 #[derive(derive_more::Debug)]
 #[debug("Running {{ key: {:?}, attempt: {:?}, .. }}", format_args!("{}", self.job.key), self.job.attempt)]
 pub struct Running<Q: Key> {
-    /// `None` once the run has ended.
+    /// The queue that handed out the key; `None` once the run has ended.
     queue: Option<Arc<Shared<Q>>>,
     job: Job<Q>,
 }
@@ -32,17 +32,18 @@ impl<Q: Key> Running<Q> {
         Self { queue: Some(queue), job }
     }
 
-    /// Returns the key.
+    /// Returns the key that the worker runs.
     pub fn key(&self) -> &Q {
         &self.job.key
     }
 
-    /// Returns the number of this attempt: 1, and one more for each failure in a row right before it.
+    /// Returns the number of this attempt to run the key: 1, and one more for each failure in a row right
+    /// before it.
     pub fn attempt(&self) -> u32 {
         self.job.attempt
     }
 
-    /// Returns why the key runs.
+    /// Returns why the key runs: the trigger of its add, and the object behind it.
     pub fn cause(&self) -> &Cause {
         &self.job.cause
     }
@@ -63,13 +64,13 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::RequeueAfter(wait));
     }
 
-    /// Ends the run as a failure; the next attempt is after the delay of the retry policy.
+    /// Ends the run of the key as a failure; the next attempt is after the delay of the queue's retry policy.
     pub fn retry(self, error: &str) -> Retried {
         self.fail(error, Retry::Backoff)
     }
 
     /// Ends the run as a failure. The next attempt is at the time that `retry` gives, if the policy allows
-    /// one; with [`Retry::Never`] the key is parked until a strong add.
+    /// one; with [`Retry::Never`] the key is parked until an add that reports a change.
     pub fn fail(mut self, error: &str, retry: Retry) -> Retried {
         // The guard is consumed, so this is its first outcome.
         self.end(Outcome::Failed(error, retry)).unwrap_or(Retried::Parked)
@@ -81,13 +82,14 @@ impl<Q: Key> Running<Q> {
         self.end(Outcome::PutBack);
     }
 
-    /// Undoes the hand-out and parks the key: it does not run until a strong add, and its snapshot has this
-    /// `reason`. Its failures stay counted.
+    /// Undoes the hand-out and parks the key: it does not run until an add that reports a change, and its
+    /// snapshot shows this `reason`. Its failures stay counted.
     pub fn park(mut self, reason: &'static str) {
         self.end(Outcome::Park(reason));
     }
 
-    /// Ends the run. Later calls have no effect and return `None`.
+    /// Ends the run of the key with this outcome, and returns when its next attempt is. Later calls have no
+    /// effect and return `None`.
     #[inline]
     fn end(&mut self, outcome: Outcome<'_>) -> Option<Retried> {
         let queue = self.queue.take()?;

@@ -8,42 +8,42 @@ use std::time::Duration;
 
 use super::{Delay, Rate, RetryPolicy};
 
-/// Share of the workers that retries may hold unless configured, in percent.
+/// Default share of the workers that retries may hold while fresh work waits, in percent.
 pub const DEFAULT_RETRY_SHARE: u8 = 10;
-/// How long a key may be ready before it goes before all others, unless configured.
+/// Default time that a key may be ready before it goes before all others.
 pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The settings of a queue. Every field can change while it runs.
+/// The settings of a work queue. Every field can change while the queue runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSettings {
-    /// When a failing key has its next attempt.
+    /// The retry policy: when a failing key has its next attempt.
     pub retry: RetryPolicy,
     /// The share of the workers that retries may hold while fresh work waits: `1..=100` percent, rounded up.
     /// Even while no fresh work waits, retries leave one of two or more workers free for it, unless this is
     /// 100.
     pub retry_share: u8,
-    /// A key that has been ready for this long goes before everything else, without a token.
+    /// Time after which a ready key goes before all other keys, without a token, so that no key starves.
     pub max_wait: Duration,
-    /// While so many keys are ready, the queue refuses new keys of initial lists and resyncs; 0 for no limit.
+    /// Number of ready keys at which the queue refuses new keys of initial lists and resyncs; 0 for no limit.
     pub max_depth: usize,
 }
 
-/// One invalid setting, with the remedy.
+/// One invalid setting of a queue, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {value} {reason}")]
 pub struct SettingsProblem {
-    /// Path of the field as the configuration file spells it, such as `retry.baseDelay`.
+    /// Path of the invalid setting as the configuration file spells it, such as `retry.baseDelay`.
     pub field: String,
-    /// The value it has.
+    /// The invalid value of the setting, as text.
     pub value: String,
-    /// Why the value is invalid, and the remedy.
+    /// Text that explains why the value of the setting is invalid, and the remedy.
     pub reason: String,
 }
 
 // === impl QueueSettings ===
 
 impl QueueSettings {
-    /// Returns a problem for every invalid setting.
+    /// Returns one problem for every invalid value in these settings; empty if all are valid.
     pub fn problems(&self) -> Vec<SettingsProblem> {
         const NO_PAUSE: &str = "lets a failing key run again without a pause; give a duration above 0";
         let mut problems = Vec::new();

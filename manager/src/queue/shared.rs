@@ -21,16 +21,18 @@ use crate::key::Key;
 /// The data that all clones of a queue share.
 pub(super) struct Shared<Q: Key> {
     pub(super) name: Arc<str>,
-    /// Moment zero of the machine's clock.
+    /// The instant at which the queue was made: moment zero of its clock.
     start: Instant,
     inner: Mutex<Inner<Q>>,
-    /// Wakes callers of `get`: one when a key may be handed out or the timer has no holder, all at the end.
+    /// Wakes sleeping callers of `get`: one when a key may be handed out or the timer has no holder, all when
+    /// the queue is shut down.
     work: Notify,
-    /// Wakes the caller that holds the timer, when an earlier moment has come up.
+    /// Wakes the caller of `get` that holds the queue's timer, when an earlier moment than that of the timer
+    /// has come up.
     timer: Notify,
-    /// Wakes all that wait for room.
+    /// Wakes all sources that wait for room in the full queue.
     pub(super) room: Notify,
-    /// Wakes all that wait for the end of a drain.
+    /// Wakes all callers that wait for the end of the queue's drain.
     pub(super) ended: Notify,
 }
 
@@ -38,7 +40,7 @@ pub(super) struct Shared<Q: Key> {
 /// cancelled.
 struct Caller<'a, Q: Key> {
     shared: &'a Shared<Q>,
-    /// `None` while it is awake, `Some(true)` while it sleeps and holds the queue's timer.
+    /// Whether this sleeping caller holds the queue's timer; `None` while the caller is awake.
     asleep: Option<bool>,
 }
 
@@ -73,7 +75,8 @@ impl<Q: Key> Shared<Q> {
         answer
     }
 
-    /// Takes a key, or sleeps until there is one. `None` once no key will be handed out any more.
+    /// Takes the next key, and sleeps until there is one. Returns `None` once the queue hands out no more
+    /// keys.
     pub(super) async fn wait(self: &Arc<Self>) -> Option<Running<Q>> {
         let mut caller = Caller { shared: self, asleep: None };
         loop {
@@ -119,7 +122,8 @@ impl<Q: Key> Shared<Q> {
         Moment::START.after(Instant::now().saturating_duration_since(self.start))
     }
 
-    /// Returns the instant of a moment. A moment beyond the range of an instant becomes one a century away.
+    /// Converts a moment of the queue's clock into an instant. A moment beyond the range of an instant
+    /// becomes one a century away.
     fn instant(&self, moment: Moment) -> Instant {
         const CENTURY: Duration = Duration::from_hours(100 * 365 * 24);
         self.start.checked_add(moment - Moment::START).unwrap_or_else(|| self.start + CENTURY)
@@ -135,7 +139,7 @@ impl<Q: Key> Observed for Shared<Q> {
 // === impl Caller ===
 
 impl<Q: Key> Caller<'_, Q> {
-    /// Takes a key, or registers the caller as asleep.
+    /// Takes the next key of the queue for this caller, or registers the caller as asleep.
     fn take(&mut self) -> Take<Q> {
         let Self { shared, asleep } = self;
         shared.with(|inner| {

@@ -21,11 +21,11 @@ use super::pages::Pages;
 use super::{Band, Lane, Strength};
 use crate::key::{Cause, Key};
 
-/// Buckets merged per removal, once there are too many: enough to follow a queue that only shrinks, twice
-/// over.
+/// Largest number of hash buckets merged per removed key, once there are too many buckets: enough to follow a
+/// queue that only shrinks, twice over.
 const MERGES: usize = 4;
 
-/// All keys of a queue.
+/// All keys of a queue, each stored in a numbered slot and found by key or by number.
 #[derive(Debug)]
 pub(super) struct Slots<Q> {
     pub(super) pages: Pages<Slot<Q>>,
@@ -33,83 +33,89 @@ pub(super) struct Slots<Q> {
     hasher: DefaultHashBuilder,
 }
 
-/// Everything known about one key.
+/// The slot of one key in a queue: the only copy of the key, its state and its history.
 #[derive(Debug)]
 pub(super) struct Slot<Q> {
     pub(super) key: Q,
     pub(super) state: SlotState,
-    /// Why the next run happens; for a running key that is not dirty, why this run happens.
+    /// Why the key runs next; for a running key that is not dirty, why it runs now.
     pub(super) cause: Cause,
-    /// Runs that failed in a row.
+    /// Number of runs of the key that failed in a row.
     pub(super) failures: u32,
-    /// How long the last run took, in microseconds (saturating after 71 minutes); `None` before the first.
+    /// How long the last run of the key took, in microseconds (saturating after 71 minutes); `None` before
+    /// the first.
     pub(super) last_run: Option<Micros>,
-    /// Text of the last failure in a row; `None` without one. Shared with snapshots.
+    /// Error text of the key's latest failure; `None` since a success, and before the first failure. Shared
+    /// with snapshots.
     pub(super) last_error: Option<Arc<String>>,
     hash: u32,
-    /// The next slot in the chain of the index, or [`NONE`].
+    /// The next slot in the hash chain of the index, or [`NONE`] at its end.
     next: u32,
 }
 
-/// A duration in four bytes, of which 0 is free for "none": the number is stored plus one.
+/// A duration in microseconds, stored plus one in four bytes, so that 0 is free for `None`.
 pub(super) type Micros = std::num::NonZeroU32;
 
-/// The state of a key, with the data that only this state needs.
+/// The state of a key in a queue, with the data that only this state needs.
 #[derive(Clone, Debug)]
 pub(super) enum SlotState {
-    /// Waits for `until`. `order` is its insertion order among equal deadlines.
+    /// The key is delayed until the moment `until`. `order` is its insertion number among equal deadlines.
     Delayed { until: Moment, since: Moment, order: u32, reason: DelayReason },
-    /// Waits for a worker, in the list of its lane and in the list of all ready keys by age.
+    /// The key is ready and waits for a worker, in the list of its lane and in the list of all ready keys by
+    /// age.
     Ready { since: Moment, lane: Lane, links: [Links; 2] },
-    /// A worker has it.
+    /// A worker runs the key.
     Running(Run),
-    /// Waits for a strong add.
+    /// The key is parked: it does not run until an add that reports a change (a strong add).
     Parked { since: Moment, reason: ParkReason },
 }
 
-/// Why a key is parked. The slot's `last_error` holds the text of the failure, if there was one.
+/// Why a key is parked, that is, set aside until a change. The slot's `last_error` holds the text of the
+/// failure, if there was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParkReason {
-    /// It failed in a way that another attempt would not mend.
+    /// The key failed in a way that another attempt would not mend.
     Terminal,
-    /// It has failed as often as the policy allows; a policy that allows more frees it.
+    /// The key has failed as often as the retry policy allows; a new policy that allows more attempts retries
+    /// it.
     Spent,
-    /// It has not failed, and is set aside for this reason.
+    /// The key has not failed, and is set aside for this reason.
     Paused(&'static str),
 }
 
-/// Why a key is delayed, which decides its lane when the delay is over.
+/// Why a key in the queue is delayed, which decides its lane when the delay is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelayReason {
-    /// It failed: it goes into the retry lane, and weak adds do not end the delay.
+    /// The key failed and waits out its backoff: then it goes into the retry lane. Weak adds, which report no
+    /// change, do not end the delay.
     Backoff,
-    /// As `Backoff`, but for the time that the error named, which no new policy shortens: a server knows when
-    /// it has time.
+    /// The key failed and waits for a time that a server or the reconciler has set, which no new retry policy
+    /// shortens: a server knows when it has time. Otherwise as `Backoff`.
     RetryAfter,
-    /// Its last run asked for the delay.
+    /// The last run of the key succeeded and requested the delay.
     Requeue,
-    /// It was added with a delay, and goes into this lane.
+    /// The key was added with a delay, and goes into this lane when the delay is over.
     Added(Lane),
 }
 
-/// A run under way.
+/// The run of a key that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) since: Moment,
-    /// Its index in the list of running keys.
+    /// Index of the key's slot in the list of running keys.
     pub(super) index: u32,
-    /// The lane the key came from, to which it returns if the run is undone.
+    /// The lane from which the running key came, to which it returns if the run is undone.
     pub(super) lane: Lane,
-    /// It holds one of the workers that retries may hold.
+    /// Whether the run holds one of the workers that retries may hold.
     pub(super) as_retry: bool,
-    /// Adds since the run began; `None` while the key is clean.
+    /// Adds of the key without a delay since its run began, merged; `None` while the key is clean.
     pub(super) dirty: Option<MergedAdd>,
-    /// Delayed adds since the run began, due at `later_at`.
+    /// Delayed adds of the key since its run began, merged and due at `later_at`; `None` if there are none.
     pub(super) later: Option<MergedAdd>,
     pub(super) later_at: Moment,
 }
 
-/// The adds of a key during its run, merged: they count as one add right after the run.
+/// The adds of a key during its run, merged into one: they count as one add right after the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MergedAdd {
     pub(super) strength: Strength,
@@ -136,7 +142,7 @@ impl<Q: Key> Slots<Q> {
         self.pages.get_mut(number).expect("a listed slot is in use")
     }
 
-    /// Returns the hash of a key. Half of the hasher's bits suffice for four billion slots.
+    /// Returns the hash of a key, for the index. Half of the hasher's bits suffice for four billion slots.
     pub(super) fn hash(&self, key: &Q) -> u32 {
         let [a, b, c, d, ..] = self.hasher.hash_one(key).to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
@@ -157,7 +163,8 @@ impl<Q: Key> Slots<Q> {
         None
     }
 
-    /// Stores a key that has no slot yet. The caller sets its state and puts it into the lists and counts.
+    /// Stores a key that has no slot yet, and returns the number of its slot. The caller sets its state and
+    /// puts it into the lists and counts.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, key: Q, cause: Cause) -> u32 {
         let number = self.pages.insert(Slot {
@@ -178,7 +185,7 @@ impl<Q: Key> Slots<Q> {
         number
     }
 
-    /// Forgets a key and everything known about it.
+    /// Removes the key in slot `number` from the queue, with its state and history.
     pub(super) fn remove(&mut self, number: u32) {
         let Some(&Slot { hash, next, .. }) = self.pages.get(number) else { return };
         let mut at = self.index.head(hash);
@@ -200,7 +207,8 @@ impl<Q: Key> Slots<Q> {
         }
     }
 
-    /// Puts each slot of a chain that is not in the index into the chain of its own bucket.
+    /// Puts each slot of a hash chain that is not in the index into the chain of its own bucket. `chain` is
+    /// its first slot.
     fn index_chain(&mut self, mut chain: u32) {
         while let Some(slot) = self.pages.get_mut(chain) {
             let head = self.index.replace_head(slot.hash, chain);
@@ -212,7 +220,7 @@ impl<Q: Key> Slots<Q> {
 // === impl MergedAdd ===
 
 impl MergedAdd {
-    /// Merges two adds into one that has the effects of both.
+    /// Merges two adds of one key into one add that has the effects of both.
     pub(super) fn merge(self, other: Self) -> Self {
         Self {
             strength: self.strength.max(other.strength),

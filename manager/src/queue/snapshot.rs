@@ -8,87 +8,90 @@ use super::machine::{Inner, Phase};
 use super::slots::{ParkReason, Slot, SlotState};
 use crate::key::{Cause, Key};
 
-/// Slots read per hold of the lock: some tens of microseconds.
+/// Number of slots that one hold of the queue's lock reads: some tens of microseconds.
 pub(super) const CHUNK: u32 = 256;
 
-/// How many keys are in which state, all at one moment.
+/// The number of keys of a queue in each state, all at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ready in the lane of live events.
+    /// Number of keys that are ready in the lane of live events.
     pub ready_live: usize,
-    /// Ready in the lane of new objects.
+    /// Number of keys that are ready in the lane of new objects.
     pub ready_new: usize,
-    /// Ready in the lane of initial lists and resyncs.
+    /// Number of keys that are ready in the lane of initial lists and resyncs.
     pub ready_background: usize,
-    /// Ready in the lane of retries.
+    /// Number of keys that are ready in the lane of retries.
     pub ready_retry: usize,
-    /// Waiting for a moment.
+    /// Number of keys that are delayed until a moment: in backoff, requeued after a time, or added with a
+    /// delay.
     pub delayed: usize,
-    /// With a worker; dirty ones included.
+    /// Number of keys that workers run at the moment; dirty ones included.
     pub running: usize,
-    /// With a worker, and added during the run.
+    /// Number of running keys that were added again during their run.
     pub dirty: usize,
-    /// Set aside until a strong add; paused ones included.
+    /// Number of keys that are parked until an add that reports a change; paused ones included.
     pub parked: usize,
-    /// Parked without having failed, as the keys of paused objects are.
+    /// Number of keys that are parked without having failed, as the keys of paused objects are.
     pub paused: usize,
     /// How long the oldest ready key has been ready; `None` if no key is ready.
     pub oldest_ready: Option<Duration>,
-    /// Number of workers from which the shares are computed.
+    /// Number of workers of the queue, from which the shares of retries are computed.
     pub workers: usize,
-    /// Whether this replica leads, so that keys are handed out.
+    /// Whether this replica leads, so that the queue hands out its keys.
     pub leading: bool,
-    /// Whether the queue takes no more adds.
+    /// Whether the queue shuts down, so that it takes no more adds.
     pub shutting_down: bool,
 }
 
-/// One key. Durations count from the moment of the snapshot.
+/// The state and history of one key in a queue. Durations count from the moment of the snapshot.
 #[derive(Clone, Debug)]
 pub struct KeySnapshot<Q> {
-    /// The key.
+    /// The key in the queue to which this snapshot belongs.
     pub key: Q,
-    /// Its state.
+    /// The state of the key in the queue.
     pub state: State,
-    /// The lane in which it is ready, or from which it came while it runs; `None` while delayed or parked.
+    /// The lane in which the key is ready, or from which it came while it runs; `None` while it is delayed or
+    /// parked.
     pub lane: Option<Lane>,
-    /// Runs that failed in a row.
+    /// Number of runs of the key that failed in a row; 0 after a success.
     pub attempts: u32,
-    /// How long it has been in this state. A ready key counts from the election at the earliest.
+    /// How long the key has been in its state. A ready key counts from the election at the earliest.
     pub since: Duration,
-    /// How long until it is ready; `None` unless delayed.
+    /// How long until a delayed key becomes ready; `None` unless the key is delayed.
     pub next_run: Option<Duration>,
-    /// Why it is parked without having failed; `None` in any other state.
+    /// Why the key is parked without having failed; `None` in any other state.
     pub reason: Option<&'static str>,
-    /// The error of the last run; `None` if it succeeded, or there was no run yet.
+    /// Error text of the key's latest failure; `None` since a success, and before the first failure.
     pub last_error: Option<Arc<String>>,
-    /// How long the last run took; `None` before the first.
+    /// How long the last run of the key took; `None` before the first.
     pub last_duration: Option<Duration>,
-    /// Why it runs next, or runs now.
+    /// Why the key runs next, or runs now.
     pub cause: Cause,
 }
 
-/// The state of a key.
+/// The state of a key in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It waits for a moment without having failed: its last run asked for the delay, or it was added with
-    /// one.
+    /// The key waits for a moment without having failed: its last run requested the delay, or it was added
+    /// with one.
     Requeued,
-    /// It failed and waits for its next attempt.
+    /// The key failed and waits for its next attempt.
     Backoff,
-    /// It waits for a worker.
+    /// The key waits for a worker.
     Ready,
-    /// A worker has it.
+    /// A worker runs the key.
     Running,
-    /// A worker has it, and it was added during the run.
+    /// A worker runs the key, which was added again during the run and so runs once more.
     Dirty,
-    /// It has failed for good or too often, or was set aside for a reason, and waits for a strong add.
+    /// The key has failed for good or too often, or was set aside for a reason, and waits for an add that
+    /// reports a change.
     Parked,
 }
 
 // === impl Counts ===
 
 impl Counts {
-    /// Returns how many keys wait for a worker.
+    /// Returns the number of keys that wait for a worker, in all lanes.
     pub fn ready(&self) -> usize {
         self.ready_live + self.ready_new + self.ready_background + self.ready_retry
     }
@@ -97,7 +100,7 @@ impl Counts {
 // === impl KeySnapshot ===
 
 impl<Q> KeySnapshot<Q> {
-    /// Replaces the key by another form of it.
+    /// Returns this snapshot with its key replaced by the result of `form`.
     #[must_use]
     pub fn map_key<R>(self, form: impl FnOnce(Q) -> R) -> KeySnapshot<R> {
         let Self { key, state, lane, attempts, since, next_run, reason, last_error, last_duration, cause } =
@@ -110,11 +113,11 @@ impl<Q> KeySnapshot<Q> {
 // === impl State ===
 
 impl State {
-    /// All states, in the order in which a key passes through them.
+    /// All states of a key, in the order in which a key passes through them.
     pub const ALL: [Self; 6] =
         [Self::Requeued, Self::Ready, Self::Running, Self::Dirty, Self::Backoff, Self::Parked];
 
-    /// Returns the lower-case word used in JSON and tables.
+    /// Returns the name of the state as a lower-case word, for JSON and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Requeued => "requeued",
@@ -148,8 +151,8 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Appends the keys of one chunk of slots from `start` on. Returns the start of the next chunk, if there
-    /// is one.
+    /// Appends snapshots of the keys in one chunk of slots, from slot `start` on, to `keys`. Returns the
+    /// start of the next chunk; `None` if this was the last one.
     pub(super) fn list_chunk(&self, start: u32, keys: &mut Vec<KeySnapshot<Q>>) -> Option<u32> {
         let end = start.saturating_add(CHUNK).min(self.slots.pages.end());
         keys.extend(

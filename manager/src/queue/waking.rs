@@ -9,35 +9,36 @@ use super::clock::Moment;
 use super::machine::{Inner, Job, Phase};
 use crate::key::Key;
 
-/// The answer to a caller of `get`.
+/// The answer of the queue to a caller of `get` that wants a key.
 #[derive(Debug)]
 pub(super) enum Take<Q> {
     Job(Job<Q>),
-    /// No key may be handed out now. With a moment, the caller holds the queue's timer and calls again then.
+    /// No key may be handed out now, so the caller sleeps. With a moment, the caller holds the queue's timer
+    /// and calls again then.
     Wait(Option<Moment>),
-    /// No key will be handed out any more.
+    /// The queue is shut down: no key will be handed out any more.
     Closed,
 }
 
-/// The wake-ups to send once the lock is released.
+/// The wake-ups to send after a queue operation, once the queue's lock is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signals {
-    /// To callers of `get`.
+    /// How many sleeping callers of `get` to wake.
     pub(super) callers: Callers,
-    /// To the caller that holds the timer: an earlier moment has come up.
+    /// Whether to wake the caller that holds the queue's timer: an earlier moment has come up.
     pub(super) timer: bool,
-    /// To all that wait for room.
+    /// Whether to wake all sources that wait for room in the queue.
     pub(super) room: bool,
-    /// To all that wait for the end of a drain.
+    /// Whether to wake all callers that wait for the end of the queue's drain.
     pub(super) ended: bool,
 }
 
-/// How many callers of `get` to wake.
+/// The number of sleeping callers of `get` to wake: none, one or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Callers {
     #[default]
     None,
-    /// The caller that has slept longest.
+    /// Wake one caller, the one that has slept longest.
     One,
     All,
 }
@@ -45,7 +46,7 @@ pub(super) enum Callers {
 // === impl Inner ===
 
 impl<Q: Key> Inner<Q> {
-    /// Hands out the next key, or registers the caller as asleep.
+    /// Hands out the next key to a caller of `get`, or registers the caller as asleep.
     pub(super) fn take(&mut self) -> Take<Q> {
         if self.is_exhausted() {
             return Take::Closed;
@@ -59,7 +60,7 @@ impl<Q: Key> Inner<Q> {
         Take::Wait(timer)
     }
 
-    /// Unregisters a caller that slept, and with `timer` also held the queue's timer.
+    /// Unregisters a caller of `get` that slept; `timer` is whether it also held the queue's timer.
     pub(super) fn leave(&mut self, timer: bool) {
         self.idle -= 1;
         self.notified = 0;
@@ -68,8 +69,8 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Returns whether a refused source may add again: half of the depth is free, or there is no limit any
-    /// more.
+    /// Returns whether a source with refused adds may add again: at most half of the depth is used, there is
+    /// no limit any more, or the queue shuts down. If not, the room signal is sent once there is room.
     pub(super) fn has_room(&mut self) -> bool {
         let most = self.settings.max_depth;
         let room = self.phase != Phase::Open || most == 0 || self.lanes.len() <= most / 2;
@@ -77,12 +78,13 @@ impl<Q: Key> Inner<Q> {
         room
     }
 
-    /// Returns whether a drain has ended, which a stop ends too.
+    /// Returns whether the queue's drain has ended: no key runs or will be handed out any more, or the queue
+    /// was stopped.
     pub(super) fn is_drained(&self) -> bool {
         self.phase == Phase::Stopped || (self.running.is_empty() && self.is_exhausted())
     }
 
-    /// Returns the wake-ups to send after an operation.
+    /// Returns the wake-ups to send after a queue operation.
     #[inline]
     pub(super) fn signals(&mut self) -> Signals {
         // The usual case of a busy queue.
@@ -116,12 +118,12 @@ impl<Q: Key> Inner<Q> {
         signals
     }
 
-    /// Returns whether a sleeping caller could take a key, or hold the timer that no caller holds.
+    /// Returns whether a sleeping caller of `get` could take a key, or hold the timer that no caller holds.
     fn has_work_for_sleeper(&self) -> bool {
         self.choose().is_some() || (self.timer.is_none() && self.next_wake().is_some())
     }
 
-    /// Returns whether no key may be handed out, now or later.
+    /// Returns whether the queue hands out no more keys, now or later.
     fn is_exhausted(&self) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -131,7 +133,8 @@ impl<Q: Key> Inner<Q> {
         }
     }
 
-    /// Returns the next moment at which time alone gives work to a caller of `get`.
+    /// Returns the next moment at which time alone gives work to a caller of `get`, such as the end of a
+    /// delay; `None` if there is none.
     fn next_wake(&self) -> Option<Moment> {
         if !self.leading || self.phase == Phase::Stopped {
             return None;

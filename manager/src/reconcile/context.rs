@@ -13,33 +13,35 @@ use crate::key::{Cause, Key, Trigger};
 
 use super::writes::Writes;
 
-/// The context that all runs of one controller share.
+/// The clients, Event recorder and stop token that all reconciles of one controller share.
 #[derive(Clone, derive_more::Debug)]
 #[debug("RunEnvironment {{ .. }}")]
 pub struct RunEnvironment {
-    /// The writer that requests are attributed to, in every cluster.
+    /// The writer that the controller's requests are attributed to, in every cluster.
     writer: Writer,
-    /// The runtime that the clients of runs belong to.
+    /// The tokio runtime on which the clients of single reconciles run; `None` outside of a controller.
     runtime: Option<Handle>,
-    /// Whether writes are stopped with the Lease, in every cluster.
+    /// Whether the controller's writes are stopped when the Lease is lost, in every cluster.
     pub(crate) fenced: bool,
-    /// The environments in other clusters, each made at its first use. Locked for a look-up, and while one is
-    /// made, which never awaits.
+    /// The environments of the same controller in other clusters, each made at its first use. Locked for a
+    /// look-up, and while one is made, which never awaits.
     elsewhere: Arc<Mutex<Vec<Elsewhere>>>,
-    /// The kinds that the controller writes, with its appliers of this cluster.
+    /// The kinds that the controller writes, with its appliers for this cluster.
     pub(crate) writes: Arc<Writes>,
-    /// Fenced by the Lease if the controller needs it. Requests of this client are not attributed to a run.
+    /// Client for the controller's requests, fenced by the Lease if the controller needs it. Its requests are
+    /// not attributed to a single reconcile.
     pub client: kube::Client,
-    /// Records Events.
+    /// Records the Events of the controller.
     pub events: Recorder,
-    /// Cancelled when the manager begins to stop, or the removal of the controller begins.
+    /// Cancelled when the manager begins to stop or the removal of the controller begins; a long reconcile
+    /// may end early then.
     pub stopping: CancellationToken,
 }
 
-/// The name of a cluster, and the environment there.
+/// The name of another cluster, and the controller's environment there.
 type Elsewhere = (Arc<str>, Arc<RunEnvironment>);
 
-/// The context of one run of a reconciler. Cheap to clone.
+/// The context of one reconcile: its client, Event recorder, attempt, cause and deadline. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Context {{ attempt: {:?}, cause: {:?}, id: {:?}, .. }}", self.attempt, self.cause, self.id)]
 pub struct Context {
@@ -47,16 +49,17 @@ pub struct Context {
     attempt: u32,
     cause: Cause,
     deadline: Option<Instant>,
-    /// 0 outside of a controller.
+    /// Number of the term of leadership of this reconcile; 0 outside of a controller.
     term: u64,
     id: ReconcileId,
-    /// The writer that requests of this run carry.
+    /// The writer that requests of this reconcile carry: controller and key.
     writer: Writer,
-    /// The client that adds this writer. Made at its first use, because most runs do not write.
+    /// The client that attributes its requests to this reconcile. Made at its first use, because most runs do
+    /// not write.
     client: OnceLock<kube::Client>,
 }
 
-/// Names one run in logs and traces: 128 random bits, displayed as a UUID.
+/// Id of one reconcile in logs and traces: 128 random bits, displayed as a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, derive_more::Debug)]
 #[debug("{self}")]
 pub struct ReconcileId(u128);
@@ -70,21 +73,21 @@ impl Context {
         Self { run_environment, attempt, cause, deadline: None, term: 0, id, writer, client }
     }
 
-    /// Returns the same context for a run of this key, so that its own writes do not end the backoff of the
-    /// key.
+    /// Returns the same context for a reconcile of this key, so that the reconcile's own writes do not end
+    /// the backoff of the key.
     #[must_use]
     pub(crate) fn with_key(self, key: &impl Key) -> Self {
         Self { writer: self.writer.in_run_of(key), ..self }
     }
 
-    /// Returns the same context for a run in this term, until this deadline.
+    /// Returns the same context for a reconcile in this term of leadership, with this deadline.
     #[must_use]
     pub(crate) fn within(self, term: u64, deadline: Option<Instant>) -> Self {
         Self { deadline, term, ..self }
     }
 
-    /// Returns the context of the same run in another cluster. `move_to` is called once for each controller,
-    /// with the environment here, and returns the client and the recorder there.
+    /// Returns the context of the same reconcile in another cluster. `move_to` is called once for each
+    /// controller, with the environment here, and returns the client and the recorder there.
     pub(crate) fn elsewhere(
         &self,
         cluster: &Arc<str>,
@@ -112,11 +115,11 @@ impl Context {
         &self.run_environment.writes
     }
 
-    /// Returns the client to read live and to write with. If this controller needs the Lease, no request of
-    /// it leaves this replica later than the Lease allows.
+    /// Returns the client with which this reconcile reads live and writes. If this controller needs the
+    /// Lease, no request of it leaves this replica later than the Lease allows.
     ///
-    /// The client belongs to this run: its writes do not end the backoff of the key. Take the client from the
-    /// context of each run, and keep none.
+    /// The client belongs to this reconcile: its writes do not end the backoff of the key. Take the client
+    /// from the context of each run, and keep none.
     pub fn client(&self) -> &kube::Client {
         let RunEnvironment { client, runtime: Some(runtime), .. } = &*self.run_environment else {
             return &self.run_environment.client;
@@ -131,12 +134,13 @@ impl Context {
         })
     }
 
-    /// Returns the recorder of Events, which users see with the object.
+    /// Returns the recorder of Kubernetes Events, which users see with the object.
     pub fn events(&self) -> &Recorder {
         &self.run_environment.events
     }
 
-    /// Returns the number of this attempt: 1 unless the last run of this key failed.
+    /// Returns the number of this attempt to reconcile the key: 1 unless the last reconcile of the key
+    /// failed.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -147,25 +151,25 @@ impl Context {
         &self.cause
     }
 
-    /// Returns the time at which this run is dropped, if `reconcileTimeout` is set.
+    /// Returns the time at which this reconcile is dropped, if `reconcileTimeout` is set.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Returns the number of the term of leadership of this run, counted from 1 for this replica. Another
-    /// replica may have led and written between two terms, so memory of an earlier term must not save a
-    /// write.
+    /// Returns the number of the term of leadership of this reconcile, counted from 1 for this replica.
+    /// Another replica may have led and written between two terms, so memory of an earlier term must not save
+    /// a write.
     pub fn term(&self) -> u64 {
         self.term
     }
 
     /// Returns a token that is cancelled when the manager begins to stop, or the removal of the controller
-    /// begins. A long run may end early then.
+    /// begins. A long reconcile may end early then.
     pub fn stopping(&self) -> &CancellationToken {
         &self.run_environment.stopping
     }
 
-    /// Returns the id of this run in logs.
+    /// Returns the id of this reconcile in logs and traces.
     pub fn reconcile_id(&self) -> ReconcileId {
         self.id
     }
@@ -182,20 +186,20 @@ impl Authority for Context {
 }
 
 impl RunEnvironment {
-    /// Makes an environment without a fence; its writes are attributed to no controller.
+    /// Makes an environment for reconciles without a fence; its writes are attributed to no controller.
     pub(crate) fn new(client: kube::Client, events: Recorder, stopping: CancellationToken) -> Self {
         let (writer, runtime, elsewhere) = (Writer::default(), None, Arc::default());
         Self { writer, runtime, fenced: false, elsewhere, writes: Arc::default(), client, events, stopping }
     }
 
-    /// Returns the environment for runs of this writer, which writes these kinds. Call it on the runtime of
-    /// the runs.
+    /// Returns the environment for the reconciles of one controller: requests carry `writer`, and it writes
+    /// the declared kinds. Call it on the tokio runtime of the reconciles.
     #[must_use]
     pub(crate) fn signed(self, writer: Writer, declared: Arc<Writes>) -> Self {
         Self { writer, writes: declared, runtime: Some(Handle::current()), elsewhere: Arc::default(), ..self }
     }
 
-    /// Makes a context outside of a queue, such as for a runnable that writes.
+    /// Makes a context for work outside of a queue, such as for a runnable that writes.
     pub fn context(&self) -> Context {
         Context::new(Arc::new(self.clone()), 1, Cause::bare(Trigger::Generic))
     }

@@ -12,7 +12,7 @@ use crate::queue::Retry;
 /// Any error that a reconcile may return.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
-/// The cause of a failed run, and when its key is retried.
+/// The error of a failed reconcile, and when its key is retried.
 ///
 /// It does not implement `Error` on purpose, so that `?` converts every error type, `&str` and `String` into
 /// it. The chain of causes of the error decides about the retry:
@@ -44,28 +44,29 @@ pub struct ReconcileError {
 // === impl ReconcileError ===
 
 impl ReconcileError {
-    /// Makes a terminal error: a retry cannot succeed, so the key waits for a change.
+    /// Makes a terminal error of a reconcile: a retry cannot succeed, so the key waits for a change.
     pub fn terminal(error: impl Into<BoxError>) -> Self {
         Self { source: error.into(), retry: Retry::Never }
     }
 
-    /// Makes an error with a retry after exactly `delay`, without backoff.
+    /// Makes an error of a reconcile with a retry after exactly `delay`, without backoff.
     pub fn retry_after(error: impl Into<BoxError>, delay: Duration) -> Self {
         Self { source: error.into(), retry: Retry::After(delay) }
     }
 
-    /// Returns the time of the retry.
+    /// Returns when the key of the failed reconcile is retried.
     pub fn retry(&self) -> Retry {
         self.retry
     }
 
-    /// Returns the cause.
+    /// Returns the error that the reconcile failed with.
     pub fn source(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.source
     }
 
     /// Returns whether a cause in the chain is a conflict: the server refused a write because the object had
-    /// changed. Such a run is retried like any other, but is neither logged nor counted as an error.
+    /// changed. A reconcile with a conflict is retried like any other, but is neither logged nor counted as
+    /// an error.
     pub fn is_conflict(&self) -> bool {
         is_conflict(&*self.source)
     }
@@ -81,7 +82,7 @@ impl<E: Into<BoxError>> From<E> for ReconcileError {
 // === impl Retry ===
 
 impl Retry {
-    /// Returns the retry for an error with these causes.
+    /// Returns when a reconcile with this error is retried, as the chain of its causes determines.
     fn after(error: &(dyn Error + 'static)) -> Self {
         let mut wait = None;
         for link in std::iter::successors(Some(error), |link: &&'_ (dyn Error + 'static)| (*link).source()) {
@@ -100,7 +101,7 @@ impl Retry {
     }
 }
 
-/// Displays the chain of causes.
+/// Displays the error with the chain of its causes.
 impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Chain(&*self.source).fmt(f)

@@ -33,14 +33,15 @@ use crate::key::{KindId, NamespacedName};
 
 use super::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
 
-/// Brings the cluster closer to the spec of one object, and cleans up before the object is deleted.
+/// A reconciler that brings the cluster closer to the spec of one object, and cleans up before the object is
+/// deleted.
 ///
-/// The shape that kube-rs users know. Both methods must be safe to repeat. See [`with_finalizer`].
+/// It has the shape that kube-rs users know. Both methods must be safe to repeat. See [`with_finalizer`].
 pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
-    /// Acts on an object that exists and is not being deleted.
+    /// Reconciles an object that exists and is not being deleted.
     fn reconcile(&self, object: Arc<K>, cx: &Context) -> impl Future<Output = Outcome> + Send;
 
-    /// Takes back what [`reconcile`](Self::reconcile) did, except for children, which the garbage collector
+    /// Undoes the effects of [`reconcile`](Self::reconcile), except for children, which the garbage collector
     /// deletes. Called while the object is being deleted and has the finalizer, and for one that
     /// [`ObjectAdapter::when`] no longer admits.
     ///
@@ -99,8 +100,9 @@ where
     ObjectAdapter { finalizer: Some(Finalizer::new(finalizer)), ..without_finalizer(store, reconciler) }
 }
 
-/// As [`with_finalizer`], for a reconciler that needs no cleanup, because the garbage collector deletes all
-/// that it creates by owner references: no finalizer is written, and `cleanup` is never called.
+/// Adapts an [`ObjectReconciler`] to a controller as [`with_finalizer`] does, for a reconciler that needs no
+/// cleanup, because the garbage collector deletes all that it creates by owner references: no finalizer is
+/// written, and `cleanup` is never called.
 pub fn without_finalizer<K, R>(store: &Store<K>, reconciler: R) -> ObjectAdapter<K, R>
 where
     R: ObjectReconciler<K>,
@@ -109,15 +111,16 @@ where
     ObjectAdapter { store: store.clone(), finalizer: None, admits: None, reconciler }
 }
 
-/// An [`ObjectReconciler`] with all it takes to be a [`Reconciler`]. Made by [`with_finalizer`] and
-/// [`without_finalizer`].
+/// An [`ObjectReconciler`] with store and finalizer, which makes it a [`Reconciler`]. Made by
+/// [`with_finalizer`] and [`without_finalizer`].
 #[derive(derive_more::Debug)]
 #[debug("ObjectAdapter {{ store: {:?}, .. }}", self.store)]
 pub struct ObjectAdapter<K, R> {
     store: Store<K>,
-    /// `None`: objects are deleted without a cleanup. An invalid name is an error of the wiring.
+    /// The finalizer that holds objects back until `cleanup`; `None` if objects are deleted without a
+    /// cleanup. An invalid name is an error of the wiring.
     finalizer: Option<Result<Finalizer, InvalidFinalizer>>,
-    /// `None`: every object is reconciled.
+    /// Returns whether an object is to be reconciled; `None` if every object is.
     admits: Option<Admits<K>>,
     reconciler: R,
 }
@@ -127,8 +130,8 @@ type Admits<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 // === impl ObjectAdapter ===
 
 impl<K, R> ObjectAdapter<K, R> {
-    /// Reconciles only the objects that `admits` returns true for. An object that was reconciled before and
-    /// is no longer admitted is cleaned up and loses the finalizer.
+    /// Limits the reconciler to the objects that `admits` returns true for. An object that was reconciled
+    /// before and is no longer admitted is cleaned up and loses the finalizer.
     #[must_use]
     pub fn when(self, admits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         Self { admits: Some(Box::new(admits)), ..self }
@@ -181,7 +184,7 @@ where
         Ok(admits(&*entry.decode()?))
     }
 
-    /// Adds the finalizer and reconciles.
+    /// Adds the finalizer to an object, then reconciles the object.
     async fn take_hold(&self, finalizer: &Finalizer, entry: &Entry<K>, cx: &Context) -> Outcome {
         let _decodes = entry.decode()?;
         let meta = entry.meta();
@@ -200,7 +203,7 @@ where
         self.reconciler.reconcile(now.decode()?, cx).await
     }
 
-    /// Cleans up and removes the finalizer.
+    /// Cleans up for an object, then removes the finalizer from it unless `cleanup` is to be called again.
     async fn let_go(&self, finalizer: &Finalizer, entry: &Entry<K>, cx: &Context) -> Outcome {
         let outcome = self.reconciler.cleanup(entry.decode()?, cx).await?;
         if outcome.requeue().is_none()
@@ -212,7 +215,7 @@ where
     }
 }
 
-/// Returns the metadata that [`Finalizer`] reads, of an object that is not being deleted.
+/// Returns the metadata that [`Finalizer`] needs to change an object; without the deletion timestamp.
 fn identity(meta: &Meta) -> ObjectMeta {
     ObjectMeta {
         name: Some(meta.name().to_owned()),

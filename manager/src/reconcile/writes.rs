@@ -20,12 +20,12 @@ use crate::client::owner::name_of;
 use crate::client::{Applier, Effect, live, set_controller_reference};
 use crate::key::{KindId, KindScope, NamespacedName};
 
-/// The kinds that one controller writes.
+/// The kinds that one controller has declared to write, with an applier for each.
 #[derive(Clone, Default)]
 pub(crate) struct Writes {
     controller: Arc<str>,
     field_manager: Arc<str>,
-    /// `None` for the manager's own.
+    /// The name of the cluster to write to; `None` for the manager's own.
     cluster: Option<Arc<str>>,
     /// Every store that the controller watches: objects are compared with these before they are written.
     stores: Vec<Arc<UntypedStore>>,
@@ -43,7 +43,7 @@ struct DeclaredKind {
 // === impl Writes ===
 
 impl Writes {
-    /// Declares that the controller writes a kind; only its status if no line of code is given.
+    /// Declares that the controller writes objects of a kind: only their status if no line of code is given.
     pub(crate) fn declare(&mut self, kind: &KindId, declared_at: Option<&'static Location<'static>>) {
         if let Some(known) = self.kinds.iter_mut().find(|known| known.kind == *kind) {
             known.declared_at = known.declared_at.or(declared_at);
@@ -53,19 +53,20 @@ impl Writes {
         }
     }
 
-    /// Adds a store to compare objects with.
+    /// Adds a store that objects are compared with before they are written.
     pub(crate) fn compare_with(&mut self, store: &Arc<UntypedStore>) {
         self.stores.push(Arc::clone(store));
     }
 
-    /// Returns these kinds as written by a controller under the name of a field manager.
+    /// Returns the same declared kinds for a controller of this name, with new appliers for this field
+    /// manager.
     pub(crate) fn of(self, controller: &Arc<str>, field_manager: &Arc<str>) -> Self {
         let (controller, field_manager) = (Arc::clone(controller), Arc::clone(field_manager));
         Self { controller, field_manager, ..self }.within(None)
     }
 
-    /// Returns the same kinds in one cluster, `None` for the manager's own. Appliers are new, for one
-    /// remembers the objects of a single cluster.
+    /// Returns the same declared kinds for writes to one cluster, `None` for the manager's own. Appliers are
+    /// new, for one remembers the objects of a single cluster.
     pub(crate) fn within(&self, cluster: Option<&Arc<str>>) -> Self {
         let mut writes = Self { cluster: cluster.cloned(), ..self.clone() };
         for declared in &mut writes.kinds {
@@ -74,7 +75,7 @@ impl Writes {
         writes
     }
 
-    /// Returns the object as a store of the controller has it; `None` if none of its stores can hold the
+    /// Returns the object as one of the controller's stores has it; `None` if none of the stores can hold the
     /// object.
     fn held(&self, kind: &KindId, name: &NamespacedName) -> Option<Result<Option<View>, ReadError>> {
         let fits =
@@ -118,7 +119,8 @@ impl fmt::Debug for Writes {
 // === impl Context ===
 
 impl Context {
-    /// Makes `child` as given, as a child that `owner` controls, and sends no request if it is so already.
+    /// Applies `child` as given, as a child that `owner` controls. Sends no request if the stored object is
+    /// already so.
     ///
     /// The controller has to declare the kind of `child`, with `.owns(&store)` or `.writes::<K>()`. The child
     /// needs a name; filled in are the namespace of the owner where the child has none, the owner reference
@@ -181,8 +183,8 @@ impl Context {
         self.apply_unowned(&child).await
     }
 
-    /// As [`apply`](Self::apply), for an object that is no child: it stays when the reconciled object goes,
-    /// unless [`cleanup`](super::ObjectReconciler::cleanup) deletes it.
+    /// Applies `object` as [`apply`](Self::apply) does, but without an owner: it stays when the reconciled
+    /// object is deleted, unless [`cleanup`](super::ObjectReconciler::cleanup) deletes it.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -203,8 +205,8 @@ impl Context {
         })
     }
 
-    /// Makes the status of `object` as given, through the `status` subresource, and sends no request if it
-    /// is so already. Fields of the status that other field managers have set stay.
+    /// Applies the status of `object` as given, through the `status` subresource. Sends no request if the
+    /// stored status is already so. Fields of the status that other field managers have set stay.
     ///
     /// The kind is the one that the controller reconciles, or one that it declares as for
     /// [`apply`](Self::apply).

@@ -17,22 +17,22 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Time limit of an answer, including its wait for a slot: longer than any prober waits.
+/// Time limit of a handler's answer, including the wait for a slot: longer than any prober waits.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A slot in use, which is freed when this is dropped. The semaphore is never closed, so it is never an
-/// error.
+/// A slot for a handler in use, which is freed when this permit is dropped. The semaphore is never closed, so
+/// the permit is never an error.
 pub(crate) type Permit = Result<OwnedSemaphorePermit, AcquireError>;
 
-/// Slots for handlers that may block. Clones share them.
+/// A fixed number of slots for HTTP handlers that may block their thread. Clones share the slots.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockingSlots {
     slots: Arc<Semaphore>,
-    /// Whether a slot stays in use until the body has been sent or dropped.
+    /// Whether a slot stays in use until the body of the response has been sent or dropped.
     until_sent: bool,
 }
 
-/// A body that keeps its slot in use.
+/// The body of a response that keeps its handler's slot in use.
 struct PermitBody {
     body: Bytes,
     _permit: Permit,
@@ -41,13 +41,13 @@ struct PermitBody {
 // === impl BlockingSlots ===
 
 impl BlockingSlots {
-    /// Makes slots for this many handlers at once.
+    /// Makes slots for this many HTTP handlers at once.
     pub(crate) fn new(slots: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(slots)), until_sent: false }
     }
 
-    /// Makes slots that also bound the bodies in memory: a slot stays in use until the peer has read the
-    /// body.
+    /// Makes slots for handlers that also bound the response bodies in memory: a slot stays in use until the
+    /// peer has read the body.
     pub(crate) fn until_sent(slots: usize) -> Self {
         Self { until_sent: true, ..Self::new(slots) }
     }
@@ -66,19 +66,19 @@ impl BlockingSlots {
         }
     }
 
-    /// Middleware that runs the next handler as [`answer`](Self::answer) does. The handler may block but must
-    /// not await.
+    /// Runs the next handler of a request, as middleware, in a slot and with the time limit of
+    /// [`answer`](Self::answer). The handler may block but must not await.
     pub(crate) async fn run(self, request: Request, next: Next) -> Response {
         self.answer(move || next.run(request).now_or_never().unwrap_or_else(unfinished)).await
     }
 }
 
-/// Returns bytes that keep a slot in use until they were sent or dropped.
+/// Returns the body of a response as bytes that keep a handler's slot in use until they were sent or dropped.
 pub(crate) fn keep_permit(body: Bytes, permit: Permit) -> Bytes {
     Bytes::from_owner(PermitBody { body, _permit: permit })
 }
 
-/// Returns a response whose body keeps the slot in use.
+/// Returns the response with a body that keeps the handler's slot in use until it was sent or dropped.
 fn hold(response: Response, permit: Permit) -> Response {
     let (head, body) = response.into_parts();
     match to_bytes(body, usize::MAX).now_or_never() {
@@ -87,7 +87,7 @@ fn hold(response: Response, permit: Permit) -> Response {
     }
 }
 
-/// Returns the answer for a handler that awaits, which is a bug.
+/// Returns the answer 500 for a handler that awaits, which is a bug.
 fn unfinished() -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, "the answer is not complete\n").into_response()
 }

@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::util::UnchainedVerifier;
 
-/// Does a TLS handshake with a server whose certificate has this SHA-256, in hexadecimal.
+/// Does a TLS handshake with a server and accepts only a certificate with this SHA-256, in hexadecimal.
 ///
 /// # Errors
 /// Fails if the server sends another certificate, lacks its key, or does not speak TLS.
@@ -38,7 +38,7 @@ pub(crate) async fn connect_tls(stream: TcpStream, sha256: String) -> io::Result
     TlsConnector::from(Arc::new(config)).connect(no_name, stream).await
 }
 
-/// Sends one request and returns the whole answer, with a body of at most `max_bytes`.
+/// Sends one HTTP request over `stream` and returns the whole answer, with a body of at most `max_bytes`.
 ///
 /// # Errors
 /// Fails if the connection ends early or the body is longer.

@@ -26,7 +26,7 @@ use super::peers::Peer;
 use super::write_timeout::WriteTimeout;
 use super::{Limits, Server};
 
-/// Extension of a request with the address of its peer.
+/// Extension of an HTTP request: the IP address of the peer that sent it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) IpAddr);
 
@@ -39,7 +39,7 @@ pub(super) struct Connection {
 // === impl Connection ===
 
 impl Connection {
-    /// Serves until the peer closes the connection, or until a stop or a limit ends it.
+    /// Serves HTTP on the connection until the peer closes it, or until a stop or a limit ends it.
     pub(super) async fn serve(self, stream: TcpStream) {
         let Server { limits, tls, stop, .. } = self.server.clone();
         let Some(tls) = tls else { return self.serve_http(stream).await };
@@ -96,7 +96,7 @@ impl Connection {
     }
 }
 
-/// Reads the whole body of a request, or returns status and text of a refusal.
+/// Reads the whole body of a request within the limits, or returns HTTP status and text of a refusal.
 async fn read_body(
     request: Request<Incoming>,
     limits: &Limits,

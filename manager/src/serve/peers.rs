@@ -17,23 +17,23 @@ use tokio_util::sync::CancellationToken;
 /// backlog (128) within two of these times.
 const MIN_WAIT: Duration = Duration::from_millis(100);
 
-/// The open connections.
+/// The open connections of a server, of which one may be evicted to make room.
 #[derive(Default)]
 pub(super) struct Peers(Vec<Arc<Peer>>);
 
-/// The peer of one connection. The connection holds the second reference.
+/// The client at the other end of one connection. The connection holds the second reference.
 pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Time since which the connection waits for the peer to send or to read; `None` while the handler runs.
     waiting: Mutex<Option<Instant>>,
-    /// Cancelled to close the connection.
+    /// Cancelled to evict the peer: its connection is then closed.
     pub(super) evicted: CancellationToken,
 }
 
 // === impl Peers ===
 
 impl Peers {
-    /// Adds a connection, which starts with a wait for its peer, and removes ended ones.
+    /// Adds a connection from this address, which starts with a wait for its peer, and removes ended ones.
     pub(super) fn join(&mut self, address: IpAddr) -> Arc<Peer> {
         self.0.retain(|peer| Arc::strong_count(peer) > 1);
         let waiting = Mutex::new(Some(Instant::now()));
@@ -63,7 +63,7 @@ impl Peers {
 // === impl Peer ===
 
 impl Peer {
-    /// Records that the handler runs; the connection is not evicted meanwhile.
+    /// Records that the handler of a request runs; the connection is not evicted meanwhile.
     pub(super) fn answering(&self) {
         *self.waiting.lock() = None;
     }

@@ -22,23 +22,26 @@ use tracing::{error, info};
 use crate::key::Chain;
 use crate::util::{Follower, read_regular, sha256};
 
-/// The files of the directory: the chain, which starts with the server's own certificate, and its key.
+/// Names of the certificate files in their directory: the chain, which starts with the server's own
+/// certificate, and its key.
 const FILES: [&str; 2] = ["tls.crt", "tls.key"];
 
-/// A certificate and its key, kept up to date with the files. Clones share one pair.
+/// A server's TLS certificate and key, kept up to date with their files. Clones share one pair.
 #[derive(Clone, Debug)]
 pub struct Certificates(Arc<Shared>);
 
-/// Counters of the reads of the pair: one at the start, and one whenever the files have changed.
+/// Counters of reads of the certificate files: one read at the start, and one whenever the files have
+/// changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
-    /// All reads, including failed ones.
+    /// Number of all reads of the certificate files, including failed ones.
     pub total: Counter,
-    /// Reads without a usable pair.
+    /// Number of reads of the certificate files that found no usable pair.
     pub errors: Counter,
 }
 
-/// The files hold no usable certificate. A running server keeps its last one until the files are corrected.
+/// The certificate files hold no usable certificate and key. A running server keeps its last one until the
+/// files are corrected.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct CertificateError {
@@ -50,7 +53,7 @@ pub struct CertificateError {
 #[derive(Debug)]
 struct Shared {
     directory: PathBuf,
-    /// The pair for new handshakes.
+    /// The certificate and key for new TLS handshakes.
     pair: RwLock<Arc<CertifiedKey>>,
     reads: Reads,
 }
@@ -58,7 +61,7 @@ struct Shared {
 // === impl Certificates ===
 
 impl Certificates {
-    /// Reads `tls.crt` and `tls.key` of a directory.
+    /// Reads the TLS certificate and key from `tls.crt` and `tls.key` in a directory.
     ///
     /// # Errors
     /// Fails if the files hold no usable pair.
@@ -69,12 +72,12 @@ impl Certificates {
         Ok(Self(Arc::new(Shared { directory, pair, reads })))
     }
 
-    /// Returns the counters of reads, for registration.
+    /// Returns the counters of certificate reads, for registration as metrics.
     pub fn reads(&self) -> Reads {
         self.0.reads.clone()
     }
 
-    /// Returns the SHA-256 of the present certificate, in hexadecimal.
+    /// Returns the SHA-256 of the server's present certificate, in hexadecimal.
     pub(crate) fn sha256(&self) -> String {
         self.0.pair.read().cert.first().map(|own| sha256(own)).unwrap_or_default()
     }
@@ -88,7 +91,7 @@ impl Certificates {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Follows the files forever.
+    /// Follows the certificate files forever and uses each new certificate for new handshakes.
     pub(super) async fn follow(self) {
         let directory = &self.0.directory;
         let mut files = Follower::new(paths(directory));
@@ -103,7 +106,7 @@ impl Certificates {
         }
     }
 
-    /// Uses the pair in these files from now on; returns whether it is a new one.
+    /// Uses the certificate and key in these files for new handshakes; returns whether they are new.
     fn update(&self, files: [io::Result<Vec<u8>>; 2]) -> Result<bool, CertificateError> {
         let Shared { directory, pair, reads } = &*self.0;
         let read = reads.count(parse(directory, files))?;

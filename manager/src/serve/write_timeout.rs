@@ -11,13 +11,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails writes with `TimedOut` if the written bytes are not flushed within `limit`, counted from the first
-/// write that had to wait. A slow read does not extend the limit: a byte per second is not worth a
-/// connection.
+/// A stream that fails writes with `TimedOut` if the written bytes are not flushed within `limit`, counted
+/// from the first write that had to wait. A slow read does not extend the limit: a byte per second is not
+/// worth a connection.
 pub(super) struct WriteTimeout<IO> {
     io: IO,
     limit: Duration,
-    /// Runs from the first write that had to wait until the next flush.
+    /// Timer of the writes, which runs from the first write that had to wait until the next flush; otherwise
+    /// `None`.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 

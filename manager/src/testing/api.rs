@@ -32,7 +32,7 @@ use crate::cache::{Select, UntypedStore};
 
 pub use self::write::{Verb, Write};
 
-/// The API server of one test. Cheap to clone; all clones are one server.
+/// The in-memory API server of one unit test. Cheap to clone; all clones are one server.
 #[derive(Clone, derive_more::Debug)]
 #[debug("TestApi {{ writes: {:?}, .. }}", self.0.lock().writes)]
 pub struct TestApi(Arc<Mutex<Inner>>);
@@ -40,10 +40,10 @@ pub struct TestApi(Arc<Mutex<Inner>>);
 #[derive(Default)]
 struct Inner {
     stores: Vec<Arc<UntypedStore>>,
-    /// Scripted answers to the next requests.
+    /// Scripted answers to the next requests: HTTP status and body.
     script: VecDeque<(u16, Value)>,
     writes: Vec<Write>,
-    /// The last resourceVersion that was assigned, or seen in a store.
+    /// The highest resourceVersion that was assigned, or seen in a store.
     version: u64,
 }
 
@@ -63,7 +63,7 @@ impl TestApi {
         inner.stores.push(Arc::clone(store));
     }
 
-    /// Returns a client of this server.
+    /// Returns a kube client that sends its requests to this test server.
     pub fn client(&self) -> kube::Client {
         let api = self.clone();
         let service = tower::service_fn(move |request| {
@@ -73,13 +73,14 @@ impl TestApi {
         kube::Client::new(service, "default")
     }
 
-    /// Scripts the answer to the next request without a script, a read or a write. The body is not stored.
+    /// Scripts a successful answer with this body to the next request, a read or a write, that has no script
+    /// yet. The body is not stored.
     pub fn answer_next(&self, body: Value) {
         self.0.lock().script.push_back((200, body));
     }
 
-    /// As [`answer_next`](Self::answer_next), with a refusal such as `(409, "Conflict", "the object has been
-    /// modified")`.
+    /// Scripts the answer to the next request as [`answer_next`](Self::answer_next) does, but with a refusal
+    /// such as `(409, "Conflict", "the object has been modified")`.
     pub fn refuse_next(&self, code: u16, reason: &str, message: &str) {
         self.0.lock().script.push_back((code, failure(code, reason, message)));
     }
@@ -102,7 +103,8 @@ impl TestApi {
 // === impl Inner ===
 
 impl Inner {
-    /// Answers a request, or one that could not be parsed: a script may answer that too.
+    /// Returns HTTP status and body of the answer to a request. A scripted answer comes first, also if the
+    /// request could not be parsed.
     fn answer(&mut self, request: Result<ApiRequest, Refusal>) -> (u16, Value) {
         let scripted = self.script.pop_front().map(Ok);
         let answer = scripted
@@ -162,7 +164,8 @@ impl Inner {
         Ok((code, new))
     }
 
-    /// Sets name and uid as a server does and, if the object has changed, the next version.
+    /// Sets name and uid of a written object as a server does and, if the object has changed, the next
+    /// resourceVersion.
     fn stamped(&mut self, mut new: Value, request: &ApiRequest, old: Option<&Value>) -> Value {
         let next = self.version + 1;
         let metadata = &mut new["metadata"];
@@ -193,7 +196,7 @@ impl Inner {
     }
 }
 
-/// Puts the answer of a write into the store.
+/// Puts the object in the answer to a write into the store, unless the write is a dry run.
 fn enter(store: Option<&UntypedStore>, request: &ApiRequest, answer: &Value) {
     let Some(store) = store.filter(|_| !request.dry_run) else { return };
     let body = Bytes::from(answer.to_string());
@@ -204,7 +207,7 @@ fn enter(store: Option<&UntypedStore>, request: &ApiRequest, answer: &Value) {
     }
 }
 
-/// Answers the read of one object of a served kind.
+/// Returns the answer to a read of one object; fails for kinds that are not served and for lists.
 fn read(request: &ApiRequest, served: bool, old: Option<Value>) -> Result<Value, Refusal> {
     match (served, request.name()) {
         (true, Some(_)) => old.ok_or_else(|| not_found(request)),

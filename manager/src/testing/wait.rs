@@ -9,19 +9,19 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Time between two checks.
+/// Time between two checks of a wait in a test.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// How long a [`Condition`] waits, unless [`Condition::within`] sets another limit.
+/// Longest time that a [`Condition`] waits, unless [`Condition::within`] sets another limit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A wait of a test has reached its limit.
+/// The error of a test's wait that has reached its time limit.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("waited {limit:?}; last result: {last}")]
 pub struct NotYet {
-    /// The limit.
+    /// The time limit of the wait.
     pub limit: Duration,
-    /// The last error of the check.
+    /// The last error of the repeated check.
     pub last: String,
 }
 
@@ -46,7 +46,7 @@ pub struct NotYet {
 /// ```
 ///
 /// # Errors
-/// The limit is reached. The error shows the last error of `check`.
+/// Fails if the limit is reached. The error shows the last error of `check`.
 pub async fn eventually<T, E: fmt::Display>(
     limit: Duration,
     mut check: impl AsyncFnMut() -> Result<T, E>,
@@ -66,7 +66,7 @@ pub async fn eventually<T, E: fmt::Display>(
     Err(NotYet { limit, last })
 }
 
-/// A state of an object that a test waits for.
+/// A condition on an object that a test waits for, with a time limit.
 ///
 /// ```no_run
 /// # use k8s_openapi::api::apps::v1::Deployment;
@@ -91,26 +91,26 @@ type Holds<K> = dyn Fn(Option<&K>) -> bool + Send + Sync;
 // === impl Condition ===
 
 impl<K> Condition<K> {
-    /// The object exists and `holds` returns true for it. The error shows `description`, such as `has two
-    /// replicas`.
+    /// Makes a condition: the object exists and `holds` returns true for it. The error shows `description`,
+    /// such as `has two replicas`.
     #[must_use]
     pub fn new(description: &str, holds: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         Self::of(description.to_owned(), move |object| object.is_some_and(&holds))
     }
 
-    /// The object exists.
+    /// Makes the condition that the object exists.
     #[must_use]
     pub fn exists() -> Self {
         Self::new("exists", |_| true)
     }
 
-    /// No object has the name.
+    /// Makes the condition that no object has the name.
     #[must_use]
     pub fn deleted() -> Self {
         Self::of("is deleted".to_owned(), |object| object.is_none())
     }
 
-    /// Waits at most this long instead of 30 s.
+    /// Sets the longest time to wait for the condition, instead of 30 s.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Self { limit, ..self }
@@ -122,7 +122,7 @@ impl<K> Condition<K> {
 }
 
 impl<K: Serialize> Condition<K> {
-    /// The condition of this type in `status.conditions` has status `True`.
+    /// Makes the condition that the entry of this type in the object's `status.conditions` has status `True`.
     #[must_use]
     pub fn is_true(type_: &str) -> Self {
         let wanted = type_.to_owned();
@@ -140,7 +140,8 @@ impl<K: Resource + Clone + fmt::Debug + DeserializeOwned + Serialize> Condition<
     /// then. A read that fails is repeated.
     ///
     /// # Errors
-    /// The limit is reached. The error shows the object as it was read last, or why it could not be read.
+    /// Fails if the limit is reached. The error shows the object as it was read last, or why it could not be
+    /// read.
     pub async fn wait(&self, api: &Api<K>, name: &str) -> Result<Option<K>, NotYet> {
         eventually(self.limit, async || {
             let read = api.get_opt(name).await.map_err(|error| format!("{name} cannot be read: {error}"))?;

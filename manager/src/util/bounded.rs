@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A map of at most `capacity` entries. A new key evicts the least recently used one; entries may also
-/// expire.
+/// A map of at most `capacity` entries. The insertion of a new key into a full map evicts the least recently
+/// used entry; entries may also expire.
 ///
 /// Each call costs one look-up by hash and one by age. Each key is stored twice, so use an `Arc` for long
 /// keys.
@@ -27,40 +27,40 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub struct BoundedMap<K, V> {
     capacity: usize,
-    /// The life of an entry; [`Duration::MAX`] if entries do not expire.
+    /// Time to live of an entry of the map; [`Duration::MAX`] if entries do not expire.
     ttl: Duration,
     entries: HashMap<K, Entry<V>>,
-    /// The key of each entry by its `used`, least recently used first.
+    /// The key of each entry of the map by the number of its last use, least recently used first.
     by_use: BTreeMap<u64, K>,
-    /// The highest `used` so far.
+    /// Number of uses of the map's entries so far; each use gets the next number.
     uses: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<V> {
     value: V,
-    /// The number of its last use; no two entries share one.
+    /// The number of the entry's last use; no two entries share one.
     used: u64,
-    /// End of its life; `None` if it does not expire.
+    /// Time at which the entry expires; `None` if it does not expire.
     until: Option<Instant>,
 }
 
 // === impl BoundedMap ===
 
 impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
-    /// Makes an empty map; a capacity of 0 counts as 1.
+    /// Makes an empty map for at most `capacity` entries; a capacity of 0 counts as 1.
     pub fn new(capacity: usize) -> Self {
         let (entries, by_use) = (HashMap::new(), BTreeMap::new());
         Self { capacity: capacity.max(1), ttl: Duration::MAX, entries, by_use, uses: 0 }
     }
 
-    /// Sets the life of an entry, counted from its insertion. A read does not prolong it.
+    /// Sets the time to live of the map's entries, counted from their insertion. A read does not prolong it.
     #[must_use]
     pub fn expire_after(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// Returns the value of a key, unless it is absent or expired. Counts as a use.
+    /// Returns the value of a key in the map, unless it is absent or expired. Counts as a use.
     pub fn get<Q>(&mut self, key: &Q, now: Instant) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -74,24 +74,27 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Returns the value of a key, and makes it first if it is absent or expired. Counts as a use.
+    /// Returns the value of a key in the map, and makes the value first if it is absent or expired. Counts as
+    /// a use.
     pub fn get_or_insert_with(&mut self, key: &K, now: Instant, make: impl FnOnce() -> V) -> &mut V {
         self.place(key.clone(), self.ttl, now, make)
     }
 
-    /// Inserts a value and returns the one it replaces, unless that had expired. Counts as a use.
+    /// Inserts a value into the map and returns the one it replaces, unless that had expired. Counts as a
+    /// use.
     pub fn insert(&mut self, key: K, value: V, now: Instant) -> Option<V> {
         self.insert_for(key, value, self.ttl, now)
     }
 
-    /// Inserts as [`insert`](Self::insert) does, with a time to live for this entry alone.
+    /// Inserts a value into the map as [`insert`](Self::insert) does, with a time to live for this entry
+    /// alone.
     pub fn insert_for(&mut self, key: K, value: V, ttl: Duration, now: Instant) -> Option<V> {
         let replaced = self.remove(&key, now);
         self.place(key, ttl, now, || value);
         replaced
     }
 
-    /// Removes a value and returns it, unless it had expired.
+    /// Removes the value of a key from the map and returns it, unless it had expired.
     pub fn remove<Q>(&mut self, key: &Q, now: Instant) -> Option<V>
     where
         K: Borrow<Q>,
@@ -102,14 +105,14 @@ impl<K: Clone + Eq + Hash, V> BoundedMap<K, V> {
         entry.is_alive(now).then_some(entry.value)
     }
 
-    /// Removes and returns the least recently used entry, expired or not.
+    /// Removes and returns the least recently used entry of the map, expired or not.
     pub fn pop_least_used(&mut self) -> Option<(K, V)> {
         let (_, key) = self.by_use.pop_first()?;
         let entry = self.entries.remove(&key)?;
         Some((key, entry.value))
     }
 
-    /// Returns the number of stored entries, including expired ones.
+    /// Returns the number of entries stored in the map, including expired ones.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The interval for a rate that is not a number above zero: practically never, and far from overflow.
+/// Interval between two tokens for a rate that is not a number above zero: a year, practically never, and far
+/// from overflow.
 const LONGEST_INTERVAL: Duration = Duration::from_hours(365 * 24);
 
-/// Rate and size of a [`TokenBucket`].
+/// Rate and size of a [`TokenBucket`]: the interval between tokens, and the largest burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Time after which one token is added.
+    /// Time after which one token is added to the bucket.
     pub interval: Duration,
-    /// Tokens in a full bucket; 0 counts as 1.
+    /// Number of tokens in a full bucket; 0 counts as 1.
     pub burst: u32,
 }
 
@@ -47,7 +48,7 @@ impl Limit {
         Self { interval: interval.clamp(Duration::from_nanos(1), LONGEST_INTERVAL), burst }
     }
 
-    /// Returns how far in the future `full_at` may be while the bucket still holds a token.
+    /// Returns the longest time that a bucket may need to become full while it still holds a token.
     fn slack(self) -> Duration {
         self.interval.saturating_mul(self.burst.saturating_sub(1))
     }
@@ -59,12 +60,13 @@ impl<T> TokenBucket<T>
 where
     T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>,
 {
-    /// Makes a full bucket.
+    /// Makes a full token bucket with this limit.
     pub const fn new(limit: Limit) -> Self {
         Self { limit, full_at: None }
     }
 
-    /// Sets another limit. Spent tokens stay spent, but the next one is added within one new interval.
+    /// Sets another limit of the token bucket. Spent tokens stay spent, but the next one is added within one
+    /// new interval.
     pub fn set_limit(&mut self, limit: Limit, now: T) {
         if limit != self.limit {
             self.limit = limit;
@@ -72,7 +74,7 @@ where
         }
     }
 
-    /// Takes a token, or returns the time at which the next one is added.
+    /// Takes a token from the bucket, or returns the time at which the next one is added.
     pub fn take(&mut self, now: T) -> Result<(), T> {
         let ready_at = self.ready_at(now);
         if ready_at > now {
@@ -93,7 +95,7 @@ where
         now + missing.saturating_sub(self.limit.slack())
     }
 
-    /// Returns whether the bucket is full, as a new one is.
+    /// Returns whether the token bucket is full, as a new one is.
     pub fn is_full(&self, now: T) -> bool {
         self.full_at.is_none_or(|at| at <= now)
     }

@@ -23,40 +23,41 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::os::open_without_waiting;
 
-/// Time between two polls.
+/// Time between two polls of followed files.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between two reads that have to agree. A program that writes a file of at most 1 MiB does not pause
-/// for so long between two writes, and a longer wait would only delay the contents. Programs that write over
-/// a network rename a complete file.
+/// Time between two reads of followed files that have to agree. A program that writes a file of at most 1 MiB
+/// does not pause for so long between two writes, and a longer wait would only delay the contents. Programs
+/// that write over a network rename a complete file.
 const CONFIRMATION: Duration = Duration::from_millis(100);
 
-/// The largest file read: as large as a `ConfigMap` or a `Secret` may be.
+/// Length in bytes of the largest file that is read: as large as a `ConfigMap` or a `Secret` may be.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Follows `N` files whose contents belong together.
+/// Follows `N` files with contents that belong together, and returns the contents after each change.
 #[derive(Debug)]
 pub(crate) struct Follower<const N: usize> {
     files: Arc<[PathBuf; N]>,
     ticks: Interval,
-    /// The attributes before the last read; `None` if the next poll must read in any case.
+    /// The attributes of the followed files before the last read; `None` if the next poll must read in any
+    /// case.
     attributes: Option<[Attributes; N]>,
-    /// Hash of contents that were read once.
+    /// Hash of file contents that were read once, to be confirmed by a second read.
     unconfirmed: Option<u64>,
-    /// Hash of the contents returned last.
+    /// Hash of the file contents that were returned last; `None` before the first.
     returned: Option<u64>,
     hasher: RandomState,
     read: fn(&Path) -> io::Result<Vec<u8>>,
 }
 
-/// Device, inode, length, and the times of the last write and of the last change: at least one of them
-/// changes when the file is written or replaced. `None` if they cannot be read.
+/// Attributes of a file: device, inode, length, and the times of the last write and of the last change; at
+/// least one of them changes when the file is written or replaced. `None` if they cannot be read.
 type Attributes = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
 
 // === impl Follower ===
 
 impl<const N: usize> Follower<N> {
-    /// Follows the files of these paths, which need not exist. Must be called within a runtime.
+    /// Makes a follower of the files at these paths, which need not exist. Must be called within a runtime.
     pub(crate) fn new(files: [PathBuf; N]) -> Self {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,8 +72,8 @@ impl<const N: usize> Follower<N> {
         }
     }
 
-    /// Returns the contents of each file or the error of reading it: on the first call as they are, later
-    /// once they have changed.
+    /// Returns the contents of each followed file or the error of reading it: on the first call as they are,
+    /// later once they have changed.
     ///
     /// # Cancel safety
     /// No change is lost, but a started read continues on its thread; so callers should not drop the future

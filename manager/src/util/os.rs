@@ -26,10 +26,10 @@ use portable as system;
 
 pub(crate) use system::process_usage;
 
-/// Resources of this process; `None` for those that the system does not report.
+/// Resource usage of this process; `None` for values that the system does not report.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessUsage {
-    /// Seconds since 1970.
+    /// Start time of the process, in seconds since 1970.
     pub(crate) started: Option<f64>,
     pub(crate) resident_bytes: Option<f64>,
     pub(crate) virtual_bytes: Option<f64>,
@@ -40,7 +40,7 @@ pub(crate) struct ProcessUsage {
     pub(crate) sent_bytes: Option<f64>,
 }
 
-/// TCP keep-alive: after `idle` without data a probe is sent, then one per `interval`.
+/// Settings of TCP keep-alive: after `idle` without data a probe is sent, then one per `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
     pub(crate) idle: Duration,
@@ -52,8 +52,8 @@ pub(crate) struct KeepAlive {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// Sets keep-alive on a connection. Where the system permits, sent bytes that stay unacknowledged for the
-    /// same total time end the connection too.
+    /// Sets keep-alive on a TCP connection. Where the system permits, sent bytes that stay unacknowledged for
+    /// the same total time end the connection too.
     pub(crate) fn set(self, stream: &TcpStream) -> io::Result<()> {
         sockopt::set_tcp_keepidle(stream, self.idle)?;
         sockopt::set_tcp_keepintvl(stream, self.interval)?;
@@ -68,7 +68,7 @@ pub(crate) fn boot_time() -> Duration {
     clock(system::BOOT_CLOCK)
 }
 
-/// Returns the processor time of all threads of this process.
+/// Returns the processor time used by all threads of this process.
 pub(crate) fn processor_time() -> Duration {
     clock(ClockId::ProcessCPUTime)
 }
@@ -88,7 +88,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Opens a file for reading. A pipe opens at once, even while no process writes to it.
+/// Opens a file for reading without blocking. A pipe opens at once, even while no process writes to it.
 pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())

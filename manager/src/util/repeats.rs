@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Minimum time between two lines.
+/// Minimum time between two log lines about repeated occurrences.
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Counts occurrences: the first is logged at once, later ones at most once a minute, with their number.
@@ -24,14 +24,15 @@ const INTERVAL: Duration = Duration::from_mins(1);
 pub struct LogEvery {
     count: u64,
     logged: u64,
-    /// Time of the last line; `None` before the first.
+    /// Time of the last log line; `None` before the first.
     logged_at: Option<Instant>,
 }
 
 // === impl LogEvery ===
 
 impl LogEvery {
-    /// Counts `more` occurrences. If a line is due, returns the number since the last line, including these.
+    /// Counts `more` occurrences. If a log line is due, returns the number of occurrences since the last
+    /// line, including these.
     pub fn add(&mut self, more: u64, now: Instant) -> Option<u64> {
         self.count += more;
         if self.logged_at.is_some_and(|at| now.saturating_duration_since(at) < INTERVAL) {
@@ -41,7 +42,7 @@ impl LogEvery {
         Some(self.count - std::mem::replace(&mut self.logged, self.count))
     }
 
-    /// Returns the total number of occurrences.
+    /// Returns the total number of occurrences counted.
     pub fn count(self) -> u64 {
         self.count
     }

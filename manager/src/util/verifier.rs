@@ -9,7 +9,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::sha256;
 
-/// Verifies the signatures of a handshake, but not the chain, the names and the dates of the certificate.
+/// Verifies the signatures of a TLS handshake, but not the chain, the names and the dates of the certificate.
 #[derive(Debug)]
 pub struct UnchainedVerifier {
     provider: Arc<CryptoProvider>,
@@ -20,12 +20,12 @@ pub struct UnchainedVerifier {
 // === impl UnchainedVerifier ===
 
 impl UnchainedVerifier {
-    /// Accepts any certificate.
+    /// Makes a verifier that accepts any certificate.
     pub fn any(provider: Arc<CryptoProvider>) -> Self {
         Self { provider, sha256: None }
     }
 
-    /// Accepts only the certificate with this SHA-256, in hexadecimal.
+    /// Makes a verifier that accepts only the certificate with this SHA-256, in hexadecimal.
     pub(crate) fn pinned(provider: Arc<CryptoProvider>, sha256: String) -> Self {
         Self { provider, sha256: Some(sha256) }
     }

@@ -10,7 +10,7 @@ use super::{Sink, Source, SourceFuture};
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
-/// A function as a source. Made by [`function`].
+/// A source of keys that runs a function. Made by [`function`].
 #[derive(derive_more::Debug)]
 #[debug("FunctionSource {{ name: {:?}, .. }}", self.name)]
 pub struct FunctionSource<F> {
@@ -19,13 +19,14 @@ pub struct FunctionSource<F> {
     pub(super) syncs_itself: bool,
 }
 
-/// Enqueues every key of a stream. Counts as synced at once; the end of the stream is no error.
+/// Makes a source that enqueues every key of a stream. Counts as synced at once; the end of the stream is no
+/// error.
 pub fn stream<Q: Key>(keys: impl Stream<Item = Q> + Send + 'static) -> impl Source<Q> {
     of_stream("stream".to_owned(), keys.map(Ok::<Q, Infallible>))
 }
 
-/// As [`stream`], for a stream that can fail. Its first error ends the source, and with it the manager, under
-/// `name`.
+/// Makes a source that enqueues every key of a stream that can fail. The first error of the stream ends the
+/// source, and with it the manager, under `name`. Otherwise as [`stream`].
 pub fn try_stream<Q, E>(
     name: &'static str,
     keys: impl Stream<Item = Result<Q, E>> + Send + 'static,
@@ -56,10 +57,10 @@ where
     FunctionSource { name, run, syncs_itself: false }
 }
 
-/// Runs a function as a source. It should return when its token is cancelled, and may return earlier; an
-/// error ends the manager under `name`.
+/// Makes a source that runs a function. The function should return when its token is cancelled, and may
+/// return earlier; an error ends the manager under `name`.
 ///
-/// Counts as synced at once, unless [`FunctionSource::syncs_itself`].
+/// The source counts as synced at once, unless [`FunctionSource::syncs_itself`].
 pub fn function<Q, F, W>(name: &'static str, run: F) -> FunctionSource<F>
 where
     Q: Key,
@@ -72,7 +73,8 @@ where
 // === impl FunctionSource ===
 
 impl<F> FunctionSource<F> {
-    /// Has the function call [`Sink::synced`] itself; the controller does not reconcile before.
+    /// Makes the function responsible for the call of [`Sink::synced`]; the controller does not reconcile
+    /// before it.
     #[must_use]
     pub fn syncs_itself(mut self) -> Self {
         self.syncs_itself = true;

@@ -12,45 +12,50 @@ use crate::client::Writer;
 use crate::key::{Key, KindId, NamespacedName};
 use crate::queue::Add;
 
-/// Up to this many keys, comparing with each is faster than a set: most events concern one or two keys.
+/// Largest number of keys for which comparing with each is faster than a set: most events concern one or two
+/// keys.
 const FEW: usize = 16;
 
-/// Turns a delta of an object into the keys to reconcile.
+/// Event handler: turns a delta of an object into the keys to reconcile.
 ///
 /// The delta has both the old and the new state, so that a key that only the old state names is enqueued too.
 /// Runs in the dispatcher of the store, so it has to be quick: an expensive mapping belongs in an index. A
 /// panic loses this one delta, and is counted and logged under the names of the controller and of the
 /// handler.
 ///
-/// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is one.
+/// Any `Fn(&Delta<'_>, &mut Enqueue<Q>)` is an event handler.
 pub trait EventHandler<Q: Key>: Send + Sync + 'static {
     /// Adds the keys to reconcile because of `delta` to `out`. [`Enqueue::add`] ignores a key that it has
     /// added before; of other repeated adds the queue merges those of a key that still waits.
     fn handle(&self, delta: &Delta<'_>, out: &mut Enqueue<Q>);
 
-    /// Returns the name of this handler in logs and metrics, where it follows the name of the controller.
+    /// Returns the name of this event handler in logs and metrics, where it follows the name of the
+    /// controller.
     fn name(&self) -> &str {
         type_name::<Self>()
     }
 }
 
-/// The keys that one delta concerns, each once.
+/// Collects the keys to enqueue because of one delta; an event handler adds them.
 #[derive(Debug)]
 pub struct Enqueue<Q> {
     usual: Add,
-    /// The add of the key with the run that wrote the delta.
+    /// The writer of the delta, and the add for the key of its run; `None` unless a run of this controller
+    /// wrote the delta.
     own: Option<(Writer, Add)>,
-    /// In the order of the calls. `None` for the usual add, with each key once.
+    /// The collected keys in the order of the calls, with the add that the handler chose. `None` stands for
+    /// the add that follows from the delta; such a key is there once.
     keys: Vec<(Q, Option<Add>)>,
-    /// The keys with the usual add; empty while there are at most [`FEW`].
+    /// The collected keys without an add that the handler chose; empty while there are at most [`FEW`].
     seen: HashSet<Q>,
 }
 
-/// Enqueues the object itself.
+/// Event handler that enqueues the object of the delta itself, by its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EnqueueForObject;
 
-/// Enqueues the owner of the object, if it is of one kind.
+/// Event handler that enqueues the owners of the object that have a given kind: all of them, or only the
+/// managing controller.
 ///
 /// The version of the reference is ignored: an owner written as `v1alpha1` is the same object as `v1`.
 #[derive(Clone, Debug)]
@@ -59,7 +64,7 @@ pub struct EnqueueForOwner {
     only_controller: bool,
 }
 
-/// A function as a handler, under the name of the function that the user gave.
+/// A function as an event handler, under the name of the function that the user gave.
 struct Named<F> {
     name: &'static str,
     handle: F,
@@ -72,7 +77,8 @@ impl<Q: Key> Enqueue<Q> {
         Self { usual, own, keys: Vec::new(), seen: HashSet::new() }
     }
 
-    /// Enqueues a key.
+    /// Enqueues a key with the strength and urgency that follow from the delta. A repeated call has no
+    /// effect.
     pub fn add(&mut self, key: Q) {
         if self.is_new(&key) {
             trace!(%key, "key named by the handler");
@@ -80,7 +86,7 @@ impl<Q: Key> Enqueue<Q> {
         }
     }
 
-    /// Enqueues a key after this time. A key that is due earlier stays due earlier.
+    /// Enqueues a key with a delay of `wait`. A key that is due earlier stays due earlier.
     pub fn add_after(&mut self, key: Q, wait: Duration) {
         let add = usual_of(&self.usual, self.own.as_ref(), &key).clone().after(wait);
         self.add_with(key, add);
@@ -93,13 +99,13 @@ impl<Q: Key> Enqueue<Q> {
     }
 
     /// Returns the add that [`Enqueue::add`] uses, with strength and band by the delta. If the run of a key
-    /// wrote the delta, that key gets a weak add instead, unless the answer of the API server may also show
-    /// edits by others.
+    /// wrote the delta, the add of that key is weak instead and ends no backoff, unless the answer of the API
+    /// server may also show edits by others.
     pub fn usual(&self) -> &Add {
         &self.usual
     }
 
-    /// Returns the keys in the order of the calls, each with its add.
+    /// Returns the collected keys in the order of the calls, each with its add.
     pub(super) fn into_adds(self) -> impl Iterator<Item = (Q, Add)> {
         let Self { usual, own, keys, .. } = self;
         keys.into_iter().map(move |(key, add)| {
@@ -141,12 +147,12 @@ impl EventHandler<NamespacedName> for EnqueueForObject {
 // === impl EnqueueForOwner ===
 
 impl EnqueueForOwner {
-    /// Enqueues the one owner marked as controller.
+    /// Makes an event handler that enqueues the one owner marked as controller, if it is of the kind `owner`.
     pub fn controller(owner: KindId) -> Self {
         Self { owner, only_controller: true }
     }
 
-    /// Enqueues every owner of the kind.
+    /// Makes an event handler that enqueues every owner of the kind `owner`.
     pub fn any(owner: KindId) -> Self {
         Self { owner, only_controller: false }
     }
@@ -172,7 +178,8 @@ impl EventHandler<NamespacedName> for EnqueueForOwner {
     }
 }
 
-/// Returns the group of an `apiVersion`; `None` if it has more than one slash, which no server accepts.
+/// Returns the API group of an `apiVersion`, empty for the core group; `None` if the text has more than one
+/// slash, which no server accepts.
 fn group(api_version: &str) -> Option<&str> {
     match api_version.split_once('/') {
         None => Some(""),
@@ -182,10 +189,10 @@ fn group(api_version: &str) -> Option<&str> {
 
 // === impl Named ===
 
-/// Enqueues the keys that a function returns for the old and for the new state of an object, from its
-/// metadata alone.
+/// Makes an event handler that enqueues the keys that a function returns for the old and for the new state of
+/// an object, from its metadata alone.
 ///
-/// [`map`] gives the function the object itself, which has to be decoded first.
+/// [`map`] passes the object itself to the function, which has to be decoded first.
 pub fn map_view<Q, I, F>(function: F) -> impl EventHandler<Q>
 where
     Q: Key,
@@ -200,8 +207,8 @@ where
     Named { name: type_name::<F>(), handle }
 }
 
-/// Enqueues the keys that a function returns for the old and for the new state of an object, decoded as a
-/// `K`.
+/// Makes an event handler that enqueues the keys that a function returns for the old and for the new state of
+/// an object, decoded as a `K`.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;

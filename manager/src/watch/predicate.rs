@@ -13,8 +13,8 @@
 use crate::cache::{Delta, LabelSelector, Meta, View};
 use crate::client::Extent;
 
-/// Decides whether a delta reaches the handler. Any `Fn(&Delta<'_>)` that returns a `bool` or a [`Verdict`]
-/// is one.
+/// Decides whether a delta of an object reaches the event handler of a controller. Any `Fn(&Delta<'_>)` that
+/// returns a `bool` or a [`Verdict`] is a predicate.
 ///
 /// ```
 /// use mainstay::watch::{DeletionRequested, GenerationChanged, LabelsChanged, Predicate};
@@ -25,10 +25,12 @@ use crate::client::Extent;
 /// # takes(relevant);
 /// ```
 pub trait Predicate: Send + Sync + 'static {
-    /// Decides about a delta. [`Verdict::from`] makes a verdict of a `bool`.
+    /// Returns the decision of this predicate about a delta: admit it, drop it, or be indifferent.
+    /// [`Verdict::from`] makes a verdict of a `bool`.
     fn verdict(&self, delta: &Delta<'_>) -> Verdict;
 
-    /// Admits a delta that both admit.
+    /// Combines two predicates into one that admits a delta that both admit, and drops a delta that either
+    /// drops.
     fn and(self, other: impl Predicate) -> impl Predicate
     where
         Self: Sized,
@@ -40,7 +42,8 @@ pub trait Predicate: Send + Sync + 'static {
         }
     }
 
-    /// Admits a delta that one of the two admits.
+    /// Combines two predicates into one that admits a delta that either admits, and drops a delta that both
+    /// drop.
     fn or(self, other: impl Predicate) -> impl Predicate
     where
         Self: Sized,
@@ -52,7 +55,8 @@ pub trait Predicate: Send + Sync + 'static {
         }
     }
 
-    /// Admits a delta that this predicate drops, and drops one that it admits.
+    /// Inverts this predicate: the result admits a delta that this predicate drops, and drops one that it
+    /// admits.
     fn not(self) -> impl Predicate
     where
         Self: Sized,
@@ -72,33 +76,38 @@ pub enum Verdict {
     Admit,
     /// The delta is dropped.
     Drop,
-    /// The predicate is not about such deltas: the delta passes, also under [`Predicate::not`], unless
-    /// another drops it.
+    /// The predicate does not judge such deltas: the delta passes, also under [`Predicate::not`], unless
+    /// another predicate drops it.
     Indifferent,
 }
 
-/// Admits updates with a new `metadata.generation`, which the server raises for a change of `spec` and not
-/// for one of `status` or metadata. Indifferent to resyncs and to kinds without generations.
+/// Predicate that admits updates with a new `metadata.generation`, which the server raises for a change of
+/// `spec` and not for one of `status` or metadata, and drops other updates. Indifferent to resyncs and to
+/// kinds without generations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenerationChanged;
 
-/// Admits updates that change labels.
+/// Predicate that admits updates that change the labels of an object, and drops other updates. Creations,
+/// deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabelsChanged;
 
-/// Admits updates that change annotations.
+/// Predicate that admits updates that change the annotations of an object, and drops other updates.
+/// Creations, deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationsChanged;
 
-/// Admits updates that change finalizers.
+/// Predicate that admits updates that change the finalizers of an object, and drops other updates. Creations,
+/// deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FinalizersChanged;
 
-/// Admits the update that begins the deletion of an object.
+/// Predicate that admits the update that begins the deletion of an object, and drops other updates.
+/// Creations, deletions and resyncs pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeletionRequested;
 
-/// Drops resyncs and other updates that bring the same version again.
+/// Predicate that drops resyncs and other updates that bring the same version of an object again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceVersionChanged;
 
@@ -173,8 +182,8 @@ impl Predicate for ResourceVersionChanged {
 
 // === impl LabelSelector ===
 
-/// Admits deltas of an object that the selector selects, or selected before this change: the last delta of an
-/// object that leaves the selection is the one by which it leaves.
+/// As a predicate, a label selector admits deltas of an object that it selects, or selected before this
+/// change: the last delta of an object that leaves the selection is the one by which it leaves.
 impl Predicate for LabelSelector {
     fn verdict(&self, delta: &Delta<'_>) -> Verdict {
         let mut states = delta.old.into_iter().chain(delta.new);
@@ -194,14 +203,15 @@ where
     }
 }
 
-/// Returns whether the object has become too large to be decoded, or small enough again: the next run may
-/// have another outcome, whichever part of the object has changed.
+/// Returns whether the object of the delta has become too large to be decoded, or small enough again: the
+/// next run may have another outcome, whichever part of the object has changed.
 pub(super) fn changes_readability(delta: &Delta<'_>) -> bool {
     let is_too_large = |view: &View| matches!(view.meta().extent, Extent::TooLarge { .. });
     matches!((delta.old, delta.new), (Some(old), Some(new)) if is_too_large(old) != is_too_large(new))
 }
 
-/// Decides about an update by its two states; indifferent to every other delta.
+/// Returns the verdict about an update: whether `admits` returns true for the metadata before and after it.
+/// Indifferent to every other delta.
 fn of_update(delta: &Delta<'_>, admits: impl FnOnce(&Meta, &Meta) -> bool) -> Verdict {
     match (delta.old, delta.new) {
         (Some(old), Some(new)) if !delta.resync && !changes_readability(delta) => {

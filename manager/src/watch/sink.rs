@@ -12,7 +12,7 @@ use tracing::{error, trace};
 use crate::key::{Cause, Key, panic_text};
 use crate::queue::{Add, Added, WorkQueue};
 
-/// Enqueues keys of one source on the queue of its controller. Cheap to clone.
+/// Handle of one source, by which it enqueues keys on the queue of its controller. Cheap to clone.
 ///
 /// A controller does not reconcile until all of its sources have called [`Sink::synced`]: a reconcile must
 /// never take an object that has not been listed yet for a deleted one.
@@ -29,22 +29,23 @@ pub(crate) struct SourcesSynced {
     account: watch::Sender<Account>,
 }
 
-/// The panics of sources by controller. The cache counts those of handlers, which run in its task.
+/// Counters of the panics of sources, one per controller. The cache counts those of handlers, which run in
+/// its task.
 pub(crate) type SourcePanics = Family<[(&'static str, String); 1], Counter>;
 
-/// The state of [`SourcesSynced`].
+/// How many sources of a controller have not synced yet, and whether one of them ended before it did.
 #[derive(Clone, Debug, Default)]
 struct Account {
-    /// Number of sources that run and have not synced.
+    /// Number of the controller's sources that have not synced.
     pending: usize,
-    /// The first source that ended before it had synced.
+    /// Name of the first source that ended before it had synced; `None` if no source has.
     abandoned: Option<Arc<str>>,
 }
 
-/// Counts as one source that has not synced, until it syncs or its last sink is dropped.
+/// The mark of one source that has not synced: it counts until the source syncs or its last sink is dropped.
 #[derive(Debug)]
 struct Pending {
-    /// The name of the source.
+    /// The name of the source that has not synced.
     name: Arc<str>,
     account: watch::Sender<Account>,
     counted_out: AtomicBool,
@@ -54,7 +55,8 @@ struct Pending {
 // === impl Sink ===
 
 impl<Q: Key> Sink<Q> {
-    /// Makes the sink of one more source. From now on the controller waits for its sync.
+    /// Makes the sink of one more source of a controller, which waits for the sync of this source from now
+    /// on.
     pub(crate) fn join(
         queue: &WorkQueue<Q>,
         synced: &SourcesSynced,
@@ -67,17 +69,17 @@ impl<Q: Key> Sink<Q> {
         Self { queue: queue.clone(), pending: Arc::new(pending) }
     }
 
-    /// Returns the name of the source.
+    /// Returns the name of the source that enqueues through this sink.
     pub(crate) fn source(&self) -> &Arc<str> {
         &self.pending.name
     }
 
-    /// Enqueues a key for a change outside of the cache.
+    /// Enqueues a key for a change outside of the cache, by an add that ends a backoff of the key.
     pub fn add(&self, key: Q, cause: Cause) {
         self.offer(key, Add::strong(cause));
     }
 
-    /// Enqueues a key with this strength, band, cause and delay. Returns whether the queue took it.
+    /// Enqueues a key with the strength, band, cause and delay of `add`. Returns whether the queue took it.
     pub fn offer(&self, key: Q, add: Add) -> Added {
         trace!(source = &*self.pending.name, %key, "key offered to the queue");
         self.queue.add(key, add)
@@ -89,7 +91,8 @@ impl<Q: Key> Sink<Q> {
         self.pending.count_out(|account| account.pending -= 1);
     }
 
-    /// Counts and logs a panic that loses one round of the source, and no more.
+    /// Counts and logs a panic of the source that uses this sink. The panic loses one round of the source,
+    /// and no more.
     pub(super) fn count_panic(&self, panic: &(dyn Any + Send)) {
         let (controller, source) = (self.queue.name(), &*self.pending.name);
         self.pending.panics.get_or_create_owned(&[("controller", controller.to_owned())]).inc();
@@ -123,7 +126,7 @@ impl Drop for Pending {
 // === impl SourcesSynced ===
 
 impl SourcesSynced {
-    /// Waits until every source has synced.
+    /// Waits until every source of the controller has synced.
     ///
     /// # Errors
     /// The name of a source that ended before it had synced, so that its controller would wait for ever.
@@ -137,7 +140,7 @@ impl SourcesSynced {
         decided.ok().and_then(|account| account.abandoned.clone()).map_or(Ok(()), Err)
     }
 
-    /// Returns whether every source has synced.
+    /// Returns whether every source of the controller has synced.
     pub(crate) fn is_synced(&self) -> bool {
         self.account.borrow().pending == 0
     }

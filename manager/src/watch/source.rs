@@ -11,10 +11,10 @@ use super::foreign::FunctionSource;
 use crate::key::{Cause, Key, Trigger};
 use crate::reconcile::BoxError;
 
-/// Enqueues keys for one controller for as long as the controller runs.
+/// A source: enqueues keys for one controller for as long as the controller runs.
 pub trait Source<Q: Key>: Send + 'static {
-    /// Runs until `stop` is cancelled. Calls [`Sink::synced`] once every object that existed at the start is
-    /// enqueued.
+    /// Runs the source until `stop` is cancelled. Calls [`Sink::synced`] once every object that existed at
+    /// the start is enqueued.
     ///
     /// # Errors
     /// An error ends the manager, because a controller without one of its sources would miss changes
@@ -28,16 +28,16 @@ pub trait Source<Q: Key>: Send + 'static {
     }
 }
 
-/// The future of a source, from its start to its end.
+/// The future that runs a source, from its start to its end.
 pub type SourceFuture = BoxFuture<'static, Result<(), BoxError>>;
 
-/// Enqueues keys of a controller from anywhere in the process. Cheap to clone.
+/// A handle that enqueues keys of a controller from anywhere in the process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Notifier<Q> {
     keys: mpsc::UnboundedSender<Q>,
 }
 
-/// Makes a source and the handle that enqueues through it.
+/// Makes a source of keys and the handle that enqueues through it.
 ///
 /// Unbounded on purpose: the receiver only passes keys to a queue that keeps each key once, and a notifier
 /// that could block would let a slow controller stall, for example, every probe.
@@ -65,7 +65,7 @@ pub fn channel<Q: Key>() -> (Notifier<Q>, impl Source<Q>) {
 // === impl Notifier ===
 
 impl<Q: Key> Notifier<Q> {
-    /// Enqueues `key`. No effect after the controller has ended.
+    /// Enqueues `key` on the queue of the controller. No effect after the controller has ended.
     pub fn notify(&self, key: Q) {
         // Fails only after the controller has ended.
         drop(self.keys.send(key));

@@ -28,7 +28,7 @@ use crate::queue::{Add, Added, Band, Strength};
 
 /// A store, and the predicates that a delta has to pass before a controller sees it.
 ///
-/// `&store` becomes one without predicates, [`Store::when`] makes one with a predicate.
+/// `&store` converts into a `Watched` without predicates, [`Store::when`] makes one with a predicate.
 #[must_use = "it does nothing until a controller watches it"]
 #[derive(derive_more::Debug)]
 #[debug("Watched {{ kind: {:?}, .. }}", self.store.kind())]
@@ -37,7 +37,7 @@ pub struct Watched {
     predicates: Vec<Box<dyn Predicate>>,
 }
 
-/// Turns the deltas of one store into keys: predicates, then handler, then queue.
+/// A source that turns the deltas of one store into keys: predicates, then handler, then queue.
 #[derive(derive_more::Debug)]
 #[debug("StoreSource {{ kind: {:?}, .. }}", self.store.kind())]
 pub struct StoreSource<Q: Key> {
@@ -48,35 +48,39 @@ pub struct StoreSource<Q: Key> {
 struct Feed<Q: Key> {
     handler: Box<dyn EventHandler<Q>>,
     predicates: Vec<Box<dyn Predicate>>,
-    /// Whether the queue is keyed by the objects of this store.
+    /// Whether the queue is keyed by the objects of this store, so that each key is the name of one.
     primary: bool,
-    /// The subject of most causes, shared by all of them: the object that has the name of the key.
+    /// The subject of the cause of each key that has the name of the changed object, shared by all such
+    /// causes.
     namesake: Arc<Subject>,
 }
 
-/// State shared by the dispatcher of the store and the task of the source.
+/// State of a source, shared by the dispatcher of its store and the task of the source.
 struct Shared<Q: Key> {
     feed: Feed<Q>,
     sink: Sink<Q>,
-    /// Controller and handler, for logs and metrics.
+    /// Names of the controller and of its event handler, for logs and metrics.
     name: String,
-    /// Has a permit while a sweep is due.
+    /// Wakes the task that offers all objects of the store again: has a permit while such a sweep is due.
     sweep_due: Notify,
 }
 
-/// Offers objects of the store again, and keeps the adds that the queue refuses.
+/// Offers the objects of a store to the queue again after a refusal, and keeps the adds that the queue
+/// refuses.
 struct Sweeper<Q: Key> {
     shared: Arc<Shared<Q>>,
     refused: Mutex<Vec<(Q, Add)>>,
 }
 
-/// Objects offered by a sweep between two chances for other work of the same thread.
+/// Number of objects that a sweep of a store offers to the queue between two chances for other work of the
+/// same thread.
 const SWEPT_PER_TURN: usize = 256;
 
 // === impl Watched ===
 
 impl<K> Store<K> {
-    /// Watches this store for the deltas that `predicate` admits: for [`Controller::reconciles`] and its kin.
+    /// Returns this store with a predicate: a controller sees only the deltas that `predicate` admits. For
+    /// [`Controller::reconciles`] and the like.
     ///
     /// ```
     /// # use k8s_openapi::api::apps::v1::Deployment;
@@ -96,7 +100,7 @@ impl<K> Store<K> {
 }
 
 impl Watched {
-    /// Restricts the deltas further, to those that `predicate` admits too.
+    /// Restricts the deltas of the watched store further, to those that `predicate` admits too.
     pub fn when(mut self, predicate: impl Predicate) -> Self {
         self.predicates.push(Box::new(predicate));
         self
@@ -129,8 +133,9 @@ impl<Q: Key> StoreSource<Q> {
         Self { store, feed: Feed { handler: Box::new(handler), predicates, primary: false, namesake } }
     }
 
-    /// Marks the objects of this store as those that the queue is keyed by: a change of only their status is
-    /// then a weak add, and a new generation, or a new object of the name, clears earlier failures.
+    /// Marks the objects of this store as those that the queue is keyed by. A change of only their status
+    /// then does not end a backoff (a weak add), and a new generation, or a new object of the name, clears
+    /// earlier failures.
     #[must_use]
     pub fn primary(mut self) -> Self {
         self.feed.primary = true;
@@ -176,7 +181,8 @@ impl<Q: Key> Source<Q> for StoreSource<Q> {
 // === impl Shared ===
 
 impl<Q: Key> Shared<Q> {
-    /// Returns the keys that the delta concerns, each with its add.
+    /// Returns the keys to enqueue because of the delta, each with its add; none if a predicate drops the
+    /// delta.
     fn adds(&self, delta: &Delta<'_>) -> impl Iterator<Item = (Q, Add)> {
         let controller = self.sink.queue().name();
         let own = delta.own_write.filter(|writer| writer.is_controller(controller) && writer.is_run());
@@ -214,8 +220,8 @@ impl<Q: Key> DeltaHandler for Arc<Shared<Q>> {
 // === impl Sweeper ===
 
 impl<Q: Key> Sweeper<Q> {
-    /// Offers every object of the store again, as if it had just been listed, and waits wherever the queue is
-    /// full.
+    /// Offers every object of the store to the queue again, as if it had just been listed, and waits wherever
+    /// the queue is full.
     ///
     /// Beginning anew at each refusal would offer the same first objects every time, and never reach the last
     /// ones.
@@ -238,7 +244,7 @@ impl<Q: Key> Sweeper<Q> {
         Ok(())
     }
 
-    /// Offers refused adds until the queue has taken all of them.
+    /// Offers the refused adds to the queue again until it has taken all of them.
     async fn retry_refused(&self) {
         loop {
             let refused = std::mem::take(&mut *self.refused.lock());
@@ -279,7 +285,7 @@ impl<Q: Key> Feed<Q> {
         is_steered(delta) || self.predicates.iter().all(|predicate| predicate.verdict(delta).passes())
     }
 
-    /// Returns the add of a key; `own` if the run of the key wrote the delta.
+    /// Returns the add of a key for a delta; `own` is whether the run of this key wrote the delta.
     fn add(&self, delta: &Delta<'_>, own: bool) -> Add {
         let strength = strength(delta, self.primary, own);
         let band = match delta.old {
@@ -297,7 +303,8 @@ impl<Q: Key> Feed<Q> {
         }
     }
 
-    /// Names the delta's object as the cause for `key`.
+    /// Returns the object of the delta as the subject of the cause for `key`. `other` keeps the subject that
+    /// is shared by all keys with another name than the object.
     fn subject(&self, delta: &Delta<'_>, key: &Q, other: &mut Option<Arc<Subject>>) -> Option<Arc<Subject>> {
         let request = &delta.new.or(delta.old)?.meta().request;
         if (request.namespace(), request.name()) == (key.namespace(), key.name()) {
@@ -319,7 +326,8 @@ fn trigger(delta: &Delta<'_>) -> Trigger {
     }
 }
 
-/// Returns whether the object has a spec that no run has seen: a new generation, or a new object of the name.
+/// Returns whether the object of the delta has a spec that no run has seen: a new generation, or a new object
+/// of the name.
 fn is_new_request(delta: &Delta<'_>) -> bool {
     match (delta.old.map(View::meta), delta.new.map(View::meta)) {
         (Some(old), Some(new)) => old.generation != new.generation || old.uid != new.uid,
@@ -328,15 +336,16 @@ fn is_new_request(delta: &Delta<'_>) -> bool {
     }
 }
 
-/// Returns whether a person has paused the object, resumed it, or requested a reconcile, by annotation.
+/// Returns whether the delta shows that a person has paused the object, resumed it, or requested a reconcile,
+/// by annotation.
 fn is_steered(delta: &Delta<'_>) -> bool {
     let (Some(old), Some(new)) = (delta.old.map(View::meta), delta.new.map(View::meta)) else { return false };
     let asked = new.reconcile_at_hash != 0 && old.reconcile_at_hash != new.reconcile_at_hash;
     asked || old.paused != new.paused
 }
 
-/// Returns the strength of the add for a delta; `own` if the run of the key wrote it. The first case that
-/// applies decides:
+/// Returns the strength of the add of a key for a delta; `own` if the run of the key wrote the delta. The
+/// first case that applies decides:
 ///
 /// | case | strength |
 /// |---|---|
@@ -345,7 +354,7 @@ fn is_steered(delta: &Delta<'_>) -> bool {
 /// | a resync | weak |
 /// | a write of the primary by the run, if the answer may also show edits by others | strong |
 /// | any other write by the run, which must not end its own backoff if it fails afterwards | weak |
-/// | a change of only status and managedFields, of a primary whose kind has generations | weak |
+/// | a change of only status and managedFields, of a primary of a kind with generations | weak |
 /// | everything else, also writes by runs of other keys and by other controllers of this process | strong |
 ///
 /// For kinds without generations every update by others is strong, because they have no status of their own.
@@ -377,8 +386,8 @@ fn may_show_foreign_edits(delta: &Delta<'_>) -> bool {
     old.deleting != new.deleting || (edited && !alone())
 }
 
-/// Returns whether only the status changed. For a kind with generations, content that changes without a new
-/// generation is status too.
+/// Returns whether only the status of the object changed between two states. For a kind with generations,
+/// content that changes without a new generation is status too.
 fn same_but_status(old: &View, new: &View) -> bool {
     old.meta().has_same_metadata(new.meta())
 }

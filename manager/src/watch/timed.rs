@@ -10,10 +10,11 @@ use super::{Sink, Source, SourceFuture};
 use crate::key::{Cause, Key, Trigger};
 use crate::queue::{Add, Added, Strength};
 
-/// Largest part of the period that is subtracted at random, so that replicas and controllers drift apart.
+/// Largest part of an interval's period that is subtracted at random, so that replicas and controllers drift
+/// apart.
 const JITTER: f64 = 0.1;
 
-/// Enqueues the keys that a function returns, periodically. Made by [`interval`].
+/// A source that enqueues the keys that a function returns, periodically. Made by [`interval`].
 #[derive(derive_more::Debug)]
 #[debug("Interval {{ name: {:?}, period: {:?}, .. }}", self.name, self.period)]
 pub struct Interval<F> {
@@ -24,8 +25,9 @@ pub struct Interval<F> {
     pub(super) random: fastrand::Rng,
 }
 
-/// Calls `keys` once at the start, which belongs to the initial sync, and then once per `period`, up to a
-/// tenth earlier. A panic in it loses this one round, and is counted and logged under `name`.
+/// Makes a source that calls `keys` once at the start, which belongs to the initial sync, and then once per
+/// `period`, up to a tenth earlier. A panic in it loses this one round, and is counted and logged under
+/// `name`.
 ///
 /// The adds are strong, so they end backoffs, unless [`Interval::weak`] is set; and their lane is behind
 /// live events. While the queue is full the source waits and does not call the function; the rest of the
@@ -43,16 +45,16 @@ where
 // === impl Interval ===
 
 impl<F> Interval<F> {
-    /// Makes the adds weak, so that failing keys stay in their backoff: for a periodic round over all keys,
-    /// such as a resync.
+    /// Makes the adds of this source weak, so that failing keys stay in their backoff: for a periodic round
+    /// over all keys, such as a resync.
     #[must_use]
     pub fn weak(mut self) -> Self {
         self.strength = Strength::Weak;
         self
     }
 
-    /// Returns the time to the next round. Subtracts, because a product with a factor near one may round up
-    /// and overflow.
+    /// Returns the random time to the next call of the function. Subtracts, because a product with a factor
+    /// near one may round up and overflow.
     fn next_wait(&mut self) -> Duration {
         self.period.saturating_sub(self.period.mul_f64(JITTER * self.random.f64()))
     }

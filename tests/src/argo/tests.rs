@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// An object of generation 2 with the conditions `Ready` and `Stalled`, observed at the generation
+/// Returns an object of generation 2 with the conditions `Ready` and `Stalled`, observed at the generation
 /// `observed`.
 fn object(observed: i64, ready: &str, reason: &str, stalled: &str) -> Value {
     let condition = |type_: &str, status: &str| {

@@ -4,11 +4,11 @@ use std::io::Write as _;
 
 use mainstay_devcluster::StartError;
 
-/// Why a cluster did not start.
+/// The error of a cluster that did not start.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     text: String,
-    /// Whether this machine lacks the programs.
+    /// Whether the cause is that this machine lacks the programs.
     unavailable: bool,
 }
 
@@ -22,8 +22,8 @@ impl From<StartError> for Failure {
 }
 
 impl Failure {
-    /// Returns None, after a printed notice, if this machine lacks the programs; otherwise, and in CI, fails
-    /// the test.
+    /// Returns None, after a printed notice, if this machine lacks the programs of a cluster; otherwise, and
+    /// in CI, fails the test.
     pub(super) fn skip_or_fail<T>(&self) -> Option<T> {
         let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
         assert!(self.unavailable && !ci, "{}", self.text);
@@ -32,12 +32,13 @@ impl Failure {
     }
 }
 
-/// Returns None, after a printed notice, for something this machine lacks; in CI that fails the test instead.
+/// Returns None, after a printed notice with this text, for a program or right that this machine lacks; in CI
+/// that fails the test instead.
 pub(crate) fn skip_or_fail<T>(text: &str) -> Option<T> {
     Failure { text: text.to_owned(), unavailable: true }.skip_or_fail()
 }
 
-/// Writes past the test runner's capture: a build that takes minutes must not look like a hang.
+/// Prints a line past the test runner's capture: a build that takes minutes must not look like a hang.
 pub(super) fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }

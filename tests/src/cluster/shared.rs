@@ -9,10 +9,10 @@ use super::missing::Failure;
 use super::{client_of, options};
 use crate::manifests::Cleanup;
 
-/// The cluster, and the sender of cleanups to its thread; None while it starts.
+/// The shared cluster, and the sender of cleanups to its thread; None while it starts.
 pub(super) type Shared = Option<Result<(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>), Failure>>;
 
-/// Starts the shared cluster at the first call.
+/// Returns a receiver of the shared cluster, which the first call starts.
 pub(super) fn shared() -> watch::Receiver<Shared> {
     static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
     SHARED.get_or_init(start).clone()

@@ -84,7 +84,7 @@ fn every_test_named_by_a_decision_exists() {
     assert!(missing.is_empty(), "no such test or file:\n{}", missing.join("\n"));
 }
 
-/// Returns the names between backticks in the last column of a table row.
+/// Returns the names of tests between backticks in the last column of a table row.
 fn tests_of_row(row: &str) -> impl Iterator<Item = &str> {
     let cells = row.strip_prefix('|').and_then(|row| row.trim_end().strip_suffix('|'));
     let tests = cells.and_then(|cells| cells.rsplit('|').next()).unwrap_or_default();

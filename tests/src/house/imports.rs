@@ -18,7 +18,7 @@ fn grouped_nested_and_inline_imports_are_all_found() {
     assert_eq!(imports(source, "crate::"), BTreeSet::from(expected));
 }
 
-/// Returns the next segment of every path that begins with `prefix`, which ends with `::`.
+/// Returns the segment after `prefix`, which ends with `::`, of every path in a source that begins with it.
 pub(super) fn imports(source: &str, prefix: &str) -> BTreeSet<String> {
     let code = without_comments(source);
     let mut found = BTreeSet::new();
@@ -43,7 +43,7 @@ pub(super) fn without_comments(source: &str) -> String {
         .fold(String::new(), |code, line| code + line + "\n")
 }
 
-/// Returns the first segment of each item of a group, up to its closing brace.
+/// Returns the first path segment of each item of an import group, up to its closing brace.
 fn first_segments(group: &str) -> Vec<String> {
     let mut depth = 0;
     let mut item = String::new();

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// The kinds for the identity and the rights of the manager; tests do not apply the rest of a base
-/// (definitions, Deployment).
+/// The kinds of the documents that tests apply, for the identity and the rights of the manager; tests do not
+/// apply the rest of a base (definitions, Deployment).
 const KINDS: [&str; 5] = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
 
-/// A Role with these rules, and its binding to the manager.
+/// Returns the documents of a Role with these rules, and of its binding to the manager.
 pub(super) fn role(name: &str, rules: &Value) -> [Value; 2] {
     let metadata = json!({"name": name, "namespace": "mainstay-system"});
     let api_version = "rbac.authorization.k8s.io/v1";
@@ -25,12 +25,12 @@ pub(super) fn role(name: &str, rules: &Value) -> [Value; 2] {
     ]
 }
 
-/// Reads every document that `deploy/base` ships, in the order of the files' names.
+/// Returns every YAML document that `deploy/base` ships, in the order of the files' names.
 pub fn documents_of_base() -> Vec<Value> {
     documents_of("base")
 }
 
-/// Reads every document of a folder of `deploy`, in the order of the files' names.
+/// Returns every YAML document of a folder of `deploy`, in the order of the files' names.
 pub fn documents_of(folder: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(folder);
     let fail = |error: &dyn Display| -> ! { panic!("{} cannot be read: {error}", folder.display()) };
@@ -48,7 +48,8 @@ pub fn documents_of(folder: &str) -> Vec<Value> {
     documents
 }
 
-/// Selects identities and rules, and moves them to `namespace`.
+/// Returns the ServiceAccounts, roles and bindings among the documents, moved to `namespace`; its name is
+/// appended to the names of cluster-scoped ones.
 pub(super) fn in_namespace(documents: &[Value], namespace: &str) -> Vec<Value> {
     let kept = documents.iter().filter(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
     let mut kept: Vec<Value> = kept.cloned().collect();
@@ -79,7 +80,8 @@ pub(super) fn in_namespace(documents: &[Value], namespace: &str) -> Vec<Value> {
     kept
 }
 
-/// Returns the first rule of each binding, with its namespace: once that rule is in force, so is the binding.
+/// Returns the first rule of each role binding, with its namespace: once that rule is in force, so is the
+/// binding.
 pub(super) fn rules(documents: &[Value]) -> Vec<(Option<String>, PolicyRule)> {
     let bindings = documents.iter().filter(|document| document.get("roleRef").is_some());
     let rule = |binding: &Value| {

@@ -3,8 +3,9 @@ use std::path::Path;
 
 use super::*;
 
-/// Returns the config section that a component adds, and the container that it patches. A patch replaces the
-/// config file as a whole, so the component must repeat the rest of the base's file; this asserts it.
+/// Returns the section of the configuration that a component adds, and the container that it patches. A patch
+/// replaces the configuration file as a whole, so the component must repeat the rest of the base's file; this
+/// function asserts that it does.
 fn changes(component: &str, section: &str) -> (Value, Value) {
     let file = |documents: &[Value]| -> Value {
         let text = one_of(documents, "ConfigMap")["data"]["manager.yaml"].as_str().expect("a file");

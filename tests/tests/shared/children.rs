@@ -14,8 +14,8 @@ use serde_json::json;
 
 const FINALIZER: &str = "orders.example.com/bill";
 
-/// Applies a card, named after the order, for each order (a `PodTemplate`), and records the effects with their
-/// causes.
+/// Applies a card, named after the order, for each order (a `PodTemplate`), and records the effects with
+/// their causes.
 struct Orders {
     effects: Arc<Mutex<Vec<(&'static str, String)>>>,
 }

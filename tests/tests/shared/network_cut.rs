@@ -20,7 +20,7 @@ use super::gitops::judge;
 
 /// Duration of the cut: longer than the shortest grace time before a loss scales down, which is 30 s.
 const CUT: Duration = Duration::from_secs(40);
-const SHAKEN: &str = "mainstay_waitdeployment_probe_shaken";
+const OUTAGE: &str = "mainstay_waitdeployment_probe_outage_suspected";
 
 /// Returns an object that waits for a host of its own: ports of a single host may fall silent together for
 /// another reason.
@@ -69,21 +69,21 @@ async fn a_cut_network_scales_nothing_down_and_a_real_loss_does() {
     }
     all_hold(&objects, prerequisites.len()).await;
     let before = generations(&deployments).await;
-    let is_shaken = async || sample(&manager.metrics_text().await, SHAKEN) == Some(1.0);
+    let is_suspected = async || sample(&manager.metrics_text().await, OUTAGE) == Some(1.0);
 
     for prerequisite in &mut prerequisites {
         prerequisite.fall_silent().await;
     }
-    wait::until_so("the outage guard to freeze", is_shaken).await;
+    wait::until_so("the outage guard to freeze", is_suspected).await;
     // The duration of the cut.
     tokio::time::sleep(CUT).await;
-    assert!(is_shaken().await, "frozen as long as every target is silent");
+    assert!(is_suspected().await, "frozen as long as every target is silent");
     assert_eq!(generations(&deployments).await, before, "no Deployment was changed");
     for prerequisite in &mut prerequisites {
         prerequisite.come_up();
     }
     all_hold(&objects, prerequisites.len()).await;
-    wait::until_so("the outage guard to end", async || !is_shaken().await).await;
+    wait::until_so("the outage guard to end", async || !is_suspected().await).await;
     assert_eq!(generations(&deployments).await, before, "no Deployment was changed afterwards");
 
     prerequisites[0].go_down().await;

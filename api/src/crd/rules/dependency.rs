@@ -6,7 +6,7 @@ use super::{INVALID, form, matches, rule, ruled, with};
 use crate::crd::patterns;
 use crate::wait_for::{FORBIDDEN_HEADER_PREFIXES, FORBIDDEN_HEADERS};
 
-/// The fields for checks, of which a dependency has exactly one.
+/// The names of the fields for checks, of which a dependency has exactly one.
 const CHECKS: [&str; 7] = ["service", "tcpSocket", "httpGet", "grpc", "tls", "dns", "resource"];
 
 pub(super) fn dependency() -> Value {

@@ -19,21 +19,23 @@ use tokio::time::Instant;
 
 use crate::dependency::service::SERVICE_NAME_LABEL;
 
-/// From the end of a lookup to the next one.
+/// Time from the end of one lookup of the API server's addresses to the next, once a lookup has succeeded.
 const PERIOD: Duration = Duration::from_secs(30);
-/// From the first lookup of a term that failed to the next one; doubled after each further failure.
+/// Time from the first failed lookup of the API server's addresses in a term of leadership to the next
+/// lookup; doubled after each further failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest duration of one lookup.
+/// Longest duration of one lookup of the API server's addresses.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an address stays after the last lookup that returned it.
+/// How long an address of the API server is kept after the last lookup that returned it, although later
+/// lookups do not.
 const ADDRESS_TTL: Duration = Duration::from_hours(1);
-/// Namespace and name of the Service of the API server.
+/// Namespace and name of the Service through which Pods reach the API server.
 const SERVICE: (&str, &str) = ("default", "kubernetes");
 
-/// Keeps the addresses of the API server.
+/// The known addresses of the API server, from repeated lookups.
 #[derive(Debug)]
 pub(super) struct ApiServer {
-    /// The host that the manager connects to; an IPv6 address has no brackets.
+    /// Host name or IP address by which the manager reaches the API server; an IPv6 address has no brackets.
     host: String,
     port: u16,
     known: watch::Sender<Known>,
@@ -41,17 +43,19 @@ pub(super) struct ApiServer {
 
 #[derive(Debug)]
 struct Known {
-    /// Each address, with the time of the last lookup that returned it.
+    /// Each known address of the API server, with the time of the last lookup that returned it.
     addresses: HashMap<IpAddr, Instant>,
-    /// The outcome of the lookups of this term; `None` before the end of the first one. An error is the
-    /// reason why other addresses may exist. Once `Ok`, it stays `Ok` to the end of the term.
+    /// The outcome of the lookups of the API server's addresses in this term of leadership; `None` before the
+    /// end of the first one. An error is the reason why other addresses may exist. Once `Ok`, it stays `Ok`
+    /// to the end of the term.
     lookup: Option<Result<(), String>>,
 }
 
 // === impl ApiServer ===
 
 impl ApiServer {
-    /// `server` is the address by which the manager reaches the API server.
+    /// Makes a list without known addresses; `server` is the address by which the manager reaches the API
+    /// server.
     pub(super) fn new(server: &http::Uri) -> Self {
         let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
         let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -59,7 +63,8 @@ impl ApiServer {
         Self { host: host.to_owned(), port, known }
     }
 
-    /// Returns whether an address belongs to the API server; fails while a lookup has not succeeded.
+    /// Returns whether an address belongs to the API server. For an unknown address it fails until a lookup
+    /// has succeeded in this term of leadership.
     pub(super) fn is_at(&self, address: SocketAddr) -> Result<bool, String> {
         let known = self.known.borrow();
         // All ports of the machine count. On loopback only the port of the API server does, since there other
@@ -73,19 +78,21 @@ impl ApiServer {
         lookup.map(|()| false)
     }
 
-    /// Waits for the end of the first lookup of this term, successful or not.
+    /// Waits for the end of the first lookup of the API server's addresses in this term of leadership,
+    /// successful or not.
     pub(super) async fn first_lookup(&self) {
         let mut known = self.known.subscribe();
         // The sender lives in `self`, so the channel cannot close meanwhile.
         drop(known.wait_for(|known| known.lookup.is_some()).await);
     }
 
-    /// Ends a term of leadership. Addresses stay, and the next term looks them up again.
+    /// Ends a term of leadership. The known addresses of the API server stay, and the next term looks them up
+    /// again.
     pub(super) fn end_term(&self) {
         self.known.send_modify(|known| known.lookup = None);
     }
 
-    /// Looks the addresses up again and again, for as long as it is polled.
+    /// Looks up the addresses of the API server periodically, for as long as the future is polled.
     pub(super) async fn follow(&self, context: &Context) {
         self.repeat(|| self.look_up(context)).await;
     }
@@ -125,7 +132,8 @@ impl ApiServer {
         });
     }
 
-    /// Returns all addresses. The host name is resolved as for the manager's own connections.
+    /// Looks up all addresses of the API server: those of its host name, resolved as for the manager's own
+    /// connections, and those of the Service `default/kubernetes` and its endpoints.
     async fn look_up(&self, context: &Context) -> Result<Vec<IpAddr>, String> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
         let found = found.map_err(|error| format!("{}: {error}", self.host))?;

@@ -8,21 +8,23 @@ use if_addrs::{Interface, get_if_addrs};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a list is used: addresses change, though seldom.
+/// How long a list of the manager's own addresses is used before it is read again: addresses change, though
+/// seldom.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// The addresses of the network interfaces of this process's network namespace. Loopback is left out: the
 /// policy decides about it by `probePolicy.allowLoopback`.
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
-    /// The list, and until when it is used; `None` before the first call.
+    /// The manager's own addresses and the time until which they are used; `None` before the first call.
     listed: Mutex<Option<(Instant, HashSet<IpAddr>)>>,
 }
 
 // === impl OwnAddresses ===
 
 impl OwnAddresses {
-    /// Returns whether an address belongs to the manager; fails if the system does not list its interfaces.
+    /// Returns whether an address belongs to a network interface of the manager's machine or Pod. Fails if
+    /// the system does not list its interfaces.
     pub(super) fn contains(&self, ip: IpAddr) -> Result<bool, String> {
         let (mut listed, now) = (self.listed.lock(), Instant::now());
         if listed.as_ref().is_none_or(|(until, _)| *until <= now) {

@@ -9,7 +9,7 @@ use mainstay::util::BoundedMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Answers by namespace and question, at most `max` in all; each has its own time to live.
+/// A cache of answers by namespace and question, at most `max` in all; each answer has its own time to live.
 ///
 /// A full cache evicts the least recently used answer of the namespace with the most answers, so a namespace
 /// with many questions does not evict the answers of others.
@@ -19,8 +19,8 @@ pub(super) struct TtlCache<Q, A> {
     max: usize,
 }
 
-/// An answer, and until when it is used; `None` before the first. Locked during a fetch, so that concurrent
-/// callers wait for the same answer.
+/// A cached answer with the time until which it is used; `None` before the first answer. Locked during a
+/// fetch, so that concurrent callers wait for the same answer.
 type Entry<A> = Arc<tokio::sync::Mutex<Option<(Instant, A)>>>;
 
 // === impl TtlCache ===
@@ -30,7 +30,8 @@ impl<Q: Eq + Hash + Clone, A: Clone> TtlCache<Q, A> {
         Self { answers: Mutex::new(HashMap::new()), max }
     }
 
-    /// Returns the cached answer, or that of `fetch`, cached for the duration that `ttl` returns for it.
+    /// Returns the cached answer to a question of a namespace. Without one, runs `fetch` and caches its
+    /// answer for the duration that `ttl` returns for it.
     ///
     /// # Cancel safety
     /// If the caller is dropped during the fetch, the next caller fetches.

@@ -149,7 +149,7 @@ fn a_search_ends_however_many_gates_there_are() {
     assert_eq!(search.cycle().unwrap(), [named("000")]);
 }
 
-/// A gate that waits for the readiness of these gates.
+/// Returns a gate that waits for the readiness of these gates.
 fn edges(to: &[usize]) -> Gate {
     let awaits = to.iter().map(|to| Awaited::Ready(named(&to.to_string()))).collect();
     Gate { awaits, holds: None }

@@ -15,27 +15,30 @@ use std::time::Duration;
 use mainstay::util::{Limit, TokenBucket};
 use tokio::time::Instant;
 
-/// The latest turn from now; a longer queue would consist of turns whose targets are gone.
+/// Longest time from now to the turn of a postponed probe; a longer queue would consist of turns of targets
+/// that are gone.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// See the module's documentation.
+/// Limits how often the objects of a namespace probe one address. A probe over the limit gets a turn: the
+/// time at which it may try again.
 #[derive(Debug)]
 pub(super) struct AddressLimits {
     limit: Limit,
     queues: HashMap<Address, Queue>,
 }
 
-/// Namespace, host as in the checks, and port. Other names of the same machine are other addresses.
+/// A probed address: namespace of the objects, host as in their checks, and port. Other names of the same
+/// machine are other addresses.
 pub(super) type Address = (Arc<str>, Arc<str>, u16);
 
 #[derive(Debug)]
 struct Queue {
     bucket: TokenBucket,
-    /// The time of the next free turn.
+    /// The time of the next free turn to probe the address.
     end: Instant,
 }
 
-/// Returns the limit of a rate: the burst is the tokens of a tenth of a second.
+/// Returns the limit for a rate per second; its burst is the tokens of a tenth of a second.
 pub(super) fn per_second(rate: u32) -> Limit {
     Limit::per_second(f64::from(rate.max(1)), rate / 10)
 }
@@ -47,7 +50,7 @@ impl AddressLimits {
         Self { limit: per_second(rate), queues: HashMap::new() }
     }
 
-    /// Applies another rate. Postponed probes have to take a new turn.
+    /// Applies another rate of probes per second and address. Postponed probes have to take a new turn.
     pub(super) fn set_rate(&mut self, rate: u32, now: Instant) {
         self.limit = per_second(rate);
         for queue in self.queues.values_mut() {
@@ -56,7 +59,8 @@ impl AddressLimits {
         }
     }
 
-    /// Takes a token for a probe, or returns its turn. `was_postponed`: the probe had a turn, which has come.
+    /// Takes a token for a probe of `address`. Without a token, fails with the turn of the probe, the time at
+    /// which it may try again. `was_postponed`: the probe had a turn, which has come.
     pub(super) fn take(
         &mut self,
         address: &Address,

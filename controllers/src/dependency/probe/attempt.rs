@@ -17,31 +17,32 @@ use super::{ProbeResult, Seams, Target};
 use crate::reasons::probe;
 use crate::settings::ProbePolicy;
 
-/// Most addresses of one name that are tried, at the same time: two of each family would do, and a Service
-/// with a hundred endpoints must not cost a hundred sockets.
+/// Maximum number of addresses of one name that a probe tries, at the same time: two of each family would do,
+/// and a Service with a hundred endpoints must not cost a hundred sockets.
 const MAX_ADDRESSES: usize = 4;
 
-/// How one attempt ended.
+/// The outcome of one attempt to probe a target.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) result: ProbeResult,
-    /// `None`: the target was not contacted.
+    /// Whether the network answered the attempt; `None` if the target was not contacted.
     pub(super) reachability: Option<Reachability>,
 }
 
-/// How far an attempt has got, should its time end now.
+/// The progress of an attempt to probe a target, from which the result is made if its time ends now.
 struct Progress {
-    /// How much may be published; known before the first step that could take all the time.
+    /// How much detail of the result may be published; known before the first step that could take all the
+    /// time.
     detail: Detail,
-    /// The result if the time ends during a request to another server than the target, such as a name
-    /// server: its silence proves nothing about the target.
+    /// The result of the attempt if its time ends during a request to another server than the target, such as
+    /// a name server: its silence is no evidence against the target.
     pending: Option<ProbeResult>,
-    /// Of the failures so far the one that got furthest.
+    /// The failure of this attempt so far that got furthest; `None` before the first failure.
     failure: Option<Failure>,
     reachability: Option<Reachability>,
 }
 
-/// Probes a target once; ends within `timeout`.
+/// Probes a target once, within `timeout`, and returns the outcome.
 pub(super) async fn attempt(
     target: &Target,
     timeout: Duration,
@@ -60,7 +61,8 @@ pub(super) async fn attempt(
     Attempt { result, reachability: progress.reachability }
 }
 
-/// Fails with the result of a probe without success.
+/// Probes a target once and records how far it got in `progress`. Fails with the result of an unsuccessful
+/// probe.
 async fn probe(
     target: &Target,
     timeout: Duration,
@@ -94,7 +96,7 @@ async fn probe(
     outcome.map_err(|failure| failure.at(progress.detail))
 }
 
-/// Returns the addresses that may be dialled, or the result if none may.
+/// Returns the addresses that a probe of `address` may dial, or the result of the probe if it may dial none.
 async fn addresses(
     mut authorizer: Authorizer<'_>,
     address: &Address,
@@ -131,7 +133,7 @@ async fn addresses(
     }
 }
 
-/// Picks at most [`MAX_ADDRESSES`]; a host with many addresses of one family is also tried by the other one.
+/// Picks the addresses to dial, at most [`MAX_ADDRESSES`]; both IPv4 and IPv6 addresses if the host has both.
 fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let (mut v4, mut v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(SocketAddr::is_ipv4);
     v4.truncate(MAX_ADDRESSES - v6.len().min(MAX_ADDRESSES / 2));
@@ -140,10 +142,9 @@ fn pick(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     v4
 }
 
-/// Connects to all addresses and runs the check over the first connection; over the next one as soon as a
-/// check fails or takes more than its share of the time. So mostly one request is sent, and a hanging
-/// endpoint does not hide the others. If no check succeeds, the result is the failure of the attempt that
-/// got furthest.
+/// Connects to all addresses and runs the check over the first connection; over the next connection as soon
+/// as a check fails or takes more than its share of the time. So mostly one request is sent, and a hanging
+/// endpoint does not hide the others. If no check succeeds, the result is the failure that got furthest.
 async fn first_success(
     addresses: &[SocketAddr],
     timeout: Duration,

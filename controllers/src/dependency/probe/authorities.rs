@@ -6,26 +6,28 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-/// Most authorities in one text; a bundle of all public authorities has some 150.
+/// Maximum number of certificate authorities in one PEM text; a bundle of all public authorities has some
+/// 150.
 pub(super) const MAX_AUTHORITIES: usize = 500;
-/// Longest text in KiB, twice the size of a bundle of all public authorities.
+/// Maximum size of a PEM text with certificate authorities in KiB, twice the size of a bundle of all public
+/// authorities.
 pub(super) const MAX_KIB: usize = 512;
 
-/// The authorities to trust, or the reason why there are none.
+/// The certificate authorities to trust, or the reason why there are none.
 pub type Authorities = Result<Arc<RootCertStore>, NoAuthorities>;
 
-/// The reason why there are no authorities.
+/// The reason why a `ConfigMap` gives no certificate authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAuthorities {
-    /// The `ConfigMap` or the key does not exist.
+    /// The `ConfigMap` with the certificate authorities, or its key, does not exist.
     Missing,
-    /// The value is not a list of certificates, or is too long.
+    /// The value of the key is not a list of 1 to 500 certificates in PEM, or is too long.
     Invalid,
-    /// The `ConfigMap` cannot be read at present; with the cause.
+    /// The `ConfigMap` with the certificate authorities cannot be read at present; with the cause.
     Unknown(String),
 }
 
-/// Parses 1 to 500 certificates in at most 512 KiB of PEM, which takes milliseconds.
+/// Parses certificate authorities: 1 to 500 certificates in at most 512 KiB of PEM, which takes milliseconds.
 ///
 /// # Errors
 /// Fails with [`NoAuthorities::Invalid`] for any other text.

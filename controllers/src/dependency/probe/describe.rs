@@ -10,69 +10,73 @@ use super::entry::{Entry, Wait};
 use super::slots::Slots;
 use super::{ProbeResult, Target, VerdictState};
 
-/// Most other objects with the same target in one description.
+/// Maximum number of other objects with the same probe target that one description names.
 pub const MAX_NAMED: usize = 10;
 
-/// One target of an object at one moment. Times are relative to this moment.
+/// Describes one probe target of a waiting object at one moment. Times are relative to this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The check.
+    /// The probe target: a check and the namespace of its objects.
     pub target: Target,
-    /// The verdict with the thresholds of the object.
+    /// The verdict on the target, by the thresholds of the waiting object.
     pub state: VerdictState,
-    /// The result of the last probe, even one before the initial delay of the object is over.
+    /// The result of the last probe of the target, even one before the initial delay of the object is over;
+    /// `None` before the first result.
     pub result: Option<ProbeResult>,
-    /// How long all probes have had this result.
+    /// How long all probes of the target have had this result; `None` without a result.
     pub unchanged_for: Option<Duration>,
-    /// Successes in a row, the last probe included; 0 after a failure.
+    /// Number of successful probes of the target in a row, the last probe included; 0 after a failure.
     pub successes: u32,
-    /// Failures in a row, the last probe included; 0 after a success.
+    /// Number of failed probes of the target in a row, the last probe included; 0 after a success.
     pub failures: u32,
-    /// Time since the start of the last probe.
+    /// Time since the start of the last probe of the target; `None` before the first probe.
     pub began: Option<Duration>,
-    /// The duration of the last probe; `None` while it is in flight.
+    /// The duration of the last probe of the target; `None` while it is in flight.
     pub took: Option<Duration>,
-    /// The next probe.
+    /// The time of the next probe of the target, or the reason why it is delayed.
     pub next: NextProbe,
-    /// From the start of one probe to the start of the next, before jitter. Longer than the period of the
-    /// object if the policy has a longer minimum, shorter if another object has a shorter period.
+    /// Time from the start of one probe of the target to the start of the next, before jitter. Longer than
+    /// the period of the object if the policy has a longer minimum, shorter if another object has a shorter
+    /// period.
     pub period: Duration,
     /// The number of other objects that wait for the same target.
     pub others: usize,
-    /// The first [`MAX_NAMED`] of these objects.
+    /// The first [`MAX_NAMED`] of the other objects that wait for the same target.
     pub named: BTreeSet<NamespacedName>,
 }
 
 /// When a target is probed next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextProbe {
-    /// A probe is in flight.
+    /// A probe of the target is in flight.
     InFlight,
-    /// After this time.
+    /// The target is probed next after this time.
     In(Duration),
-    /// A probe is due, but delayed by a limit.
+    /// A probe of the target is due, but this limit delays its start.
     Delayed(StartLimit),
-    /// Never, while the namespace has more targets than `probePolicy.maxTargetsPerNamespace`.
+    /// The target is not probed, while its namespace has more targets than
+    /// `probePolicy.maxTargetsPerNamespace`.
     OverTargetLimit,
 }
 
 /// A limit that delays the start of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StartLimit {
-    /// No free slot, or none that a target of this class or namespace may hold.
+    /// The limit of probes in flight: no slot is free, or none that a target of this class or namespace may
+    /// hold.
     InFlight,
-    /// `probePolicy.maxPerSecond`.
+    /// The limit `probePolicy.maxPerSecond` of starts of all probes.
     Rate,
-    /// `probePolicy.maxPerSecondPerNamespace`.
+    /// The limit `probePolicy.maxPerSecondPerNamespace` of starts of probes for one namespace.
     NamespaceRate,
-    /// `probePolicy.maxPerSecondPerAddress`.
+    /// The limit `probePolicy.maxPerSecondPerAddress` of starts of probes of one address by one namespace.
     AddressRate,
 }
 
 // === impl Entry ===
 
 impl Entry {
-    /// Describes the target for `request`, which waits for it by `wait`.
+    /// Describes the target for the object `request`, which waits for it by `wait`.
     pub(super) fn describe(
         &self,
         request: &NamespacedName,
@@ -115,7 +119,7 @@ impl Entry {
 impl StartLimit {
     pub(super) const ALL: [Self; 4] = [Self::InFlight, Self::Rate, Self::NamespaceRate, Self::AddressRate];
 
-    /// Returns the value of the metric label.
+    /// Returns the limit as the value of the metric label `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",

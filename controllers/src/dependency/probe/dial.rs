@@ -9,35 +9,36 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The future of [`Dial::dial`].
+/// The future of [`Dial::dial`], which returns the open connection.
 pub type DialFuture<'a> = BoxFuture<'a, io::Result<Connection>>;
 
 /// Opens TCP connections. The protocols above, such as TLS and HTTP, use the connection and open none.
 pub trait Dial: Send + Sync + 'static {
-    /// Connects to exactly this address. Dropping the future cancels the attempt.
+    /// Opens a TCP connection to exactly this address. Dropping the future cancels the attempt.
     fn dial(&self, address: SocketAddr) -> DialFuture<'_>;
 }
 
-/// Most bytes that are read from one connection; up to one buffer more. Several times the size of a chain
-/// of certificates with the longest head and body that a check reads.
+/// Maximum number of bytes that a probe reads from one connection; up to one buffer more. Several times the
+/// size of a chain of certificates with the longest head and body that a check reads.
 ///
 /// One bound for all protocols: in each of them a hostile server can send data without end before its
 /// answer, such as informational responses, pings and empty frames.
 const MAX_READ: usize = 256 * 1024;
 
-/// A connection with a bound on the bytes read from it. Dropping it closes the connection.
+/// A network connection of a probe, with a bound on the bytes read from it. Dropping it closes the
+/// connection.
 #[derive(derive_more::Debug)]
 #[debug("Connection {{ .. }}")]
 pub struct Connection {
     stream: Box<dyn Stream>,
-    /// The number of bytes that may still be read.
+    /// The number of bytes that may still be read from the connection.
     left: usize,
 }
 
 /// A stream of bytes that a [`Connection`] can be made from.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
-/// Opens connections with Tokio.
+/// Opens real TCP connections with Tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokioDial;
 

@@ -27,26 +27,27 @@ use super::{ProbeResult, Shared};
 use crate::dependency::sleep_until;
 use crate::reasons;
 
-/// How late a timeout may be noticed on a machine that is merely busy.
+/// How late the timeout of a probe may be noticed on a machine that is merely busy; a later notice counts as
+/// a fault of the manager's machine.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The half of the engine that opens sockets; without a [run](Driver::run) nothing is probed.
+/// The half of the probe engine that opens sockets; without a [run](Driver::run) no target is probed.
 #[derive(derive_more::Debug)]
 #[debug("Driver {{ .. }}")]
 pub struct Driver {
     pub(super) shared: Arc<Shared>,
 }
 
-/// One run of a driver. Its end removes all targets and enqueues the objects that wait: the next term may
-/// have begun before, and their reconciles in it may be over.
+/// One run of the probe driver. Its end removes all targets and enqueues the objects that wait: the next term
+/// may have begun before, and their reconciles in it may be over.
 struct Term<'a>(&'a Shared);
 
 // === impl Driver ===
 
 impl Driver {
-    /// Probes until `stop` is cancelled. Then connections are dropped, and all targets, results and waiting
-    /// objects are forgotten, since the results would be outdated in the next run. The callback gets these
-    /// objects, so that they register again.
+    /// Probes all targets until `stop` is cancelled. Then connections are dropped, and all targets, results
+    /// and waiting objects are forgotten, since the results would be outdated in the next run. The callback
+    /// gets these objects, so that they register again.
     ///
     /// # Cancel safety
     /// Dropping the future has the same effect.
@@ -88,7 +89,8 @@ impl Drop for Term<'_> {
 // === impl Shared ===
 
 impl Shared {
-    /// Probes one target for as long as its entry exists. Its end drops the sender of `due`.
+    /// Probes one target again and again, for as long as its entry exists. Removing the entry drops the
+    /// sender of `due`.
     async fn follow(self: Arc<Self>, id: u64, mut due: watch::Receiver<Option<Instant>>) {
         while let Some(at) = reached(&mut due).await {
             let Some(probe) = self.targets.lock().due_probe(id, at) else { return };
@@ -109,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Runs one probe until its result may be published.
+    /// Runs one probe of a target and records its result, as soon as the result may be published.
     async fn probe(&self, id: u64, due: Instant, slot: Slot) {
         let began = Instant::now();
         let Some((target, timeout, policy)) = self.targets.lock().start(id, began) else { return };
@@ -166,7 +168,7 @@ impl Shared {
     }
 }
 
-/// Waits until the entry of a target is gone.
+/// Waits until the entry of a target is removed, which drops the sender of `due`.
 async fn removed(due: &mut watch::Receiver<Option<Instant>>) {
     while due.changed().await.is_ok() {}
 }

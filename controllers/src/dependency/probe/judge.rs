@@ -12,23 +12,24 @@
 use super::{ProbeResult, VerdictState, Want};
 use crate::reasons;
 
-/// The latest results of a target.
+/// The latest results of a target: a run of equal results and the inconclusive probes after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Streak {
     run: Run,
-    /// Inconclusive probes since the last result of the run. They neither lengthen the run nor end it.
+    /// Number of inconclusive probes since the last result of the run. They neither lengthen the run nor end
+    /// it.
     inconclusive: u32,
 }
 
-/// Results of one kind in a row, the latest included.
+/// Results of a target of one kind in a row, the latest included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Run {
-    /// No result yet.
+    /// The target has no conclusive result yet.
     #[default]
     Empty,
-    /// The number of successes, at least 1.
+    /// The number of successful probes in a row, at least 1.
     Successes(u32),
-    /// The number of failures, at least 1.
+    /// The number of failed probes in a row, at least 1.
     Failures(u32),
     /// The policy forbade the last probe; earlier results no longer count.
     Denials,
@@ -37,7 +38,7 @@ enum Run {
 // === impl Streak ===
 
 impl Streak {
-    /// Returns the streak with one more result.
+    /// Returns the streak with the result of one more probe.
     pub(super) fn and(self, result: &ProbeResult) -> Self {
         let run = match result {
             ProbeResult::NotReady { reason, .. } if reasons::is_blind(reason) => {
@@ -54,12 +55,12 @@ impl Streak {
         Self { run, inconclusive: 0 }
     }
 
-    /// Returns whether the last probe was a success.
+    /// Returns whether the last probe of the target was a success.
     pub(super) fn is_good(self) -> bool {
         self.successes() > 0 && self.inconclusive == 0
     }
 
-    /// Returns whether the policy forbade the last probe.
+    /// Returns whether the policy forbade the last probe of the target.
     pub(super) fn is_denied(self) -> bool {
         self.run == Run::Denials
     }
@@ -73,7 +74,8 @@ impl Streak {
     }
 }
 
-/// Returns the state after the state `before`, by the streak and the thresholds of `want`.
+/// Returns the verdict on a target after the verdict `before`, by the streak of its results and the
+/// thresholds of `want`.
 pub(super) fn judge(before: VerdictState, streak: Streak, want: &Want) -> VerdictState {
     use VerdictState::{Denied, NotReady, Pending, Ready};
     let without_success = streak.failures().saturating_add(streak.inconclusive);

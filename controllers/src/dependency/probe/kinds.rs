@@ -35,20 +35,20 @@ use crate::reasons::probe;
 pub(super) use dns::{resolve_records, unresolved};
 pub(super) use failure::Failure;
 
-/// Identifies the probe to servers.
+/// The value of the `User-Agent` header by which servers recognise a probe.
 const USER_AGENT: &str = concat!("mainstay-probe/", env!("CARGO_PKG_VERSION"));
 
 /// A check that is ready for its exchange over a connection.
 #[derive(Debug)]
 pub(super) enum PreparedCheck<'a> {
-    /// No exchange: an accepted connection is enough.
+    /// A check without an exchange: an accepted connection is enough.
     Connect,
     Http(&'a HttpCheck),
     Grpc(&'a GrpcCheck),
     Tls(&'a TlsCheck, Arc<ClientConfig>),
 }
 
-/// Waits for an answer, and drives its connection meanwhile.
+/// Waits for an answer, and polls the connection that carries it meanwhile.
 async fn drive_until<T>(answer: impl Future<Output = T>, connection: impl Future) -> T {
     let (mut answer, connection) = (pin!(answer), pin!(connection));
     // Biased: an answer counts even if the connection ends with it.
@@ -78,14 +78,15 @@ impl<'a> PreparedCheck<'a> {
         })
     }
 
-    /// Returns the failure if [`prepare`](Self::prepare) does not end in time; `None` if it sends no request.
+    /// Returns the failure to report if [`prepare`](Self::prepare) of this check does not end in time; `None`
+    /// if it sends no request.
     pub(super) fn prepare_timeout(check: &ProbeCheck) -> Option<Failure> {
         let ProbeCheck::Tls(TlsCheck { ca: Some(key), .. }) = check else { return None };
         let message = format!("ConfigMap {} cannot be read: no answer in time", key.name);
         Some(Failure::before(probe::AUTHORITIES_NOT_FOUND, message))
     }
 
-    /// Makes the exchange over one connection.
+    /// Runs the check over one open connection. Succeeds if the answer of the server is the expected one.
     pub(super) async fn run(&self, connection: Connection) -> Result<(), Failure> {
         match self {
             Self::Connect => Ok(()),

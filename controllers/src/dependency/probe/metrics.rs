@@ -11,13 +11,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::{ProbeResult, StartLimit, Target};
 use crate::reasons::denial;
 
-/// From a connection inside the node to the longest timeout of a dependency, in seconds.
+/// Upper bounds of the histogram of probe durations in seconds: from a connection inside the node to the
+/// longest timeout of a dependency.
 const DURATION_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0];
 
-/// From the precision of the timer to a delay that makes a period useless, in seconds.
+/// Upper bounds of the histogram of delays in seconds with which due probes start: from the precision of the
+/// timer to a delay that makes a period useless.
 const LAG_BUCKETS: [f64; 8] = [0.001, 0.005, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0];
 
-/// The families of one engine.
+/// The metric families of one probe engine.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeMetrics {
     probes: Family<[Label; 2], Counter>,
@@ -27,12 +29,12 @@ pub(super) struct ProbeMetrics {
     denied: Family<[Label; 1], Counter>,
     pub(super) in_flight: Gauge,
     targets: Gauge,
-    /// 1 while the outage guard has an alarm.
+    /// Metric that is 1 while the outage guard has an alarm, otherwise 0.
     pub(super) outage: Gauge,
     pub(super) panics: Counter,
 }
 
-/// One label with its value.
+/// The name and the value of one metric label.
 type Label = (&'static str, &'static str);
 
 // === impl ProbeMetrics ===
@@ -76,7 +78,7 @@ impl ProbeMetrics {
                 Family::default(),
             ),
             outage: registry.family(
-                "mainstay_waitdeployment_probe_shaken",
+                "mainstay_waitdeployment_probe_outage_suspected",
                 "1 while most targets that answered are silent, so that a fault of the manager is assumed",
                 Gauge::default(),
             ),
@@ -97,7 +99,7 @@ impl ProbeMetrics {
         metrics
     }
 
-    /// Counts a probe that has ended.
+    /// Counts a probe that has ended, by kind of check and result, and records its duration.
     pub(super) fn count(&self, target: &Target, result: &ProbeResult, took: Duration) {
         let result = match result {
             ProbeResult::Connected | ProbeResult::Answered => "ready",
@@ -112,7 +114,8 @@ impl ProbeMetrics {
         self.duration.get_or_create(&[kind]).observe(took.as_secs_f64());
     }
 
-    /// Records the lag of a probe that starts, and counts the limit that delayed it.
+    /// Records the lag of a probe that starts, from the time at which it was due, and counts the limit that
+    /// delayed it.
     pub(super) fn begin(&self, lag: Duration, delayed_by: Option<StartLimit>) {
         self.lag.observe(lag.as_secs_f64());
         if let Some(limit) = delayed_by {

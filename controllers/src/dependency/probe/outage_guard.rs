@@ -25,26 +25,27 @@ use tokio::time::Instant;
 
 use super::reachability::Contact;
 
-/// Losses at most this far apart are taken to have one cause, and answers at most this old to contradict
-/// it. A few default periods.
+/// Hosts that fell silent at most this far apart are taken to have one cause, and an answer at most this old
+/// counts against it. A few default periods.
 const WINDOW: Duration = Duration::from_mins(1);
-/// How long the alarm outlasts its cause, so that each target is probed again first.
+/// How long the outage alarm outlasts its cause, so that each target is probed again first.
 const SETTLE: Duration = Duration::from_secs(30);
-/// The time between two evaluations of all targets during an alarm.
+/// The time between two evaluations of all targets during an outage alarm.
 const EVALUATE_EVERY: Duration = Duration::from_secs(1);
 
-/// The guard; see the module's documentation.
+/// Raises an alarm if so many probed hosts fall silent together that a fault of the manager's own network is
+/// likely.
 #[derive(Debug, Default)]
 pub(super) struct OutageGuard {
-    /// The start of the alarm; `None` without an alarm.
+    /// The start of the outage alarm; `None` without an alarm.
     began: Option<Instant>,
-    /// The end of the alarm if its cause is over.
+    /// The end of the outage alarm, unless its cause is found again before; `None` without an alarm.
     until: Option<Instant>,
-    /// The time of the last evaluation.
+    /// The time of the last evaluation of all targets; `None` before the first.
     evaluated: Option<Instant>,
 }
 
-/// The numbers of hosts that fell silent together and of hosts that answer.
+/// The numbers of probed hosts that fell silent together and of hosts that answer.
 #[derive(Debug, Default)]
 struct Count {
     silent: usize,
@@ -56,7 +57,8 @@ struct Count {
 // === impl OutageGuard ===
 
 impl OutageGuard {
-    /// Returns whether there is an alarm, by the contacts of all targets with their namespaces and hosts.
+    /// Evaluates the contacts of all targets, given with their namespaces and hosts, and returns whether
+    /// there is an outage alarm.
     pub(super) fn evaluate<'a>(
         &mut self,
         contacts: impl Iterator<Item = (&'a str, &'a str, &'a Contact)>,
@@ -87,12 +89,12 @@ impl OutageGuard {
         self.began.is_some()
     }
 
-    /// Returns whether the alarm of the last evaluation still counts without another evaluation.
+    /// Returns whether there is an outage alarm that still counts without another evaluation of all targets.
     pub(super) fn is_current(&self, now: Instant) -> bool {
         self.began.is_some() && self.evaluated.is_some_and(|evaluated| now < evaluated + EVALUATE_EVERY)
     }
 
-    /// Returns whether there was an alarm at the last evaluation.
+    /// Returns whether there was an outage alarm at the last evaluation.
     pub(super) fn is_alarmed(&self) -> bool {
         self.began.is_some()
     }
@@ -101,7 +103,8 @@ impl OutageGuard {
 // === impl Count ===
 
 impl Count {
-    /// Counts hosts that fell silent after `since` and hosts that answered after `recent`; `None`: ever.
+    /// Counts hosts that fell silent since the time `since` and hosts that answered since `recent`; `None` is
+    /// no limit.
     fn of<'a>(
         hosts: impl Iterator<Item = &'a Contact>,
         since: Option<Instant>,

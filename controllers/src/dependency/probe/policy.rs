@@ -25,7 +25,7 @@ use super::services::{Endpoint, ServiceAnswer, Services, service_name};
 use crate::reasons::{denial, probe};
 use crate::settings::{AllowEntry, AllowRule, ProbeMode, ProbePolicy};
 
-/// Ports of kubelet, kube-proxy, etcd, controller manager and scheduler. They are open on nodes, and
+/// Denied ports of kubelet, kube-proxy, etcd, controller manager and scheduler. They are open on nodes, and
 /// network policies may admit the manager to them. A cluster address never belongs to a node and may have
 /// these ports; an endpoint may not.
 const NODE_PORTS: [u16; 10] = [2379, 2380, 2381, 10248, 10249, 10250, 10255, 10256, 10257, 10259];
@@ -36,7 +36,7 @@ const ETCD_PORTS: std::ops::RangeInclusive<u16> = 2379..=2381;
 /// The domains below which the cluster's DNS names Services.
 const CLUSTER_DOMAINS: [&str; 2] = [".svc", ".svc.cluster.local"];
 
-/// Texts that several denials share.
+/// Part of the messages of denied probes: a reason that several denials share.
 const SERVICES_ONLY: &str =
     "probePolicy.mode ServicesOnly admits Services of the object's own namespace only";
 const MORE: &str = "mode AllowList with an entry in probePolicy.allow admits more";
@@ -53,34 +53,37 @@ pub(super) struct Authorizer<'a> {
     pub(super) cluster: &'a dyn ClusterInfo,
 }
 
-/// How much detail a result may contain.
+/// How much detail the result of a probe may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// All: the user can see the Service anyway, or the operator has opened its namespace to all.
+    /// All details: the user can see the Service anyway, or the operator has opened its namespace to all.
     Full,
-    /// Only whether the target answers as expected: a port scan could use the difference between a refusal
-    /// and silence.
+    /// Only whether the target answers as expected, because a port scan could use the difference between a
+    /// refusal and silence.
     Coarse,
 }
 
-/// The decision about an address.
+/// The decision of the probe policy about an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Connect to one of these.
+    /// A connection to one of these addresses is allowed; the result may contain this much detail.
     Dial(Vec<SocketAddr>, Detail),
-    /// Resolve this name, then call [`Authorizer::check_resolved`].
+    /// The address is decided after resolving this name: call [`Authorizer::check_resolved`] then.
     Resolve(String),
-    /// Read whether the namespace is restricted, then call [`Authorizer::route`] again.
+    /// The address is decided after reading whether the namespace of the object is restricted: call
+    /// [`Authorizer::route`] again then.
     NeedsNamespace,
 }
 
-/// Addresses that may be dialled or another decision, or the result of a probe that dials no address.
+/// The outcome of a check by the probe policy: addresses that may be dialled or another decision, or the
+/// result of a probe that dials no address.
 type Checked<T = Vec<SocketAddr>> = Result<T, ProbeResult>;
 
 // === impl Authorizer ===
 
 impl Authorizer<'_> {
-    /// Decides about an address. Fails with the result that is known without dialling.
+    /// Decides whether an address may be dialled. Fails with the result of the probe if it is known without
+    /// dialling.
     pub(super) fn route(&self, address: &Address) -> Checked<Route> {
         let port = address.port;
         if self.policy.denied_ports.contains(&port) {
@@ -110,7 +113,8 @@ impl Authorizer<'_> {
         }
     }
 
-    /// Checks every address that a name admitted by [`Authorizer::route`] resolved to.
+    /// Checks every address that a name admitted by [`Authorizer::route`] resolved to, and returns those
+    /// addresses with the port. Fails with the denial of the first forbidden one.
     pub(super) fn check_resolved(&self, name: &str, ips: &[IpAddr], port: u16) -> Checked {
         let addresses = self.check_no_node_port(ips, port, Detail::Coarse)?;
         // Tenants cannot change the records of the cluster's own DNS, so the operator's entry for the name
@@ -142,7 +146,7 @@ impl Authorizer<'_> {
         meanings(address.ip()).any(is_of_another_namespace) && !self.policy.allow.iter().any(is_named)
     }
 
-    /// Checks the name of a `dns` check.
+    /// Checks whether the probe policy admits the name of a `dns` check. Fails with the denial.
     pub(super) fn check_lookup(&self, name: &str) -> Checked<()> {
         let under = |suffix: &String| {
             name.strip_suffix(suffix.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -177,8 +181,8 @@ impl Authorizer<'_> {
         self.if_admitted(|rule| rule.allows_host(name), &self.names_no_service(), go)
     }
 
-    /// Calls `go` if the mode admits everything, or if an entry of the allow list that `matches` admits the
-    /// namespace. The message of a denial starts with `what`.
+    /// Calls `go` if the mode of the probe policy admits everything, or if an entry of the allow list that
+    /// `matches` admits the namespace. The message of a denial starts with `what`.
     fn if_admitted(
         &self,
         matches: impl Fn(&AllowRule) -> bool,
@@ -251,7 +255,8 @@ impl Authorizer<'_> {
         }
     }
 
-    /// Checks addresses that are not the cluster addresses of a Service.
+    /// Checks that addresses may be dialled that are not the cluster addresses of a Service: they must not
+    /// have a port that nodes use for Kubernetes itself.
     fn check_no_node_port(&self, ips: &[IpAddr], port: u16, detail: Detail) -> Checked {
         if NODE_PORTS.contains(&port) {
             let message = format!(
@@ -263,8 +268,8 @@ impl Authorizer<'_> {
         self.check(ips, port, detail)
     }
 
-    /// Checks addresses, in each of their forms and with the endpoints to which Services forward a connection
-    /// to them. Fails with the denial of an address that no mode admits.
+    /// Checks that addresses may be dialled, in each of their forms and with the endpoints to which Services
+    /// forward a connection to them. Fails with the denial of an address that no mode admits.
     fn check(&self, ips: &[IpAddr], port: u16, detail: Detail) -> Checked {
         let checked = |ip: &IpAddr| {
             let ip = ip.to_canonical();
@@ -275,7 +280,8 @@ impl Authorizer<'_> {
         ips.iter().map(checked).collect()
     }
 
-    /// Like [`Self::check`], for one form of an address.
+    /// Checks that one form of an address may be dialled: it is not the API server's or the manager's, and no
+    /// forbidden endpoint is behind it.
     fn check_form(&self, address: SocketAddr, detail: Detail) -> Checked<()> {
         let unread = |cause: String| {
             unknown(probe::SERVICES_UNKNOWN, "Services and EndpointSlices cannot be read", &cause, detail)
@@ -306,7 +312,7 @@ impl Authorizer<'_> {
             .try_for_each(|endpoint| self.check_endpoint(endpoint, address.port(), detail))
     }
 
-    /// Checks an endpoint to which a Service forwards a connection to `port`.
+    /// Checks that a probe may reach an endpoint to which a Service forwards a connection to `port`.
     fn check_endpoint(&self, endpoint: &Endpoint, port: u16, detail: Detail) -> Checked<()> {
         let port = endpoint.port.unwrap_or(port);
         let what = match detail {
@@ -352,7 +358,8 @@ impl Authorizer<'_> {
 
 // === private ===
 
-/// Returns the result while a fact is unknown. In coarse detail only the log has the cause.
+/// Returns the result of a probe while a fact is unknown that decides whether it is allowed. In coarse detail
+/// only the log has the cause.
 fn unknown(reason: &'static str, what: &str, cause: &str, detail: Detail) -> ProbeResult {
     if detail == Detail::Full {
         return ProbeResult::not_ready(reason, format!("{what}: {cause}"));

@@ -6,21 +6,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most IPv4 addresses that one IPv6 address can contain.
+/// Maximum number of IPv4 addresses that one IPv6 address can contain.
 const EMBEDDED: usize = 4;
 
-/// The class of an address in a special range.
+/// The class of an IP address in a special range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
-    /// The machine or Pod of the manager itself.
+    /// The address is a loopback address: the machine or Pod of the manager itself.
     Loopback,
-    /// Never dialled; with a description of the range.
+    /// The address is never dialled; with a description of its range.
     Never(&'static str),
 }
 
-/// Returns each address that a connection to this address may end at: the address itself, and IPv4
-/// addresses inside it, which translators and tunnels use. A rule that denies applies to all of them, a
-/// rule that admits only to the first.
+/// Returns each address that a connection to this IP address may end at: the address itself, and IPv4
+/// addresses inside it, which translators and tunnels use. A rule that denies applies to all of them, a rule
+/// that admits only to the first.
 pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     let ip = ip.to_canonical();
     let inside = match ip {
@@ -30,8 +30,8 @@ pub(super) fn meanings(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(ip).chain(inside.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// Returns the class of an address and of the IPv4 addresses inside it; the strictest of several, `None` if
-/// ordinary.
+/// Returns the special class of an IP address and of the IPv4 addresses inside it; the strictest of several,
+/// `None` if ordinary.
 pub(super) fn special(ip: IpAddr) -> Option<Special> {
     // Before the loop: the IPv4 address inside `::1` is an unspecified one.
     if ip.to_canonical().is_loopback() {

@@ -7,35 +7,36 @@ use std::io;
 
 use tokio::time::Instant;
 
-/// `ENFILE` and `EMFILE`, the same on every architecture of Linux and on the BSDs: too many open files.
+/// The error codes `ENFILE` and `EMFILE`, the same on every architecture of Linux and on the BSDs: too many
+/// open files.
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
-/// The answer of the network. Of several connections the greatest counts.
+/// Whether the network answered a probe. Of several connections the greatest value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reachability {
-    /// No answer, or no route to the other side.
+    /// The probe got no answer, or no route to the other side.
     Silent,
-    /// An error of the manager's machine: no network, no address, no descriptor.
+    /// The probe failed by an error of the manager's machine: no network, no address, no descriptor.
     LocalFault,
-    /// An answer of any kind, also a refusal.
+    /// The probe got an answer of any kind, also a refusal.
     Answered,
 }
 
-/// When a target or a host answered last, and since when it has been silent.
+/// When a probed target or host answered last, and since when it has been silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contact {
-    /// Whether a conclusive probe has ended.
+    /// Whether a probe that contacted the target has ended.
     is_known: bool,
     pub(super) answered: Option<Instant>,
-    /// When it fell silent, and whether by an error of the manager's machine; `None` if it answers, or
-    /// never did.
+    /// When the target or host fell silent, and whether by an error of the manager's machine; `None` if it
+    /// answers, or never did.
     pub(super) silent: Option<(Instant, bool)>,
 }
 
 // === impl Reachability ===
 
 impl Reachability {
-    /// Classifies the outcome of a connection or a look-up.
+    /// Returns whether the outcome of a connection or a DNS lookup shows an answer of the network.
     pub(super) fn of<T>(outcome: &io::Result<T>) -> Self {
         use io::ErrorKind as Kind;
         let Err(error) = outcome else { return Self::Answered };
@@ -57,8 +58,9 @@ impl Reachability {
 // === impl Contact ===
 
 impl Contact {
-    /// Records the outcome of a probe. Returns whether the target fell silent with it. `was_ready`: the
-    /// target was ready before this process started, so silence at the first probe is a loss too.
+    /// Records whether the network answered a probe. Returns whether the target fell silent with it.
+    /// `was_ready`: the target was ready before this process started, so silence at the first probe is a loss
+    /// too.
     pub(super) fn record(&mut self, reachability: Reachability, was_ready: bool, now: Instant) -> bool {
         let is_first = !std::mem::replace(&mut self.is_known, true);
         if reachability == Reachability::Answered {
@@ -72,15 +74,15 @@ impl Contact {
         is_loss
     }
 
-    /// Resets the contact unless the target answered last time. For a target that is no longer contacted,
-    /// whose silence therefore proves nothing.
+    /// Forgets the silence of a target that is no longer contacted. The record of a target that answered last
+    /// time is kept.
     pub(super) fn forget_silence(&mut self) {
         if self.silent.is_some() || self.answered.is_none() {
             *self = Self::default();
         }
     }
 
-    /// Adds another target of the same host.
+    /// Combines the contacts of two targets of the same host: the latest answer and the latest silence count.
     pub(super) fn merge(&mut self, other: &Self) {
         self.answered = self.answered.max(other.answered);
         self.silent = self.silent.max(other.silent);

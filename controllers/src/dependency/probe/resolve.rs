@@ -17,36 +17,37 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use tokio::sync::OnceCell;
 
-/// How long a query waits for a name server before it is sent once more; the cost of a lost packet.
+/// How long a DNS query waits for a name server before it is sent once more; the cost of a lost packet.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The future of [`Resolve::resolve`].
+/// The future of [`Resolve::resolve`]: all addresses of the name.
 pub type ResolveFuture<'a> = BoxFuture<'a, io::Result<Vec<IpAddr>>>;
-/// The future of [`Resolve::services`]: the number of SRV records.
+/// The future of [`Resolve::services`]: the number of SRV records of the name that have a target.
 pub type ServicesFuture<'a> = BoxFuture<'a, io::Result<usize>>;
 
-/// Resolves names. Fails with [`io::ErrorKind::NotFound`] for a name without records of the type.
+/// Resolves names by DNS. Fails with [`io::ErrorKind::NotFound`] for a name without records of the type.
 pub trait Resolve: Send + Sync + 'static {
-    /// Returns all addresses of the name, of both families.
+    /// Returns all IP addresses of the name, of both families.
     fn resolve<'a>(&'a self, name: &'a str) -> ResolveFuture<'a>;
 
-    /// Returns the number of SRV records of the name.
+    /// Returns the number of SRV records of the name that have a target.
     fn services<'a>(&'a self, name: &'a str) -> ServicesFuture<'a>;
 }
 
-/// Queries the name servers of the system or given ones, with Tokio. Reads the hosts file.
+/// Resolves names by the name servers of the system or given ones, with Tokio. Reads the hosts file.
 #[derive(Debug, Default)]
 pub struct TokioResolve {
-    /// If not empty, used instead of the name servers of the system.
+    /// Addresses of the name servers to query; if empty, those of the system are queried.
     servers: Vec<SocketAddr>,
-    /// Made at the first query, inside the runtime.
+    /// The DNS resolver, made at the first query, inside the runtime.
     resolver: OnceCell<TokioResolver>,
 }
 
 // === impl TokioResolve ===
 
 impl TokioResolve {
-    /// Queries these servers, by UDP and TCP, instead of those in `/etc/resolv.conf`.
+    /// Makes a resolver that queries these name servers, by UDP and TCP, instead of those in
+    /// `/etc/resolv.conf`.
     pub fn with_servers(servers: Vec<SocketAddr>) -> Self {
         Self { servers, resolver: OnceCell::new() }
     }
@@ -83,7 +84,8 @@ fn server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections)
 }
 
-/// Makes a name fully qualified. With the search list of the manager's Pod it could resolve to another host.
+/// Makes a DNS name fully qualified. With the search list of the manager's Pod it could resolve to another
+/// host.
 fn complete(name: &str) -> String {
     format!("{}.", name.trim_end_matches('.'))
 }
@@ -107,7 +109,7 @@ impl Resolve for TokioResolve {
     }
 }
 
-/// Reduces the error of a failed query to its kind.
+/// Reduces the error of a failed DNS query to its kind.
 fn unanswered(error: NetError) -> io::Error {
     match error {
         NetError::Timeout => io::ErrorKind::TimedOut.into(),

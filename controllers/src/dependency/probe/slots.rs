@@ -27,16 +27,17 @@ use super::describe::StartLimit;
 use super::entry::{DueProbe, SlotClass};
 use crate::settings::ProbePolicy;
 
-/// The number of classes of slots.
+/// The number of classes of targets with their own limit of slots: quick, untried and slow.
 const CLASSES: usize = SlotClass::Slow as usize + 1;
-/// The longest sleep between two grants; every event that allows one wakes earlier.
+/// The longest sleep between two grants of slots; every event that allows one wakes earlier.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// The slots; see the module's documentation.
+/// Grants slots, the permits to start probes, limited in number and rate and shared fairly between
+/// namespaces.
 #[derive(Debug)]
 pub(super) struct Slots {
     state: Mutex<State>,
-    /// Wakes [`Slots::run`].
+    /// Wakes [`Slots::run`] after a change by which a slot may be granted.
     wake: Notify,
     in_flight: Gauge,
 }
@@ -47,24 +48,24 @@ pub(super) struct Slot {
     slots: Arc<Slots>,
     namespace: Arc<str>,
     class: usize,
-    /// The limit that delayed the start, if one did.
+    /// The limit that delayed the start of the probe, if one did.
     pub(super) delayed_by: Option<StartLimit>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Most held slots of each class together with the classes after it; the first is the number of all
-    /// slots.
+    /// Maximum number of held slots of each class together with the classes after it; the first is the number
+    /// of all slots.
     limits: [usize; CLASSES],
-    /// Held slots of each class.
+    /// Number of held slots of each class.
     held: [usize; CLASSES],
     bucket: TokenBucket,
     address_limits: AddressLimits,
     namespaces: HashMap<Arc<str>, Namespace>,
-    /// Each namespace with waiting probes once; the first is the next to start a probe.
+    /// Queue of the namespaces with waiting probes, each once; the first is the next to start a probe.
     order: VecDeque<Arc<str>>,
     namespace_rate: Limit,
-    /// When all namespaces last had to wait, and for which limit.
+    /// When the probes of all namespaces last had to wait, and for which limit.
     delayed: Option<(Instant, StartLimit)>,
 }
 
@@ -74,25 +75,25 @@ struct Namespace {
     held: [usize; CLASSES],
     bucket: TokenBucket,
     is_in_order: bool,
-    /// When the namespace last had to wait, and for which limit.
+    /// When the probes of this namespace last had to wait, and for which limit.
     delayed: Option<(Instant, StartLimit)>,
 }
 
 #[derive(Debug)]
 struct Waiter {
     probe: DueProbe,
-    /// Whether the turn of its address has come.
+    /// Whether the probe was postponed to a turn at its address, which has come.
     was_postponed: bool,
     grant: oneshot::Sender<Grant>,
 }
 
-/// A slot, or the turn of the probe at its address.
+/// The answer to a waiting probe: a slot, or the time of its turn at its address.
 type Grant = Result<Slot, Instant>;
 
 // === impl Slots ===
 
 impl Slots {
-    /// Makes a queue with this number of slots; `in_flight` counts the held ones.
+    /// Makes a queue of probes for this number of slots; `in_flight` counts the held slots.
     pub(super) fn new(slots: usize, policy: &ProbePolicy, in_flight: Gauge) -> Self {
         let state = State {
             limits: [slots, slots * 3 / 4, slots / 2].map(|limit| limit.max(1)),
@@ -107,7 +108,7 @@ impl Slots {
         Self { state: Mutex::new(state), wake: Notify::new(), in_flight }
     }
 
-    /// Applies the rates of another policy. Postponed probes have to acquire their slots anew.
+    /// Applies the rates of another probe policy. Postponed probes have to acquire their slots anew.
     pub(super) fn reconfigure(&self, policy: &ProbePolicy, now: Instant) {
         let mut state = self.state.lock();
         state.bucket.set_limit(per_second(policy.max_per_second), now);
@@ -121,7 +122,7 @@ impl Slots {
         self.wake.notify_one();
     }
 
-    /// Waits for a slot for a probe.
+    /// Waits for a slot, the permit to start this probe.
     ///
     /// # Cancel safety
     /// A dropped call leaves the queue.
@@ -141,7 +142,7 @@ impl Slots {
         }
     }
 
-    /// Grants slots for as long as it is polled.
+    /// Grants slots to waiting probes, for as long as the future is polled.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let next = self.state.lock().next(&self, Instant::now());
@@ -164,7 +165,7 @@ impl Slots {
     }
 }
 
-/// Returns the limit of the latest delay that was not before `since`.
+/// Returns the limit of the latest of these delays of a probe, without those before `since`.
 fn latest(delays: [Option<(Instant, StartLimit)>; 2], since: Instant) -> Option<StartLimit> {
     let delays = delays.into_iter().flatten().filter(|(at, _)| *at >= since);
     delays.max_by_key(|(at, _)| *at).map(|(_, limit)| limit)
@@ -212,8 +213,8 @@ impl State {
         queue.push_back(waiter);
     }
 
-    /// Answers the next waiting probe, or returns the time before which none can start unless a slot is
-    /// freed, a probe is added or a rate changes.
+    /// Returns the answer to the next waiting probe, with its receiver. Fails with the time before which no
+    /// probe can start unless a slot is freed, a probe is added or a rate changes.
     fn next(&mut self, slots: &Arc<Slots>, now: Instant) -> Result<(oneshot::Sender<Grant>, Grant), Instant> {
         let mut wake_at = now + IDLE;
         let free = self.room(0);
@@ -270,8 +271,9 @@ impl State {
 // === impl Namespace ===
 
 impl Namespace {
-    /// Removes the next probe, given the free slots of each class in `room`; `None` if no probe waits.
-    /// Fails if no probe can start: with the time of the next token, or `None` if a slot is missing.
+    /// Removes the next waiting probe of the namespace, given the free slots of each class in `room`; `None`
+    /// if no probe waits. Fails if no probe can start: with the time of the next token, or `None` if a slot
+    /// is missing.
     fn pop(&mut self, room: [usize; CLASSES], now: Instant) -> Result<Option<Waiter>, Option<Instant>> {
         for queue in &mut self.waiting {
             while queue.pop_front_if(|waiter| waiter.grant.is_closed()).is_some() {}

@@ -28,19 +28,19 @@ use super::{ProbeResult, Target, Verdict, VerdictState, Want};
 use crate::reasons::{self, denial};
 use crate::settings::ProbePolicy;
 
-/// All targets; see the module's documentation.
+/// All probe targets with their results, and the objects that wait for them.
 #[derive(Debug)]
 pub(super) struct Targets {
-    /// By id; ids rise with time.
+    /// The entries of all targets by id; ids rise with time.
     entries: HashMap<u64, Entry>,
     ids: HashMap<(Target, Duration), u64>,
-    /// The targets of each object, in its order; never an empty list.
+    /// The ids of the targets of each object, in the order of its wants; never an empty list.
     requests: HashMap<NamespacedName, Vec<u64>>,
-    /// The targets of each namespace; never an empty set.
+    /// The ids of the targets of each namespace; never an empty set.
     namespaces: HashMap<Arc<str>, BTreeSet<u64>>,
-    /// Targets by the Service that they may connect to.
+    /// The ids of targets, each with the Service that it may connect to.
     services: BTreeSet<(NamespacedName, u64)>,
-    /// Targets that have no task yet.
+    /// The ids of targets that have no task yet.
     new: Vec<u64>,
     guard: OutageGuard,
     policy: Arc<ProbePolicy>,
@@ -66,8 +66,8 @@ impl Targets {
         }
     }
 
-    /// Makes `request` wait for these targets and no others. Returns the objects with a changed verdict
-    /// with it; `None` if `request` already waits for exactly these.
+    /// Makes the object `request` wait for the targets of these wants and no others. Returns the objects with
+    /// a changed verdict; `None` if `request` already waits for exactly these targets.
     pub(super) fn watch(
         &mut self,
         request: &NamespacedName,
@@ -105,7 +105,7 @@ impl Targets {
         Some(changed)
     }
 
-    /// Applies another policy, and makes probes due that the old one denied. Returns the objects with a
+    /// Applies another probe policy, and makes probes due that the old one denied. Returns the objects with a
     /// changed verdict.
     pub(super) fn reconfigure(&mut self, policy: Arc<ProbePolicy>, now: Instant) -> Vec<NamespacedName> {
         self.policy = policy;
@@ -150,19 +150,20 @@ impl Targets {
         }
     }
 
-    /// Returns the targets that were added since the last call, each with the time at which it is due.
+    /// Returns the ids of the targets that were added since the last call, each with a receiver of the time
+    /// at which it is due.
     pub(super) fn take_new(&mut self) -> Vec<(u64, watch::Receiver<Option<Instant>>)> {
         let new = std::mem::take(&mut self.new).into_iter();
         new.filter_map(|id| Some((id, self.entries.get(&id)?.due.subscribe()))).collect()
     }
 
-    /// Returns the probe of a target, which was due at this time.
+    /// Returns the probe of the target `id`, which was due at the time `due`; `None` if the target is gone.
     pub(super) fn due_probe(&self, id: u64, due: Instant) -> Option<DueProbe> {
         self.entries.get(&id).map(|entry| entry.due_probe(due))
     }
 
-    /// Records the start of a probe, and returns its target, timeout and policy; `None` if the target is no
-    /// longer due.
+    /// Records the start of a probe of the target `id`, and returns the target, its timeout and the policy;
+    /// `None` if the target is no longer due.
     pub(super) fn start(&mut self, id: u64, now: Instant) -> Option<(Target, Duration, Arc<ProbePolicy>)> {
         let min_period = *self.policy.min_period;
         let entry = self.entries.get_mut(&id).filter(|entry| entry.due().is_some())?;
@@ -171,8 +172,8 @@ impl Targets {
         Some((entry.target.clone(), timeout, Arc::clone(&self.policy)))
     }
 
-    /// Records the end of a probe, with a random number in [0, 1). Returns the objects with a changed
-    /// verdict.
+    /// Records the end of a probe of the target `id`, with a random number in [0, 1) for the jitter of the
+    /// next one. Returns the objects with a changed verdict.
     pub(super) fn finish(
         &mut self,
         id: u64,
@@ -201,7 +202,7 @@ impl Targets {
         changed
     }
 
-    /// Forgets all targets. Returns the objects that waited for them.
+    /// Forgets all probe targets. Returns the objects that waited for them.
     pub(super) fn clear(&mut self) -> Vec<NamespacedName> {
         let new = Self::new(Arc::clone(&self.policy), self.metrics.clone());
         self.metrics.count_targets(0);
@@ -209,7 +210,8 @@ impl Targets {
         std::mem::replace(self, new).requests.into_keys().collect()
     }
 
-    /// Returns whether a fault of the manager's own network is likely.
+    /// Returns whether a fault of the manager's own network is likely, because most targets fell silent
+    /// together.
     pub(super) fn suspects_outage(&mut self, now: Instant) -> bool {
         if self.guard.is_current(now) {
             return true;
@@ -219,18 +221,19 @@ impl Targets {
         self.guard.evaluate(contacts, now)
     }
 
-    /// Publishes whether there was an alarm at the last evaluation, and returns it if it has changed.
+    /// Sets the metric of the outage alarm to the outcome of the last evaluation. Returns the outcome if it
+    /// has changed.
     pub(super) fn publish_outage(&self) -> Option<bool> {
         let alarm = self.guard.is_alarmed();
         (self.metrics.outage.set(alarm.into()) != i64::from(alarm)).then_some(alarm)
     }
 
-    /// Returns the verdicts on the targets of an object, in its order.
+    /// Returns the verdicts on the targets of the object `request`, in the order of its wants.
     pub(super) fn verdicts(&self, request: &NamespacedName) -> Vec<Verdict> {
         self.waits(request).map(|(entry, wait)| entry.verdict(wait)).collect()
     }
 
-    /// Describes the targets of an object, in its order.
+    /// Describes the targets of the object `request`, in the order of its wants.
     pub(super) fn describe(&self, request: &NamespacedName, slots: &Slots, now: Instant) -> Vec<Description> {
         let min_period = *self.policy.min_period;
         let waits = self.waits(request);
@@ -254,7 +257,8 @@ impl Targets {
         usize::try_from(self.policy.max_targets_per_namespace).unwrap_or(usize::MAX)
     }
 
-    /// Adds a wait, with the state of an earlier one. Returns its entry.
+    /// Adds the wait of an object for the target of a want; it keeps the state of an earlier wait. Returns
+    /// the id of the target's entry.
     fn join(
         &mut self,
         key: (NamespacedName, usize),
@@ -319,8 +323,8 @@ impl Targets {
         id
     }
 
-    /// Removes an entry if no object waits for it. Returns the objects with a changed verdict, because
-    /// another target was admitted instead.
+    /// Removes the entry of a target if no object waits for it. Returns the objects with a changed verdict,
+    /// because another target was admitted instead.
     fn leave(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         if self.entries.get(&id).is_none_or(|entry| !entry.waits.is_empty()) {
             return Vec::new();
@@ -342,8 +346,8 @@ impl Targets {
         next.map(|next| self.admit(next, now)).unwrap_or_default()
     }
 
-    /// Admits a target that was over the limit of its namespace. Returns the objects with a changed
-    /// verdict.
+    /// Lets a target be probed that was over the limit of its namespace until now. Returns the objects with a
+    /// changed verdict.
     fn admit(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };
         entry.admitted = true;
@@ -360,8 +364,8 @@ impl Targets {
         delayed.map(|((request, _), _)| request.clone()).collect()
     }
 
-    /// Defers a target that is over the limit of its namespace. Returns the objects with a changed
-    /// verdict.
+    /// Stops the probes of a target that is over the limit of its namespace, and denies it. Returns the
+    /// objects with a changed verdict.
     fn defer(&mut self, id: u64, now: Instant) -> Vec<NamespacedName> {
         let limit = self.policy.max_targets_per_namespace;
         let Some(entry) = self.entries.get_mut(&id) else { return Vec::new() };

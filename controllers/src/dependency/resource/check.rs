@@ -14,7 +14,7 @@ pub(super) fn gvk(check: &ResourceCheck) -> GroupVersionKind {
     GroupVersionKind::gvk(&check.group, &check.version, &check.kind)
 }
 
-/// Returns the kind as `probePolicy.resources` lists it, such as `Job.batch`.
+/// Returns the name of a kind as `probePolicy.resources` lists it, such as `Job.batch`.
 pub(super) fn kind_name(kind: &GroupVersionKind) -> String {
     if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }
@@ -23,13 +23,14 @@ pub(super) fn verb(check: &ResourceCheck) -> &'static str {
     if matches!(check.objects, Objects::Name(_)) { "get" } else { "list" }
 }
 
-/// Returns the selection of objects with these labels. Fails with the cause for an invalid selector.
+/// Returns the selection of the objects with these labels in the namespace. Fails with the cause for an
+/// invalid selector.
 pub(super) fn select(namespace: &str, selector: &LabelSelector) -> Result<Select, String> {
     let labels = selector::text_of(selector).parse::<cache::LabelSelector>();
     Ok(Select::namespace(namespace).labels(labels.map_err(|error| error.to_string())?))
 }
 
-/// Returns whether the state, once reached, still counts after the object was deleted.
+/// Returns whether the state of the check, once reached, still counts after the object was deleted.
 pub(super) fn is_final(check: &ResourceCheck) -> bool {
     match (&check.objects, &check.state) {
         (Objects::Name(_), ResourceState::Condition { type_, status }) => {

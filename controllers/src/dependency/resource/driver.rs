@@ -29,25 +29,26 @@ use super::{Known, Listener, Open, Resources, Shared, Subject};
 use crate::dependency::sleep_until;
 use crate::settings::ProbePolicy;
 
-/// Longest duration of one request.
+/// Longest duration of one request for discovery or an access review.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Most requests under way at a time.
+/// Maximum number of requests for discovery and access reviews under way at a time.
 const MAX_REQUESTS: usize = 8;
 
-/// Declares a kind to the cache.
+/// Function that declares a kind to the cache, which lists and watches it, and returns the store of the kind.
 type Declare = Box<dyn Fn(KindId) -> Store<DynamicObject> + Send + Sync>;
 
-/// The half of [`Resources`] that sends requests. Without it all checks stay unknown.
+/// The half of [`Resources`] that sends requests to the API server. Without it all `resource` checks stay
+/// unknown.
 #[derive(derive_more::Debug)]
 #[debug("ResourceWatch {{ .. }}")]
 pub struct ResourceWatch {
     resources: Resources,
     declare: Declare,
-    /// Publishes the list of kinds.
+    /// Publishes the probe policy with the list of kinds that checks may read.
     policies: watch::Receiver<Arc<ProbePolicy>>,
 }
 
-/// The next thing to do.
+/// The next thing to do for `resource` checks: a step for a kind, or an access review.
 enum Work {
     Kind(Step<Open>),
     Review(Question),
@@ -56,8 +57,8 @@ enum Work {
 // === impl ResourceWatch ===
 
 impl ResourceWatch {
-    /// Sends requests for `resources`, lists and watches kinds with `declare`, and applies the list of
-    /// kinds in `policies`.
+    /// Makes a watch that sends requests for `resources`, lists and watches kinds with `declare`, and applies
+    /// the list of allowed kinds in `policies`.
     pub fn new(
         resources: &Resources,
         declare: impl Fn(KindId) -> Store<DynamicObject> + Send + Sync + 'static,
@@ -108,7 +109,8 @@ impl Runnable for ResourceWatch {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the next thing to do, or when to call again; `None` is when something changes.
+    /// Returns the next thing to do for `resource` checks. Fails with the time to call again; `None` is when
+    /// something changes.
     fn next(&self, now: Instant) -> Result<Work, Option<Instant>> {
         let mut known = self.known.lock();
         let Known { kinds, rights, waiters, .. } = &mut *known;
@@ -146,8 +148,8 @@ impl Shared {
         }
     }
 
-    /// Forgets everything, and enqueues the WaitDeployments that wait: the next term may have begun before,
-    /// and their reconciles in it are over.
+    /// Forgets all kinds, answers and waiting WaitDeployments, and enqueues the latter: the next term may
+    /// have begun before, and their reconciles in it are over.
     pub(super) fn clear(&self) {
         let (open, waiting) = {
             let mut known = self.known.lock();
@@ -161,7 +163,8 @@ impl Shared {
 
 // === private ===
 
-/// Sends requests, and opens and closes kinds, for as long as it is polled.
+/// Sends the requests for `resource` checks, and opens and closes the watches of kinds, for as long as the
+/// future is polled.
 async fn work(shared: &Arc<Shared>, declare: &Declare, client: &Client) {
     let mut requests: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut watches: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -260,8 +263,8 @@ async fn review(client: &Client, question: &Question) -> Answer {
     }
 }
 
-/// Enqueues waiting WaitDeployments at every change of a kind, and when its store can be read or cannot,
-/// until `stop`.
+/// Enqueues the WaitDeployments that wait for objects of a kind at every change of the kind, and when its
+/// store can be read or cannot, until `stop`.
 async fn follow(
     shared: &Arc<Shared>,
     kind: GroupVersionKind,

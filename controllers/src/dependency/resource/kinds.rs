@@ -17,68 +17,69 @@ use kube::core::GroupVersionKind;
 use mainstay::key::KindId;
 use tokio::time::Instant;
 
-/// Shortest time between two discoveries of a group.
+/// Shortest time between two discoveries of an API group.
 pub(super) const RETRY: Duration = Duration::from_secs(30);
-/// How long a kind stays open that no check needs.
+/// How long a kind that no check needs stays listed and watched.
 pub(super) const LINGER: Duration = Duration::from_mins(10);
 
-/// Why the objects of a kind cannot be read.
+/// The reason why the objects of a kind cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// The API server does not serve it.
+    /// The API server does not serve the kind.
     NotServed,
-    /// Its objects are in no namespace.
+    /// The kind is cluster-scoped: its objects are in no namespace.
     NotNamespaced,
-    /// Discovery failed; with the cause.
+    /// Discovery of the API group failed; with the cause.
     Unknown(String),
 }
 
-/// The kinds that a group serves, in all versions: how to list each, or why that is not possible.
+/// The kinds that an API group serves, in all versions: how to list each, or why that is not possible.
 pub(super) type Served = HashMap<GroupVersionKind, Result<KindId, Trouble>>;
 
-/// All kinds, each with an `S` once it is open.
+/// All kinds of `resource` checks, each with a value `S` once it is open, that is, listed and watched.
 #[derive(Debug)]
 pub(super) struct Kinds<S> {
     slots: HashMap<GroupVersionKind, Slot<S>>,
-    /// By name.
+    /// The API groups of the kinds, by name, with the answer of their discovery.
     groups: HashMap<String, Group>,
 }
 
 #[derive(Debug)]
 struct Slot<S> {
     id: KindId,
-    /// `None` until [`Step::Open`] is done.
+    /// The value of the kind once it is open; `None` until [`Step::Open`] is done.
     open: Option<S>,
-    /// Since when no check needs it; `None` while one does.
+    /// The time since which no check needs the kind; `None` while one does.
     idle_since: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// The last answer.
+    /// The last answer to the discovery of the group; `None` before the first answer.
     served: Option<Result<Served, Trouble>>,
-    /// When discovery may be requested; `None` while a request is under way.
+    /// When discovery of the group may be requested; `None` while a request is under way.
     discover_at: Option<Instant>,
-    /// Whether a check waits for the next answer, even if it equals the last one.
+    /// Whether a check waits for the next answer to the discovery of the group, even if it equals the last
+    /// one.
     is_awaited: bool,
 }
 
-/// The next thing to do about kinds.
+/// The next thing to do for the kinds of `resource` checks.
 #[derive(Debug)]
 pub(super) enum Step<S> {
-    /// Request discovery of this group.
+    /// Request discovery of this API group.
     Discover(String),
     /// List and watch this kind.
     Open(GroupVersionKind, KindId),
-    /// Drop this, outside any lock.
+    /// Drop this value of a closed kind, outside any lock, which ends its list and watch.
     Close(S),
 }
 
 // === impl Kinds ===
 
 impl<S> Kinds<S> {
-    /// Returns a kind, and prepares its opening if it is served. `Err(None)`: it is being discovered or
-    /// opened.
+    /// Returns the value of an open kind. A kind that is not open is discovered and opened if it is served.
+    /// `Err(None)`: that is under way; otherwise the error is the reason why the kind cannot be read.
     pub(super) fn open(&mut self, kind: &GroupVersionKind, now: Instant) -> Result<&S, Option<Trouble>> {
         let first = || Group { served: None, discover_at: Some(now), is_awaited: false };
         let group = self.groups.entry(kind.group.clone()).or_insert_with(first);
@@ -94,13 +95,13 @@ impl<S> Kinds<S> {
         self.get(kind).ok_or(None)
     }
 
-    /// Returns a kind that is open.
+    /// Returns the value of a kind if it is open.
     pub(super) fn get(&self, kind: &GroupVersionKind) -> Option<&S> {
         self.slots.get(kind)?.open.as_ref()
     }
 
-    /// Returns the next thing to do, or when to call again. `needs_kind` returns whether a check needs a
-    /// kind, `needs_group` whether a check needs a kind of a group that is not open.
+    /// Returns the next thing to do for the kinds. Fails with the time to call again. `needs_kind` returns
+    /// whether a check needs a kind, `needs_group` whether a check needs a kind of a group that is not open.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -132,7 +133,8 @@ impl<S> Kinds<S> {
         over.next().map(Step::Close).ok_or(wake)
     }
 
-    /// Stores the discovery of a group. Returns whether checks of its kinds have to read again.
+    /// Stores the answer to the discovery of an API group. Returns whether checks of its kinds have to read
+    /// again.
     pub(super) fn discovered(&mut self, group: &str, served: Result<Served, Trouble>, now: Instant) -> bool {
         let found = Group { served: Some(served), discover_at: Some(now + RETRY), is_awaited: false };
         let before = self.groups.get(group);
@@ -141,7 +143,8 @@ impl<S> Kinds<S> {
         is_news
     }
 
-    /// Stores a kind that was opened. Gives it back if the kind was closed meanwhile.
+    /// Stores the value of a kind that was opened. Gives the value back if the kind was closed meanwhile, or
+    /// returns an earlier value that it replaces.
     pub(super) fn opened(&mut self, kind: &GroupVersionKind, open: S) -> Option<S> {
         match self.slots.get_mut(kind) {
             Some(slot) => slot.open.replace(open),
@@ -149,7 +152,8 @@ impl<S> Kinds<S> {
         }
     }
 
-    /// Forgets everything, and returns the open kinds, to be dropped outside any lock.
+    /// Forgets all kinds and groups, and returns the values of the open kinds, to be dropped outside any
+    /// lock.
     pub(super) fn clear(&mut self) -> Vec<S> {
         let Self { slots, .. } = std::mem::take(self);
         slots.into_values().filter_map(|slot| slot.open).collect()
@@ -165,7 +169,8 @@ impl<S> Default for Kinds<S> {
 // === impl Group ===
 
 impl Group {
-    /// Returns how a kind is listed, or why it is not; `None` before the first answer.
+    /// Returns how a kind of the group is listed, or why it is not; `None` before the first answer to
+    /// discovery.
     fn look_up(&self, kind: &GroupVersionKind) -> Option<Result<KindId, Trouble>> {
         Some(match self.served.as_ref()? {
             Err(trouble) => Err(trouble.clone()),

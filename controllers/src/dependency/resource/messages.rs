@@ -14,7 +14,7 @@ use super::state::Found;
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::resource;
 
-/// Displays the objects of a check, such as `Job shop/migrate`.
+/// Displays the objects of a `resource` check, such as `Job shop/migrate`.
 pub(super) struct ObjectsText<'a> {
     pub(super) namespace: &'a str,
     pub(super) check: &'a ResourceCheck,
@@ -35,14 +35,15 @@ impl fmt::Display for ObjectsText<'_> {
 // === impl ObjectsText ===
 
 impl ObjectsText<'_> {
-    /// Returns the message of a check with its objects in the state. The reader also finds the check in a
-    /// status by it.
+    /// Returns the message of a check with its objects in the state. The reader also recognises the check in
+    /// a status by this message.
     pub(super) fn in_state(&self) -> String {
         let verb = if self.is_one() { "has" } else { "have" };
         format!("{self} {verb} {}", self.wanted())
     }
 
-    /// Returns the state of the check, such as `condition Complete=True` or `{.status.phase}="Bound"`.
+    /// Returns the state that the check expects, such as `condition Complete=True` or
+    /// `{.status.phase}="Bound"`.
     fn wanted(&self) -> String {
         match &self.check.state {
             ResourceState::Condition { type_, status } => format!("condition {type_}={status}"),
@@ -79,14 +80,14 @@ pub(super) fn of_found(objects: &ObjectsText<'_>, found: Found) -> Observation {
     }
 }
 
-/// The observation of a path that selects something other than one value.
+/// Returns the observation of a check with a path that selects something other than one value.
 pub(super) fn of_refusal(objects: &ObjectsText<'_>, refused: NotOneValue) -> Observation {
     let ResourceState::JsonPath { path, .. } = &objects.check.state else { return Observation::unknown() };
     let one_of = if objects.is_one() { "" } else { "one of " };
     Observation::invalid(resource::NOT_ONE_VALUE, format!("{path} of {one_of}{objects} is {refused}"))
 }
 
-/// The observation of a kind that is not listed and watched.
+/// Returns the observation of a check of a kind that cannot be listed and watched.
 pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observation {
     let kind = gvk(check);
     let name = format!("{} of {}", kind.kind, kind.api_version());
@@ -105,7 +106,7 @@ pub(super) fn of_trouble(check: &ResourceCheck, trouble: &Trouble) -> Observatio
     }
 }
 
-/// The observation of a kind that the cache cannot read. The cache retries by itself.
+/// Returns the observation of a check of a kind that the cache cannot read. The cache retries by itself.
 pub(super) fn unreadable(store: &Store<DynamicObject>, error: &ReadError) -> Observation {
     let (kind, status) = (store.untyped().kind(), store.untyped().status());
     match error {

@@ -15,23 +15,25 @@ use super::{Resources, questions};
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::{self, resource};
 
-/// Most objects that one selector may select: each is read whenever one of them changes.
+/// Maximum number of objects that the selector of one check may select: each is read whenever one of them
+/// changes.
 pub(super) const MAX_SELECTED: usize = 500;
-/// Most JSON that the checks of one WaitDeployment may read in one reconcile, in bytes, counted once per step
-/// of a path. A worker of a controller is busy for some hundredths of a second with it.
+/// Maximum size of the JSON that the checks of one WaitDeployment may read in one reconcile, in bytes,
+/// counted once per step of a path. A worker of a controller is busy for some hundredths of a second with it.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Reads the objects of one WaitDeployment's checks, within one bound. See [`Resources::watch`].
+/// Reads the objects of the `resource` checks of one WaitDeployment from the cache, within one bound of
+/// bytes. See [`Resources::watch`].
 #[derive(Debug)]
 pub struct ResourceReader<'a> {
     resources: &'a Resources,
     request: &'a NamespacedName,
-    /// The ServiceAccount of the template.
+    /// The ServiceAccount of the WaitDeployment's Pod template, which must have access to the objects.
     account: String,
     bytes_left: usize,
 }
 
-/// Why the state of the objects is not known or is known without reading them.
+/// The observation of a check if its objects cannot be read, or if their state is known without reading them.
 type NotRead = Observation;
 
 // === impl ResourceReader ===
@@ -41,7 +43,7 @@ impl<'a> ResourceReader<'a> {
         Self { resources, request, account, bytes_left: MAX_BYTES }
     }
 
-    /// Returns the observation of one dependency.
+    /// Returns the observation of a dependency with a `resource` check.
     pub fn observe(&mut self, dependency: &PlannedDependency, check: &ResourceCheck) -> Observation {
         self.read(dependency, check).unwrap_or_else(|not_read| not_read)
     }
@@ -112,7 +114,8 @@ impl<'a> ResourceReader<'a> {
         found.map_err(|refused| messages::of_refusal(objects, refused))
     }
 
-    /// Returns the store of the kind, if the kind is listed and the ServiceAccount may read the objects.
+    /// Returns the store of the check's kind, if `probePolicy.resources` lists the kind and the
+    /// ServiceAccount may read the objects.
     fn readable(&self, namespace: &str, check: &ResourceCheck) -> Result<Store<DynamicObject>, NotRead> {
         let (kind, now, account) = (gvk(check), Instant::now(), &self.account);
         let shared = &self.resources.shared;
@@ -156,8 +159,8 @@ impl<'a> ResourceReader<'a> {
         }
     }
 
-    /// Returns whether the deleted object was in the state before. The status records that, whichever replica
-    /// wrote it.
+    /// Returns whether the deleted object of a check was in the state before. The status of the
+    /// WaitDeployment records that, whichever replica wrote it.
     fn had_succeeded(&self, dependency: &PlannedDependency, check: &ResourceCheck) -> bool {
         let Ok(Some(object)) = self.resources.shared.objects.get(self.request) else { return false };
         let Some(status) = object.status.as_ref().filter(|_| is_final(check)) else { return false };

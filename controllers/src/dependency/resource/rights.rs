@@ -22,36 +22,39 @@ use std::time::Duration;
 use mainstay::key::KindId;
 use tokio::time::Instant;
 
-/// How long a yes counts: as long as the API server's own authorizers remember one.
+/// Time after which a positive access review is repeated: as long as the API server's own authorizers
+/// remember one.
 pub(super) const YES_COUNTS: Duration = Duration::from_mins(5);
-/// How long a no counts, and so the longest delay until a new Role has an effect.
+/// Time after which a negative access review is repeated, and so the longest delay until a new Role has an
+/// effect.
 pub(super) const NO_COUNTS: Duration = Duration::from_mins(1);
-/// How long a yes stands while it cannot be renewed: a short failure of the API server takes no right away.
+/// How long a positive access review stands while it cannot be renewed: a short failure of the API server
+/// takes no right away.
 const YES_LASTS: Duration = Duration::from_mins(10);
-/// How long a question rests after a failed review.
+/// Time from a failed access review to the next one of the same question.
 const FAILED_RETRY: Duration = Duration::from_secs(30);
-/// Between two questions: 50 a second, of all namespaces together.
+/// Time between two access reviews: 50 a second, of all namespaces together.
 const SPACING: Duration = Duration::from_millis(20);
 
-/// Whether a ServiceAccount may read something.
+/// The question of an access review: whether a ServiceAccount may read objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Question {
     pub(super) namespace: String,
     /// Name of the ServiceAccount.
     pub(super) account: String,
     pub(super) kind: KindId,
-    /// One object; `None` is all of the namespace.
+    /// The name of one object; `None` is all objects of the namespace.
     pub(super) name: Option<String>,
-    /// `get` or `list`.
+    /// The verb of the access: `get` or `list`.
     pub(super) verb: &'static str,
 }
 
-/// The outcome of an access review.
+/// The outcome of an access review of a ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
     No,
-    /// The review failed.
+    /// The access review failed, so the access is not known.
     Failed,
 }
 
@@ -60,36 +63,38 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     answers: HashMap<Question, Known>,
-    /// By namespace; a namespace without a question to send or to drop is absent.
+    /// The questions to send or to drop, by namespace; a namespace without any is absent.
     due: BTreeMap<String, Due>,
-    /// When the next question may be sent.
+    /// When the next question of any namespace may be sent; `None`: at once.
     free_at: Option<Instant>,
-    /// How many were sent.
+    /// The number of questions that were sent.
     sent: u64,
 }
 
-/// The questions of one namespace.
+/// The access questions of one namespace that are to be sent again or dropped.
 #[derive(Debug)]
 struct Due {
-    /// When each is to be sent again, or dropped; never empty. A question under review is absent.
+    /// Each question with the time at which it is sent again, or dropped; never empty. A question under
+    /// review is absent.
     questions: BTreeSet<(Instant, Question)>,
-    /// How many questions of all namespaces had been sent at its last turn, or when it was added.
+    /// The number of questions of all namespaces that had been sent at the last turn of this namespace, or
+    /// when it was added.
     turn: u64,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     answer: Option<Answer>,
-    /// Until when the answer stands without a renewal; `None`: as long as it is kept.
+    /// The time until which the answer stands without a renewal; `None`: as long as it is kept.
     until: Option<Instant>,
-    /// Its time in `due`; `None` while it is under review.
+    /// The time in `due` at which the question is sent again; `None` while it is under review.
     due: Option<Instant>,
 }
 
 // === impl Rights ===
 
 impl Rights {
-    /// Returns the answer, or schedules a new question.
+    /// Returns the answer to an access question. Without one, schedules the question and returns `None`.
     pub(super) fn answer(&mut self, question: &Question, now: Instant) -> Option<Answer> {
         if let Some(known) = self.answers.get(question) {
             return if known.stands(now) { known.answer } else { Some(Answer::Failed) };
@@ -99,7 +104,8 @@ impl Rights {
         None
     }
 
-    /// Returns the next question to send, if `is_needed`, or when to call again.
+    /// Returns the next access question to send, and drops due ones without `is_needed`. Fails with the time
+    /// to call again.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -147,7 +153,7 @@ impl Rights {
         }
     }
 
-    /// Stores an answer. Returns whether it differs from the one before.
+    /// Stores the answer to an access question. Returns whether it differs from the one before.
     pub(super) fn answered(&mut self, question: &Question, answer: Answer, now: Instant) -> bool {
         let Some(known) = self.answers.get_mut(question) else { return false };
         let counts = match answer {
@@ -170,7 +176,7 @@ impl Rights {
         is_news
     }
 
-    /// Forgets everything.
+    /// Forgets all access questions and answers.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

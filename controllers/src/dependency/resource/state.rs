@@ -9,20 +9,20 @@ use mainstay_api::json_path::NotOneValue;
 use mainstay_api::plan::{ResourceCheck, ResourceState};
 use serde::Deserialize;
 
-/// The state of an object; of several objects the greatest counts.
+/// Whether an object is in the state that a check expects; of several objects the greatest value counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
-    /// In the state of the check.
+    /// The object is in the state of the check.
     InState,
-    /// Not in it.
+    /// The object is not in the state of the check.
     NotInState,
-    /// The status is of an earlier generation.
+    /// The status of the object is of an earlier generation, so it does not count yet.
     NotObserved,
     /// The object has failed and will not reach the state.
     Failed,
 }
 
-/// The fields of an object that conditions need.
+/// The fields of an object that its conditions are read from.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ObjectView {
@@ -44,7 +44,7 @@ struct ConditionView {
     observed_generation: Option<i64>,
 }
 
-/// Compares an object, as JSON, with the state of a check.
+/// Returns whether an object, given as JSON, is in the state of a check.
 ///
 /// # Errors
 /// The path of the check selects something other than one value.

@@ -55,7 +55,7 @@ impl Bench {
         Self { resources: Resources::new(&objects, allowed, enqueue), web, plan, enqueued }
     }
 
-    /// With Jobs that every ServiceAccount may read.
+    /// Makes a bench with Jobs that every ServiceAccount may read.
     fn with_jobs(object: Value, jobs: impl IntoIterator<Item = Value>) -> Self {
         let bench = Self::new(object, &["Job.batch"]);
         bench.observe();
@@ -78,7 +78,7 @@ impl Bench {
         format!("{state:?} {reason}: {message}")
     }
 
-    /// Discovers the group, and where it serves Jobs, opens these.
+    /// Discovers the group of Jobs with this answer, and where it serves Jobs, opens these.
     fn found(&self, found: Result<impl IntoIterator<Item = Value>, Trouble>) {
         let (shared, kind) = (&self.resources.shared, GroupVersionKind::gvk("batch", "v1", "Job"));
         let discovered = |served| shared.discovered("batch".to_owned(), served);
@@ -111,7 +111,7 @@ impl Bench {
         self.resources.shared.answered(question, answer);
     }
 
-    /// Returns how often the WaitDeployment was enqueued since the last call.
+    /// Returns how many times the WaitDeployment was enqueued since the last call.
     fn enqueued(&self) -> usize {
         std::mem::take(&mut *self.enqueued.lock()).len()
     }

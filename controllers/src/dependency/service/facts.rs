@@ -27,23 +27,24 @@ use serde::de::DeserializeOwned;
 use super::{ServiceView, SliceView};
 use crate::dependency::probe::{Endpoint, ServiceAnswer};
 
-/// The facts of all objects of a store, by the uid of the object. Cheap to clone.
+/// The decoded facts of all objects of a store, such as addresses and ports, by the uid of the object. Cheap
+/// to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<T>(Arc<Mutex<HashMap<Uid, Known<T>>>>);
 
-/// A version, and its facts or its decode error.
+/// The resourceVersion of an object, with the facts decoded from this version or the decode error.
 type Known<T> = (ResourceVersion, Result<Arc<T>, Arc<str>>);
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "ServiceView")]
 pub(super) struct ServiceFacts {
     form: Form,
-    /// Allocated by the cluster from the Service network.
+    /// The cluster addresses of the Service, allocated by the cluster from the Service network.
     pub(super) cluster_addresses: Box<[IpAddr]>,
-    /// The [`fingerprint`]s of all other addresses from which nodes forward to the endpoints, external and
-    /// load-balancer addresses, sorted. The author of the Service chooses these addresses and their number,
-    /// so they are kept in four bytes each. Node ports are left out, since they exist at every address of
-    /// every node.
+    /// The [`fingerprint`]s of all other addresses from which nodes forward to the endpoints of the Service,
+    /// external and load-balancer addresses, sorted. The author of the Service chooses these addresses and
+    /// their number, so they are kept in four bytes each. Node ports are left out, since they exist at every
+    /// address of every node.
     pub(super) fingerprints: Box<[u32]>,
     ports: Box<[PortFacts]>,
 }
@@ -51,7 +52,7 @@ pub(super) struct ServiceFacts {
 #[derive(Clone, Debug)]
 pub(super) struct PortFacts {
     pub(super) number: u16,
-    /// May be empty if the Service has one port.
+    /// The name of the port; may be empty if the Service has one port.
     pub(super) name: Box<str>,
     is_tcp: bool,
 }
@@ -66,17 +67,19 @@ enum Form {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "SliceView")]
 pub(super) struct SliceFacts {
-    /// The name of each port of the Service, and its number at the endpoints.
+    /// The name of each port of the EndpointSlice, and its number at the endpoints.
     ports: Box<[(Box<str>, Option<u16>)]>,
-    /// One entry per address.
+    /// The endpoints of the EndpointSlice, one entry per address.
     endpoints: Box<[EndpointFacts]>,
 }
 
 #[derive(Clone, Debug)]
 struct EndpointFacts {
-    /// `None` in a slice of type FQDN: DNS would have to resolve its names.
+    /// The IP address of the endpoint; `None` in an EndpointSlice of type FQDN: DNS would have to resolve its
+    /// names.
     ip: Option<IpAddr>,
-    /// A hash of the uid of the object behind the endpoint, mostly a Pod; without one, of the first address.
+    /// A hash that identifies the endpoint: of the uid of the object behind it, mostly a Pod; without one, of
+    /// the first address.
     identity: u64,
     is_ready: bool,
     is_pod: bool,
@@ -85,7 +88,7 @@ struct EndpointFacts {
 // === impl Facts ===
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Facts<T> {
-    /// Extracts the facts of a version, and stores them.
+    /// Decodes the facts of one version of an object, and stores them.
     fn extract(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let facts = view.decode::<T>().map_err(|error| Arc::from(error.to_string()));
         let meta = view.meta();
@@ -93,7 +96,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Facts<T> {
         facts
     }
 
-    /// Returns the facts of a version: the stored ones, or new ones.
+    /// Returns the facts of one version of an object: the stored ones, or newly decoded ones.
     pub(super) fn of(&self, view: &View) -> Result<Arc<T>, Arc<str>> {
         let meta = view.meta();
         let known = self.0.lock().get(&meta.uid).cloned();
@@ -102,7 +105,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Facts<T> {
     }
 }
 
-/// Removes the facts of deleted objects.
+/// Removes the stored facts of deleted objects.
 impl<T: Send + Sync + 'static> DeltaHandler for Facts<T> {
     fn handle(&self, delta: &Delta<'_>) {
         if let (Some(gone), None) = (delta.old, delta.new) {
@@ -152,7 +155,8 @@ impl From<ServiceView> for ServiceFacts {
 }
 
 impl ServiceFacts {
-    /// Returns the answer for a port, or `None` for a headless Service, whose answer is its endpoints.
+    /// Returns the addresses of the Service for a connection to `port`; `None` for a headless Service, which
+    /// has its endpoints only.
     pub(super) fn answer(&self, port: u16) -> Option<ServiceAnswer> {
         match &self.form {
             Form::External(name) => Some(ServiceAnswer::External(name.to_string())),
@@ -163,12 +167,12 @@ impl ServiceFacts {
         }
     }
 
-    /// Returns the name of the TCP port with this number; the API allows one at most.
+    /// Returns the name of the Service's TCP port with this number; the API allows one at most.
     pub(super) fn tcp_port(&self, number: u16) -> Option<&str> {
         self.ports.iter().find(|port| port.is_tcp && port.number == number).map(|port| &*port.name)
     }
 
-    /// Finds a port of any protocol.
+    /// Returns the port of the Service with this number or name, of any protocol.
     pub(super) fn port(&self, reference: &PortReference) -> Option<&PortFacts> {
         self.ports.iter().find(|port| match reference {
             PortReference::Number(number) => port.number == *number,
@@ -176,7 +180,7 @@ impl ServiceFacts {
         })
     }
 
-    /// Returns the number of the only port.
+    /// Returns the number of the Service's only port; `None` if it has none or several.
     pub(super) fn only_port(&self) -> Option<u16> {
         if let [only] = &*self.ports { Some(only.number) } else { None }
     }
@@ -216,8 +220,8 @@ impl From<SliceView> for SliceFacts {
 }
 
 impl SliceFacts {
-    /// Returns the endpoints to which a connection to the port of this name may be forwarded. A slice
-    /// without ports may serve any port.
+    /// Returns the endpoints of the EndpointSlice to which a connection to the port of this name may be
+    /// forwarded. A slice without ports may serve any port.
     pub(super) fn backends(&self, name: &str) -> impl Iterator<Item = Endpoint> {
         let port = match &*self.ports {
             [] => Some(None),
@@ -233,14 +237,15 @@ impl SliceFacts {
         self.endpoints.iter().filter(|endpoint| endpoint.is_ready).filter_map(|endpoint| endpoint.ip)
     }
 
-    /// Returns the identities of the ready endpoints; with a `port` none if the slice does not list it.
+    /// Returns the identities of the ready endpoints of the EndpointSlice; with the name of a `port`, none if
+    /// the slice does not list it.
     pub(super) fn ready(&self, port: Option<&str>) -> impl Iterator<Item = u64> {
         let serves = port.is_none_or(|port| self.ports.iter().any(|(name, _)| **name == *port));
         self.endpoints.iter().filter(move |found| serves && found.is_ready).map(|found| found.identity)
     }
 }
 
-/// Returns four bytes for an address: the address itself for IPv4, a hash for IPv6. If two addresses have
+/// Returns four bytes for an IP address: the address itself for IPv4, a hash for IPv6. If two addresses have
 /// the same fingerprint, the policy checks a probe of either against the endpoints of both.
 pub(super) fn fingerprint(ip: IpAddr) -> u32 {
     match ip.to_canonical() {

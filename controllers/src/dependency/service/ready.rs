@@ -9,26 +9,26 @@ use mainstay_api::plan::PortReference;
 
 use super::CachedServices;
 
-/// The endpoints of a Service in the cache.
+/// The ready endpoints of a Service in the cache, or the reason why they cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoints {
-    /// The number of ready endpoints that serve the port.
+    /// The number of ready endpoints of the Service that serve the port.
     Ready(usize),
-    /// The Service is an `ExternalName` and has no endpoints; with the port number, if the check or the
-    /// only port of the Service gives it.
+    /// The Service is an `ExternalName` and has no endpoints; with its port number, if the check or the only
+    /// port of the Service gives it.
     External(Option<u16>),
-    /// The Service exists without this port.
+    /// The Service exists, but has no port of this name or number.
     NoPort,
     /// The Service does not exist.
     NotFound,
-    /// The cache cannot be read at present; with the cause.
+    /// The cache of Services or EndpointSlices cannot be read at present; with the cause.
     Unknown(String),
 }
 
 // === impl CachedServices ===
 
 impl CachedServices {
-    /// Counts the ready endpoints of a Service; with a `port` only those that serve it.
+    /// Counts the ready endpoints of a Service in the cache; with a `port` only those that serve it.
     pub fn endpoints(&self, namespace: &str, name: &str, port: Option<&PortReference>) -> Endpoints {
         self.count(namespace, name, port).unwrap_or_else(Endpoints::Unknown)
     }

@@ -84,7 +84,7 @@ fn every_address_of_a_service_has_its_endpoints_as_backends() {
     undecodable.backends("10.96.0.7:80".parse().unwrap()).unwrap_err();
 }
 
-/// A Service, and its EndpointSlice with one address and port.
+/// Returns a Service, and its EndpointSlice with one address and port.
 fn service_and_slice(request: &str, spec: &Value, ip: &str, port: u16) -> (Value, Value) {
     let (namespace, name) = request.split_once('/').unwrap();
     let metadata = json!({"name": name, "namespace": namespace});

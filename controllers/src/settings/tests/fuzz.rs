@@ -14,7 +14,7 @@ static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(|| {
         .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)
 });
 
-/// Parses a configuration file of this program; `data` is the file without its first two lines.
+/// Fuzzes the parser of a configuration file of this program; `data` is the file without its first two lines.
 pub fn sections(data: &[u8]) {
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Ok(read) = sections_of(body) else { return };
@@ -22,7 +22,7 @@ pub fn sections(data: &[u8]) {
     assert_eq!(again, read);
 }
 
-/// Parses a file, and prints the sections of this program.
+/// Parses a configuration file, and returns the sections of this program as text.
 fn sections_of(body: &str) -> Result<String, ConfigError> {
     let text = format!("apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n{body}");
     let read = SCHEMA.parse(&text, "m.yaml", &Overrides::default())?.configuration;

@@ -13,7 +13,7 @@ use super::needs::status_entry;
 use crate::conditions::{has_reason, is_true};
 use crate::reasons::{self, condition, event};
 
-/// The effect of a run on the Deployment.
+/// The effect of one run of the reconciler on the Deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     /// The Deployment was not changed.
@@ -26,19 +26,19 @@ pub(crate) enum Write {
     Adopted,
 }
 
-/// The change of a status by one run.
+/// The change of a WaitDeployment's status by one run of the reconciler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatusChange<'a> {
-    /// The object with the status before the run.
+    /// The WaitDeployment with its status before the run.
     pub(crate) object: &'a WaitDeployment,
     pub(crate) decision: &'a Decision,
     pub(crate) write: Write,
-    /// The status after the run.
+    /// The status of the WaitDeployment after the run.
     pub(crate) after: &'a WaitDeploymentStatus,
     pub(crate) now: Timestamp,
 }
 
-/// The content of one Event.
+/// The content of one Event about a WaitDeployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transition {
     pub(crate) kind: EventType,
@@ -47,30 +47,31 @@ pub(crate) struct Transition {
     pub(crate) note: String,
 }
 
-/// The opening of a gate.
+/// The opening of the gate of a WaitDeployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opening {
     pub(crate) by: OpenedBy,
-    /// How long the gate was closed.
+    /// How long the gate was closed before it opened.
     pub(crate) waited: Duration,
 }
 
 /// The cause of the opening of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenedBy {
-    /// The dependencies are ready.
+    /// The gate opened because the dependencies are ready.
     Dependencies,
-    /// The deadline has passed, and `onDeadline` is Proceed.
+    /// The gate opened because its deadline has passed, and `onDeadline` is Proceed.
     Deadline,
-    /// An edit of the spec: the part that was held back was reverted, or `gates` does not name it any more.
+    /// The gate opened by an edit of the spec: the part that was held back was reverted, or `gates` does not
+    /// name it any more.
     Spec,
 }
 
 // === impl StatusChange ===
 
 impl StatusChange<'_> {
-    /// Returns the transitions between the two statuses in the order in which they happened, except for the
-    /// [write](write_transition).
+    /// Returns the contents of the Events for the transitions between the two statuses, in the order in which
+    /// they happened, except for the [write](write_transition) of the Deployment.
     pub(crate) fn transitions(&self) -> Vec<Transition> {
         let Self { object, after, .. } = *self;
         let mut all = dependency_transitions(object, after);
@@ -88,7 +89,8 @@ impl StatusChange<'_> {
         all
     }
 
-    /// Returns the opening of the gate, if it was closed before the run and is open after it.
+    /// Returns the opening of the gate, if it was closed before the run and is open after it; otherwise
+    /// `None`.
     pub(crate) fn opening(&self) -> Option<Opening> {
         let Self { object, decision, write, after, now } = *self;
         let since = object.status.as_ref().and_then(|status| status.gate_closed_time.as_ref());
@@ -125,7 +127,8 @@ impl StatusChange<'_> {
     }
 }
 
-/// Returns the Event for a write of the Deployment. It is sent even if the status cannot be written.
+/// Returns the content of the Event for a write of the Deployment. The Event is sent even if the status
+/// cannot be written.
 pub(crate) fn write_transition(
     object: &WaitDeployment,
     decision: &Decision,
@@ -176,8 +179,8 @@ fn dependency_transitions(object: &WaitDeployment, after: &WaitDeploymentStatus)
     }
 }
 
-/// Returns the Event for a dry run that was refused by RBAC or a quota. Ready does not show such a refusal
-/// while the gate is closed; it shows every other one, and has an Event of its own.
+/// Returns the content of the Event for a dry run that was refused by RBAC or a quota. Ready does not show
+/// such a refusal while the gate is closed; it shows every other one, and has an Event of its own.
 fn template_transition(object: &WaitDeployment, after: &WaitDeploymentStatus) -> Option<Transition> {
     let now = after.condition(condition::TEMPLATE_ACCEPTED)?;
     let reason = now.reason.as_deref()?;

@@ -17,29 +17,31 @@ use crate::dependency::observation::State;
 use crate::deployment::LiveDeployment;
 use crate::reasons::{self, condition};
 
-/// Least time between a loss and the scale-down, even if `lossGraceSeconds` is shorter. If the manager itself
-/// is cut off, its targets fail one after the other, and the outage guard needs some time to notice.
+/// Least time between the loss of a dependency and the scale-down of the Deployment, even if
+/// `lossGraceSeconds` is shorter. If the manager itself is cut off, its targets fail one after the other, and
+/// the outage guard needs some time to notice.
 const MIN_SCALE_GRACE: Duration = Duration::from_secs(30);
 
-/// The loss of a dependency.
+/// The loss of a dependency that was ready, and its consequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// When the dependency failed.
+    /// When the lost dependency failed.
     pub since: Timestamp,
-    /// `lossGraceSeconds` have not passed yet: the loss is not reported.
+    /// Whether the loss is not reported yet, because `lossGraceSeconds` have not passed.
     pub tolerated: bool,
-    /// The Deployment has to have 0 replicas.
+    /// Whether the Deployment has to have 0 replicas because of the loss.
     pub scales: bool,
-    /// `recoveryDeadlineSeconds` have passed: the object is Stalled.
+    /// Whether the object is Stalled, because `recoveryDeadlineSeconds` have passed since the loss.
     pub stalled: bool,
-    /// When time alone changes one of these next.
+    /// When one of these values changes next by time alone; `None` if none does.
     pub next: Option<Timestamp>,
 }
 
 // === impl Loss ===
 
 impl Loss {
-    /// Returns the loss, if there is one, of an object that controls the Deployment `live`.
+    /// Returns the loss of a dependency, if there is one, of a WaitDeployment that controls the Deployment
+    /// `live`.
     pub(super) fn find(facts: &Facts<'_>, needs: &Needs, live: &LiveDeployment) -> Option<Self> {
         let Facts { object, now, .. } = *facts;
         let Ok(plan) = facts.plan else { return Self::of_invalid(object, live) };
@@ -69,8 +71,8 @@ impl Loss {
         Some(Self { since, tolerated, scales, stalled, next: ahead.min() })
     }
 
-    /// Returns the loss of an object with an invalid spec, if its Deployment was scaled to 0: it stays at 0
-    /// while the dependencies cannot be checked.
+    /// Returns the loss of a dependency of a WaitDeployment with an invalid spec, if its Deployment was
+    /// scaled to 0: it stays at 0 while the dependencies cannot be checked.
     fn of_invalid(object: &WaitDeployment, live: &LiveDeployment) -> Option<Self> {
         let shown = object.condition(condition::DEPENDENCIES_READY).filter(|_| status_shows_lost(object))?;
         let since = shown.last_transition_time.as_ref()?.0;
@@ -93,9 +95,9 @@ fn status_shows_lost(object: &WaitDeployment) -> bool {
     has_reason(object.condition(condition::DEPENDENCIES_READY), reasons::LOST)
 }
 
-/// Returns when the loss began: with `All` when the first dependency failed, with `Any` when the last one
-/// did. If all failed ones are ready again and a check that cannot be carried out keeps the loss alive, it
-/// began at the time in the status.
+/// Returns when the loss of dependencies began: with `All` when the first dependency failed, with `Any` when
+/// the last one did. If all failed ones are ready again and a check that cannot be carried out keeps the loss
+/// alive, it began at the time in the status.
 fn since(facts: &Facts<'_>, needs: &Needs, policy: MatchPolicy) -> Timestamp {
     let moments = needs.blocking().filter(|dependency| !dependency.is_ready()).map(|dependency| {
         let entry = status_entry(facts.object, &dependency.name).filter(|entry| !entry.ready);

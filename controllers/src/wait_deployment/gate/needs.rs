@@ -14,52 +14,54 @@ use crate::conditions::has_reason;
 use crate::dependency::observation::{Observation, State};
 use crate::reasons::{self, condition};
 
-/// Message for a dependency that is not checked and has no entry in the status.
+/// Message in the status for a dependency that is not checked and has no entry in the status.
 pub(super) const NOT_CHECKED: &str = "not checked while the gate is open";
 
-/// The states of all dependencies of an object.
+/// The states of all dependencies of a WaitDeployment, and whether together they are ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Needs {
-    /// One per dependency, in the order of the plan.
+    /// The state of each dependency, in the order of the plan.
     pub dependencies: Vec<DependencyState>,
-    /// The state of the required dependencies together, entries of the status included: `Ready` if there are
-    /// none.
+    /// The state of the required dependencies together, by check results and entries of the status: `Ready`
+    /// if none is required.
     pub verdict: State,
     /// The state of the required dependencies together by the results of this process alone. `Ready`: enough
     /// of them are ready, or none is required, and the gate opens. `NotReady`: so many failed that the rest
     /// does not matter, and a loss may start. `Unknown`: not enough results yet.
     pub observed: State,
-    /// Whether a failure was ignored because of a suspected outage.
+    /// Whether the failure of a dependency was ignored because of a suspected outage of the manager's own
+    /// network.
     pub ignores_failures: bool,
-    /// Whether the dependencies are being checked.
+    /// Whether the dependencies are being checked, so that there are observations of them.
     pub are_checked: bool,
 }
 
-/// The state of one dependency.
+/// The state of one dependency of a WaitDeployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DependencyState {
-    /// The name in the plan.
+    /// The name of the dependency in the plan.
     pub name: String,
-    /// The name for messages: that of the plan, or the address of a `waitProbe`.
+    /// The name of the dependency for messages: that of the plan, or the address of a `waitProbe`.
     pub display_name: String,
     /// Whether the dependency is reported, but not required.
     pub optional: bool,
-    /// Whether the dependency is ready.
+    /// The last result of the dependency: ready, not ready, or not known.
     pub state: State,
-    /// The reason in one CamelCase word.
+    /// The reason for the state in one CamelCase word.
     pub reason: Cow<'static, str>,
-    /// The reason as a sentence.
+    /// The reason for the state as a sentence.
     pub message: String,
-    /// Whether `state` is a result of this process, and not read from the status.
+    /// Whether the state is a result of this process, and not read from the status.
     pub is_fresh: bool,
-    /// Set if the last check could not be carried out, and `state` is an earlier result from the status.
+    /// The observation of the last check if it could not be carried out; the state is then an earlier result
+    /// from the status.
     pub check_failure: Option<Observation>,
 }
 
 // === impl Needs ===
 
 impl Needs {
-    /// Returns the needs of an object without check results.
+    /// Returns the needs of a WaitDeployment without check results.
     pub(super) fn unknown() -> Self {
         Self {
             dependencies: Vec::new(),
@@ -70,8 +72,8 @@ impl Needs {
         }
     }
 
-    /// Evaluates the dependencies. `exists`: the Deployment exists, so a failure could count as a loss, and
-    /// is ignored during a suspected outage.
+    /// Evaluates the dependencies of a WaitDeployment. `exists`: the Deployment exists, so a failure could
+    /// count as a loss, and is ignored during a suspected outage.
     pub(super) fn of(facts: &Facts<'_>, exists: bool) -> Self {
         let Ok(plan) = facts.plan else { return Self { verdict: State::Invalid, ..Self::unknown() } };
         if plan.dependencies.is_empty() {
@@ -107,7 +109,7 @@ impl Needs {
         Self { dependencies, verdict, observed, ignores_failures, are_checked }
     }
 
-    /// Returns whether results of this process show enough dependencies ready to open the gate.
+    /// Returns whether check results of this process show enough dependencies ready to open the gate.
     pub fn are_ready(&self) -> bool {
         self.observed == State::Ready
     }
@@ -120,7 +122,8 @@ impl Needs {
         required().filter(move |one| if all_ready { one.check_failure.is_some() } else { !one.is_ready() })
     }
 
-    /// Returns the blocking dependencies in a few words, such as `database (Refused) +1`.
+    /// Returns the dependencies that keep the gate closed in a few words, such as `database (Refused) +1`;
+    /// `None` if there are none.
     pub fn in_short(&self) -> Option<String> {
         let mut blocking = self.blocking();
         let first = blocking.next()?;
@@ -195,12 +198,12 @@ impl DependencyState {
         Self { check_failure: check_failure.cloned(), ..state }
     }
 
-    /// Returns whether the last result was Ready, in this process or by the status.
+    /// Returns whether the last result of the dependency was Ready, in this process or by the status.
     pub fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// Returns the reason and the message for keeping a gate closed.
+    /// Returns the reason and the message for which the dependency keeps a gate closed.
     pub fn why(&self) -> (&str, &str) {
         match &self.check_failure {
             Some(failure) if self.is_ready() => (failure.reason, &failure.message),
@@ -209,7 +212,7 @@ impl DependencyState {
     }
 }
 
-/// Returns the entry of a dependency in the object's status.
+/// Returns the entry of the dependency `name` in the status of a WaitDeployment.
 pub(super) fn status_entry<'a>(object: &'a WaitDeployment, name: &str) -> Option<&'a DependencyStatus> {
     object.status.as_ref()?.dependencies.iter().find(|entry| entry.name == name)
 }
@@ -221,8 +224,9 @@ fn display_name(object: &WaitDeployment, dependency: &PlannedDependency) -> Stri
     address.map_or_else(|| dependency.name.clone(), ToString::to_string)
 }
 
-/// Returns the first state of an order of precedence. With `All`, states that need action by a user come
-/// first, because each of them blocks the gate; with `Any`, states that may still become ready.
+/// Returns the state of several dependencies together: the first state in an order of precedence that one of
+/// them has. With `All`, states that need action by a user come first, because each of them blocks the gate;
+/// with `Any`, states that may still become ready.
 fn verdict(policy: MatchPolicy, required: &[&DependencyState]) -> State {
     let has = |state| required.iter().any(|one| one.state == state);
     let (order, last) = match policy {

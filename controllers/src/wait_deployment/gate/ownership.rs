@@ -8,22 +8,22 @@ use mainstay_api::wait_for::Adoption;
 
 use crate::deployment::LiveDeployment;
 
-/// The relation of an object to the Deployment of its name.
+/// The relation of a WaitDeployment to the Deployment of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ownership<'a> {
-    /// There is no such Deployment.
+    /// There is no Deployment of the name.
     Absent,
-    /// The object controls the Deployment.
+    /// The WaitDeployment controls the Deployment.
     Owned(&'a LiveDeployment),
-    /// The Deployment has no controller, and the object may adopt it.
+    /// The Deployment has no controller, and the WaitDeployment may adopt it.
     Adoptable(&'a LiveDeployment),
     /// The Deployment is being deleted, whichever owner controls it.
     Terminating,
-    /// The Deployment has to be left alone.
+    /// The Deployment must not be written, for this reason.
     Conflict(Conflict),
 }
 
-/// Why a Deployment is left alone.
+/// The reason why the Deployment of a WaitDeployment's name must not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another owner controls the Deployment, such as `HelmRelease web`.
@@ -39,7 +39,8 @@ pub enum Conflict {
 // === impl Ownership ===
 
 impl<'a> Ownership<'a> {
-    /// Compares uids, since an earlier object may have had the same name.
+    /// Returns the relation of a WaitDeployment to the Deployment of its name. Compares uids, since an
+    /// earlier object may have had the same name.
     pub fn of(object: &WaitDeployment, live: Option<&'a LiveDeployment>) -> Self {
         let Some(live) = live else { return Self::Absent };
         if live.is_deleting() {
@@ -63,7 +64,7 @@ impl<'a> Ownership<'a> {
     }
 }
 
-/// Compares selectors; an absent field equals an empty one.
+/// Returns whether two label selectors are equal; an absent field equals an empty one.
 fn is_same_selector(one: &LabelSelector, other: &LabelSelector) -> bool {
     one.match_labels.iter().flatten().eq(other.match_labels.iter().flatten())
         && one.match_expressions.iter().flatten().eq(other.match_expressions.iter().flatten())
@@ -71,7 +72,7 @@ fn is_same_selector(one: &LabelSelector, other: &LabelSelector) -> bool {
 
 // === impl Conflict ===
 
-/// A message with the cause and the remedy.
+/// Formats the conflict as a message with the cause and the remedy.
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -21,8 +21,8 @@ use crate::conditions::{ConditionFields, condition_of, shorten};
 use crate::dependency::observation::State;
 use crate::reasons::{self, condition};
 
-/// Returns the gate's part of a status for a decision and its result; the mirror's fields are empty. `object`
-/// carries the status before.
+/// Returns the part of a WaitDeployment's status that the gate writes, for a decision and the result of its
+/// write; the fields copied from the Deployment are empty. `object` has the status before.
 pub fn report(
     object: &WaitDeployment,
     decision: &Decision,
@@ -60,8 +60,8 @@ pub fn report(
     }
 }
 
-/// Returns the status of an object of this generation that is too large to be decoded; `message` has the size
-/// and the limit. The object's other status fields are unknown, and are left out so that they stay.
+/// Returns the status of a WaitDeployment of this generation that is too large to be decoded; `message` has
+/// the size and the limit. Its other status fields are unknown, and are left out so that they stay.
 pub(crate) fn report_too_large(generation: i64, message: &str, now: &Time) -> WaitDeploymentStatus {
     let metadata = ObjectMeta { generation: Some(generation), ..ObjectMeta::default() };
     let object = WaitDeployment { metadata, ..WaitDeployment::default() };
@@ -127,7 +127,8 @@ fn dependencies_ready(object: &WaitDeployment, decision: &Decision) -> Condition
     }
 }
 
-/// Returns the message about dependencies that are ready now, or were at the last check.
+/// Returns the message of the condition `DependenciesReady` for dependencies that are ready now, or were at
+/// the last check.
 fn ready_message(decision: &Decision) -> String {
     let needs = &decision.needs;
     if !needs.are_checked {
@@ -192,7 +193,7 @@ fn entries(object: &WaitDeployment, decision: &Decision, now: &Time) -> Vec<Depe
     decision.needs.dependencies.iter().map(entry).collect()
 }
 
-/// Returns when the gate opened, when it closed, and its deadline.
+/// Returns the times for the status at which the gate opened and closed, and its deadline.
 fn times(object: &WaitDeployment, decision: &Decision, applied: &Applied, now: &Time) -> [Option<Time>; 3] {
     let status = object.status.as_ref();
     let opened = status.and_then(|status| status.gate_opened_time.clone());

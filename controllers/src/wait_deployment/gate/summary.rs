@@ -10,16 +10,17 @@ use crate::dependency::observation::State;
 use crate::deployment::{LiveDeployment, text};
 use crate::reasons::{self, condition};
 
-/// The state of a WaitDeployment, from which the three conditions are made.
+/// The state of a WaitDeployment, from which the conditions Ready, Reconciling and Stalled are made.
 pub(super) struct Summary {
-    /// The status of Ready.
+    /// The status of the condition Ready.
     pub(super) ready: &'static str,
     pub(super) progress: Progress,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// The state as kstatus defines it: <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
+/// The progress of a WaitDeployment as kstatus defines it:
+/// <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     Settled,
@@ -27,7 +28,7 @@ pub(super) enum Progress {
     Stalled,
 }
 
-/// Returns the summary of a decision and its result.
+/// Returns the summary of a WaitDeployment for a decision and the result of its write.
 pub(super) fn summarise(
     object: &WaitDeployment,
     decision: &Decision,
@@ -75,13 +76,13 @@ pub(super) fn summarise(
     }
 }
 
-/// Returns the reason for an invalid spec. A `waitProbe` has a reason of its own, which is older than
-/// `spec.waitFor`.
+/// Returns the reason of a condition for an invalid spec. A `waitProbe` has a reason of its own, which is
+/// older than `spec.waitFor`.
 pub(super) fn invalid_reason(invalid: &InvalidSpec) -> &'static str {
     if invalid.path.starts_with("waitProbe") { reasons::INVALID_PROBE } else { reasons::INVALID_SPEC }
 }
 
-/// Returns the message about the dependencies that keep a gate closed.
+/// Returns the message of a condition about the dependencies that keep a gate closed.
 pub(super) fn waiting_message(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return String::new() };
@@ -92,7 +93,7 @@ pub(super) fn waiting_message(needs: &Needs) -> String {
     and_more(text, blocking)
 }
 
-/// Returns the message about lost dependencies.
+/// Returns the message of a condition about lost dependencies.
 pub(super) fn loss_message(needs: &Needs) -> String {
     let mut blocking = needs.blocking();
     let Some(first) = blocking.next() else { return "a dependency was lost".to_owned() };
@@ -100,7 +101,7 @@ pub(super) fn loss_message(needs: &Needs) -> String {
     and_more(format!("{} {problem}: {}", first.display_name, first.why().1), blocking)
 }
 
-/// Returns the message about a cycle of closed gates.
+/// Returns the message of a condition about a cycle of closed gates.
 pub(super) fn cycle_message(path: &str) -> String {
     format!("a cycle of closed gates, in which each waits for the next: {path}")
 }
@@ -131,7 +132,8 @@ fn refused(refusal: &Refusal) -> Summary {
     stalled(reason, &refusal.message)
 }
 
-/// Returns the summary of a closed gate. A problem that only a user can solve comes before one that may pass.
+/// Returns the summary of a WaitDeployment with a closed gate. A problem that only a user can solve comes
+/// before one that may pass.
 fn waiting(decision: &Decision, closed: &Closed, dry_run: &DryRun) -> Summary {
     let needs = &decision.needs;
     let about = |state, problem: &str| {
@@ -159,14 +161,14 @@ fn waiting_for_all(needs: &Needs) -> Summary {
     if needs.verdict == State::Unknown { Summary { ready: "Unknown", ..summary } } else { summary }
 }
 
-/// Appends the other blocking dependencies; a plan has at most 16.
+/// Appends the other blocking dependencies to the text of a message; a plan has at most 16.
 fn and_more<'a>(text: String, rest: impl Iterator<Item = &'a DependencyState>) -> String {
     let rest: Vec<_> = rest.map(|one| format!("{} ({})", one.display_name, one.why().0)).collect();
     if rest.is_empty() { text } else { format!("{text}; and {}", rest.join(", ")) }
 }
 
-/// Returns the state of the rollout, in the order of checks of `kubectl rollout status`. Messages have no
-/// counts: each change of a count would be one more write.
+/// Returns the summary of a WaitDeployment by the rollout of its Deployment, in the order of checks of
+/// `kubectl rollout status`. Messages have no counts: each change of a count would be one more write.
 fn judge_rollout(object: &WaitDeployment, live: &LiveDeployment) -> Summary {
     let going = |message: &str| reconciling(reasons::ROLLOUT_IN_PROGRESS, message);
     let desired = live.spec.replicas.unwrap_or(1);

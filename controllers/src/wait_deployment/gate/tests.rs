@@ -20,7 +20,7 @@ use crate::dependency::observation::State;
 use crate::deployment::desired;
 use crate::reasons;
 
-/// An object, the Deployment of its name, and the results of its checks.
+/// A WaitDeployment, the Deployment of its name, and the results of its checks.
 #[derive(Clone, Debug)]
 struct Scenario {
     object: WaitDeployment,
@@ -51,7 +51,7 @@ fn object(spec: &Value) -> WaitDeployment {
     serde_json::from_value(object).unwrap()
 }
 
-/// Returns an object that waits for these TCP targets, with other fields of `waitFor`.
+/// Returns a WaitDeployment that waits for these TCP targets, with other fields of `waitFor`.
 fn wait_for(names: &[&str], others: &Value) -> WaitDeployment {
     let one = |name: &&str| json!({"name": name, "tcpSocket": {"host": name, "port": 1}});
     let mut wait_for = json!({"dependencies": names.iter().map(one).collect::<Vec<_>>()});
@@ -111,7 +111,7 @@ fn invalid() -> Observation {
     Observation { state: State::Invalid, reason: reasons::INVALID_SPEC, message: "no such kind".to_owned() }
 }
 
-/// Applies the status: the fragment replaces all fields of the gate.
+/// Applies the status to the object: the fragment replaces all fields of the gate.
 fn write(object: &mut WaitDeployment, status: &WaitDeploymentStatus) {
     let text = serde_json::to_string(status).unwrap();
     object.status = Some(serde_json::from_str::<WaitDeploymentStatus>(&text).unwrap());
@@ -131,7 +131,7 @@ impl Scenario {
         }
     }
 
-    /// Adds the Deployment as written for the object.
+    /// Adds the Deployment to the scenario, as written for the object.
     fn running(mut self) -> Self {
         self.live = Some(live(&self.object, &available()));
         self
@@ -157,7 +157,7 @@ impl Scenario {
         })
     }
 
-    /// Returns the result of the decision if the server accepts every write.
+    /// Returns the result of the decision's write if the API server accepts every write.
     fn applied(&self, decision: &Decision) -> Applied {
         match decision.course {
             Course::Write(_) => {
@@ -173,7 +173,7 @@ impl Scenario {
         report(&self.object, decision, &self.applied(decision), &DryRun::Accepted, &now)
     }
 
-    /// Decides and writes the status.
+    /// Runs the gate once at the time `now`: makes the decision and writes the status.
     fn step(&mut self, now: i64, observations: &[Observation]) -> Decision {
         self.now = now;
         self.observations = observations.to_vec();
@@ -189,8 +189,8 @@ impl Scenario {
     }
 }
 
-/// Returns the conditions in one line: the statuses of Stalled, Reconciling and Ready with their shared
-/// reason, then `DependenciesReady` and `TemplateAccepted`, then any other one with its type.
+/// Returns the conditions of a status in one line: the statuses of Stalled, Reconciling and Ready with their
+/// shared reason, then `DependenciesReady` and `TemplateAccepted`, then any other one with its type.
 fn row(status: &WaitDeploymentStatus) -> String {
     let types: Vec<_> = status.conditions.iter().take(5).map(|condition| condition.type_.as_str()).collect();
     assert_eq!(types, reasons::condition::OF_GATE[..5], "{status:?}");

@@ -19,7 +19,8 @@ fn live(annotations: &Value, generation: i64) -> LiveDeployment {
     serde_json::from_value(live).unwrap()
 }
 
-/// Recalls the attempt of a term to write an object with these annotations, where the cache shows `live`.
+/// Recalls the result of an attempt in a term to write an object with these annotations, where the cache
+/// shows `live`.
 fn recall_in(
     memory: &Memory,
     term: u64,

@@ -15,12 +15,12 @@ use serde_json::value::RawValue;
 use crate::cache::informer::Limited;
 use crate::cache::object::Raw;
 
-/// Cuts a byte stream into lines.
+/// Cuts the byte stream of a watch response into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// The beginning of a line whose end has not arrived.
+    /// The beginning of a line of the response, of which the end has not arrived.
     partial: BytesMut,
-    /// Longest line that is returned whole.
+    /// Longest line that is returned whole, in bytes.
     limit: usize,
     /// Whether bytes are dropped up to the end of a line that is too long.
     dropping: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Bookmark {
     pub(crate) metadata: BookmarkMeta,
 }
 
-/// The metadata of a bookmark.
+/// The metadata of a bookmark event: its resourceVersion and annotations.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BookmarkMeta {
@@ -60,7 +60,7 @@ pub(crate) struct BookmarkMeta {
 // === impl Lines ===
 
 impl Lines {
-    /// `limit` is the longest line in bytes.
+    /// Makes a reader of lines that returns lines of up to `limit` bytes whole.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
@@ -105,8 +105,9 @@ impl Lines {
 // === impl Event ===
 
 impl<'a> Event<'a> {
-    /// Reads a line. If its members stand in the order that API servers write, the object is not parsed here,
-    /// so that its bytes are scanned only once, by [`Scan::open`](crate::cache::object::Scan::open).
+    /// Reads a watch event from a line. If its members stand in the order that API servers write, the object
+    /// is not parsed here, so that its bytes are scanned only once, by
+    /// [`Scan::open`](crate::cache::object::Scan::open).
     pub(crate) fn read(line: &'a [u8]) -> serde_json::Result<Self> {
         if let Some((event_type, bytes)) = split_ordinary(line) {
             tracing::trace!(event_type, "watch event");
@@ -117,7 +118,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Splits an object's event as API servers write it into its type and the bytes from the object on.
+/// Splits a watch event of an object, as API servers write it, into its type and the bytes from the object
+/// on; `None` for any other line.
 fn split_ordinary(line: &[u8]) -> Option<(&'static str, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
     ["ADDED", "MODIFIED", "DELETED"].into_iter().find_map(|event_type| {
@@ -158,9 +160,10 @@ pub(crate) fn read_status(code: u16, body: &[u8]) -> Status {
     status
 }
 
-/// Returns whether a watch cannot resume from its resource version. The version has expired, or it is newer
-/// than any of a server that was restored from a backup, or the next event is the deletion of an object that
-/// the server could not read (`StoreReadError`), so that each retry would fail on the same event.
+/// Returns whether this error of the server means that a watch cannot resume from its resource version. The
+/// version has expired, or it is newer than any of a server that was restored from a backup, or the next
+/// event is the deletion of an object that the server could not read (`StoreReadError`), so that each retry
+/// would fail on the same event.
 pub(crate) fn is_expired(status: &Status) -> bool {
     let reason = status.reason.as_str();
     let ahead = status.code == 504 && status.message.contains("Too large resource version");

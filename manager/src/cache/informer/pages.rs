@@ -11,57 +11,58 @@ use serde_json::value::RawValue;
 
 use crate::cache::informer::Limited;
 
-/// Most bytes kept of the envelope. A list's holds a version and a continue token.
+/// Largest number of bytes that are kept of the envelope, the JSON of a list page around its items. It holds
+/// a version and a continue token.
 const MAX_ENVELOPE: usize = 64 * 1024;
 
-/// Reads one page chunk by chunk.
+/// Reads one page of a list chunk by chunk, and cuts it into its items.
 #[derive(Default)]
 pub(crate) struct PageReader {
-    /// The page with an empty `items` array.
+    /// The JSON of the page with an empty `items` array.
     envelope: BytesMut,
-    /// The beginning of an item whose end has not arrived.
+    /// The beginning of an item of the page, of which the end has not arrived.
     item: BytesMut,
-    /// Longest item that is returned whole.
+    /// Longest item that is returned whole, in bytes.
     limit: usize,
     /// Whether bytes are dropped up to the end of an item that is too long.
     dropping: bool,
     position: Position,
-    /// Number of open brackets, including those of the envelope.
+    /// Number of open brackets in the JSON of the page, including those of the envelope.
     depth: usize,
     string: StringState,
-    /// Offset in the envelope at which the last string began. The string is a key if a colon follows.
+    /// Offset in the envelope at which the last JSON string began. The string is a key if a colon follows.
     string_start: usize,
 }
 
-/// The part of the page that the next byte belongs to.
+/// The part of a list page that the next byte belongs to.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Position {
     #[default]
     Envelope,
-    /// After the key `items` and before its array.
+    /// The next byte is after the key `items` of the page and before its array.
     ItemsKey,
-    /// In an item or in the white space around it.
+    /// The next byte is in an item of the list or in the white space around it.
     Item,
-    /// At the comma after an item or at the end of the array.
+    /// The next byte is the comma after an item, or the end of the array of items.
     AfterItem,
 }
 
-/// Whether the next byte is in a JSON string.
+/// Whether the next byte of a list page is in a JSON string.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum StringState {
     #[default]
     Outside,
     Inside,
-    /// Inside, right after a backslash.
+    /// The next byte is inside a JSON string, right after a backslash.
     Escaped,
 }
 
-/// The metadata of a list, as one page has it.
+/// The metadata of a list, as one page of it contains it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PageMeta {
     pub(crate) resource_version: String,
-    /// Token to request the next page; `None` or empty on the last.
+    /// Token to request the next page of the list; `None` or empty on the last page.
     #[serde(rename = "continue")]
     next: Option<String>,
 }
@@ -69,8 +70,8 @@ pub(crate) struct PageMeta {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     metadata: PageMeta,
-    /// Required. A body without `items` is no list; if it were read as an empty one, the store would lose its
-    /// objects.
+    /// The items of the list, which are required. A body without `items` is no list; if it were read as an
+    /// empty one, the store would lose its objects.
     #[serde(borrow)]
     items: &'a RawValue,
 }
@@ -78,12 +79,13 @@ struct Envelope<'a> {
 // === impl PageReader ===
 
 impl PageReader {
-    /// `limit` is the longest item in bytes.
+    /// Makes a reader of one page that returns items of up to `limit` bytes whole.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Consumes `bytes` up to the end of an item and returns the item; `None` when all bytes are consumed.
+    /// Consumes `bytes` up to the end of an item of the list and returns the item; `None` when all bytes are
+    /// consumed.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Option<Limited> {
         while let Some((&byte, after)) = bytes.split_first() {
             if self.position != Position::Item {
@@ -103,7 +105,7 @@ impl PageReader {
         None
     }
 
-    /// Parses the envelope, after the whole page was read.
+    /// Parses the JSON around the items, after the whole page was read, and returns the metadata of the list.
     pub(crate) fn end(self) -> serde_json::Result<PageMeta> {
         let envelope: Envelope<'_> = serde_json::from_slice(&self.envelope)?;
         match envelope.items.get() {
@@ -112,7 +114,8 @@ impl PageReader {
         }
     }
 
-    /// Adds a byte to the envelope.
+    /// Adds a byte outside the items to the envelope, the JSON around them, and finds the part of the next
+    /// byte.
     fn read_envelope(&mut self, byte: u8) {
         let is_comma_of_items = self.position == Position::AfterItem && byte == b',';
         if self.envelope.len() < MAX_ENVELOPE && !is_comma_of_items {
@@ -129,8 +132,8 @@ impl PageReader {
         self.position = self.next_position(byte);
     }
 
-    /// Returns the offset of the comma or bracket that ends the item; `None` if it has not arrived. One loop
-    /// instead of a call per byte, since items are nearly all of a page.
+    /// Returns the offset of the comma or bracket that ends the current item; `None` if it has not arrived.
+    /// One loop instead of a call per byte, since items are nearly all of a page.
     fn end_of_item(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -146,7 +149,7 @@ impl PageReader {
         }
     }
 
-    /// Updates `string` and `depth` after a byte.
+    /// Updates the string state and the number of open brackets after a byte of the page's JSON.
     fn track(&mut self, byte: u8) {
         match (self.string, byte) {
             (StringState::Inside, b'"') => self.string = StringState::Outside,
@@ -175,7 +178,7 @@ impl PageReader {
         key.strip_prefix(b"items\"").is_some_and(|rest| rest.trim_ascii() == b":")
     }
 
-    /// Adds bytes to the item; returns its beginning once it is longer than the limit.
+    /// Adds bytes to the current item; returns the beginning of the item once it is longer than the limit.
     fn buffer_item(&mut self, bytes: &[u8]) -> Option<Limited> {
         if self.dropping {
             return None;
@@ -187,7 +190,7 @@ impl PageReader {
         self.dropping.then(|| Limited::TooLong(std::mem::take(&mut self.item).freeze()))
     }
 
-    /// Returns the item that ends here, unless it was dropped or there is only white space.
+    /// Returns the list item that ends at this position, unless it was dropped or is only white space.
     fn finish_item(&mut self) -> Option<Limited> {
         self.position = Position::AfterItem;
         let item = self.item.split().freeze();
@@ -200,7 +203,7 @@ impl PageReader {
 // === impl PageMeta ===
 
 impl PageMeta {
-    /// Returns the token of the next page; `None` on the last.
+    /// Returns the continue token of the next page of the list; `None` on the last page.
     pub(crate) fn next(&self) -> Option<&str> {
         self.next.as_deref().filter(|token| !token.is_empty())
     }

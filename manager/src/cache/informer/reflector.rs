@@ -30,58 +30,60 @@ use crate::cache::informer::pages::{PageMeta, PageReader};
 use crate::cache::object::{ResourceVersion, ScanError};
 use crate::cache::store::{ObjectStore, Received};
 
-/// Items requested per page, as in client-go and kube.
+/// Number of items requested per page of a list, as in client-go and kube.
 const PAGE_SIZE: u32 = 500;
-/// Delay before an absent kind is requested again. Jitter adds up to half of it.
+/// Delay before a kind that is not served or not readable is requested again. Jitter adds up to half of it.
 const ABSENT_RETRY: Duration = Duration::from_secs(3);
-/// Consecutive 404 or 403 responses after which a kind that has been watched counts as absent. They take
-/// twelve to eighteen seconds, in which a server that has just started loads its authorization rules and
+/// Number of consecutive 404 or 403 responses after which a kind that has been watched counts as absent. They
+/// take twelve to eighteen seconds, in which a server that has just started loads its authorization rules and
 /// CRDs.
 const DENIALS: u32 = 5;
-/// Consecutive 404 or 403 responses after which a kind that was never listed counts as absent. With
+/// Number of consecutive 404 or 403 responses after which a kind that was never listed counts as absent. With
 /// [`FIRST_RETRY`] between the requests, an absent kind delays the start by two to three seconds.
 const FIRST_DENIALS: u32 = 3;
 /// Delay between the first requests for a kind that was never listed. Jitter adds up to half of it.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Consecutive streamed lists that end early before the reflector changes to pages, and consecutive refusals
-/// of one version before it lists again.
+/// Number of consecutive streamed lists that end early before the reflector changes to pages, and of
+/// consecutive refusals of one version before it lists again.
 const ATTEMPTS: u32 = 3;
 
-/// The list and watch of one part of a store, that is, of all namespaces or of one.
+/// The reflector of one part of a store, that is, of all namespaces or of one: it lists and watches the
+/// objects.
 pub(crate) struct Reflector {
     endpoint: Endpoint,
     access: Arc<AccessCheck>,
     store: Arc<ObjectStore>,
-    /// Index into the store's `parts`.
+    /// Index of the reflector's namespace in the store's `parts`.
     part: usize,
-    /// Draws jitter only.
+    /// Source of random numbers, for the jitter of delays and timeouts.
     random: fastrand::Rng,
     backoff: Backoff,
-    /// Version from which the next watch resumes; `None` requests a list.
+    /// Version from which the next watch of the reflector resumes; `None` if it lists next.
     resume: Option<ResourceVersion>,
-    /// Learnt from the server's responses.
+    /// How the reflector lists, as learnt from the server's responses.
     listing: Listing,
-    /// Consecutive streamed lists that ended before their end mark.
+    /// Number of consecutive streamed lists that ended before their end mark.
     unfinished: u32,
-    /// Consecutive refusals without progress.
+    /// Number of consecutive refused requests without progress of the watch.
     refusals: u32,
-    /// Consecutive 404 or 403 responses.
+    /// Number of consecutive 404 or 403 responses to lists and watches of the kind.
     denials: u32,
-    /// Whether a list or watch has worked before.
+    /// Whether a list or watch of this reflector has worked before.
     worked: bool,
-    /// Whether an expired version may be followed by a list without a delay. Set by progress, cleared by that
-    /// list.
+    /// Whether the reflector may list without a delay after its version has expired. Set by progress, cleared
+    /// by that list.
     relist_at_once: bool,
 }
 
-/// How the reflector lists.
+/// How a reflector lists the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listing {
-    /// By a watch that begins with all objects.
+    /// The reflector lists by a watch that begins with all objects.
     Streamed,
-    /// By pages of [`PAGE_SIZE`].
+    /// The reflector lists by pages of [`PAGE_SIZE`].
     Paged,
-    /// By one response with all objects, because the server lets continue tokens expire while pages are read.
+    /// The reflector lists by one response with all objects, because the server lets continue tokens expire
+    /// while pages are read.
     Whole,
 }
 
@@ -115,7 +117,7 @@ impl Reflector {
         }
     }
 
-    /// Runs for ever; drop it to stop.
+    /// Lists and watches for ever, round after round; drop the future to stop it.
     pub(crate) async fn run(mut self) {
         loop {
             let Err(failure) = self.round().await else { continue };
@@ -135,7 +137,8 @@ impl Reflector {
         }
     }
 
-    /// Reports a failed round, decides from where the next round resumes, and returns the delay before it.
+    /// Reports a failed list or watch, decides from where the next one resumes, and returns the delay before
+    /// it.
     fn delay_after(&mut self, failure: Failure) -> Duration {
         let absent = self.counts_as_absent(&failure);
         let (delay, text) = match failure {
@@ -177,9 +180,9 @@ impl Reflector {
         delay
     }
 
-    /// Counts consecutive denials and returns whether they are enough for the kind to count as absent. A
-    /// server that has just started may deny every request until it has loaded its authorization rules and
-    /// CRDs, and of two servers behind one address only one may have just started.
+    /// Counts consecutive denials (404 or 403) and returns whether they are enough for the kind to count as
+    /// absent. A server that has just started may deny every request until it has loaded its authorization
+    /// rules and CRDs, and of two servers behind one address only one may have just started.
     fn counts_as_absent(&mut self, failure: &Failure) -> bool {
         let denied = matches!(failure, Failure::NotFound(_) | Failure::Forbidden(_));
         self.denials = if denied { self.denials.saturating_add(1) } else { 0 };
@@ -195,8 +198,8 @@ impl Reflector {
         delay.mul_f64(1.0 + self.random.f64() / 2.0)
     }
 
-    /// Lists by pages of `limit` items; 0 = one page with all. Each item is stored as it arrives, and after
-    /// the last page the objects that no page had are removed.
+    /// Lists the objects by pages of `limit` items; 0 = one page with all. Each item is stored as it arrives,
+    /// and after the last page the objects that no page had are removed.
     async fn list(&mut self, limit: u32) -> Result<(), Failure> {
         // Before the request, as in a streamed list.
         let epoch = self.store.begin_list();
@@ -228,7 +231,7 @@ impl Reflector {
         }
     }
 
-    /// Stores the items of one page as they arrive.
+    /// Stores the items of one page of a list as they arrive, and returns the metadata of the list.
     async fn page(&self, epoch: u64, mut body: Body) -> Result<PageMeta, Failure> {
         let limit = self.store.limits.frame;
         let mut page = PageReader::new(limit);
@@ -251,7 +254,7 @@ impl Reflector {
         page.end().map_err(|error| Failure::Refused(format!("the list cannot be read: {error}")))
     }
 
-    /// Notes that a list or a watch works.
+    /// Records that a list or a watch of this reflector works, and logs the end of an outage.
     fn up(&mut self) {
         self.worked = true;
         self.denials = 0;
@@ -261,7 +264,8 @@ impl Reflector {
     }
 }
 
-/// Returns the error for an object over the limit. Its size is not known, since the rest was not read.
+/// Returns the error for an object that is longer than the limit. Its size is not known, since the rest was
+/// not read.
 fn too_large(limit: usize) -> ScanError {
     ScanError::TooLarge { size: limit.saturating_add(1), limit }
 }

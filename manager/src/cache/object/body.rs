@@ -8,30 +8,31 @@ use parking_lot::Mutex;
 
 use super::dictionary::{Damage, Packed};
 
-/// The JSON of one version, without `managedFields`.
+/// The JSON of one version of an object, without `managedFields`, plain or compressed.
 pub(crate) struct Body(Mutex<Form>);
 
-/// The two forms of a body. Cheap to clone: a reader holds the lock only for the clone.
+/// The JSON of an object, plain or packed (compressed). Cheap to clone: a reader holds the lock only for the
+/// clone.
 #[derive(Clone)]
 pub(crate) enum Form {
-    /// Uncompressed JSON.
+    /// The uncompressed JSON of the object.
     Plain(Bytes),
     Packed(Packed),
 }
 
-/// Statistics about the packed bodies of one store.
+/// Statistics about the packed (compressed) bodies of one store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Packing {
-    /// Objects with a packed body.
+    /// Number of objects with a packed (compressed) body.
     pub objects: usize,
-    /// Bytes of these bodies, packed.
+    /// Bytes of the packed bodies of the store, as they are kept.
     pub bytes: usize,
-    /// Bytes of these bodies, unpacked.
+    /// Bytes that the packed bodies of the store have when unpacked.
     pub plain_bytes: usize,
-    /// Dictionaries in use, including the newest.
+    /// Number of compression dictionaries in use, including the newest.
     pub dictionaries: usize,
-    /// Bytes of these dictionaries, in both prepared forms.
+    /// Bytes of the compression dictionaries in use, in both prepared forms.
     pub dictionary_bytes: usize,
 }
 
@@ -42,7 +43,7 @@ impl Body {
         Self(Mutex::new(Form::Plain(bytes)))
     }
 
-    /// Returns the JSON as an owned buffer. Decompresses a packed body into a new allocation.
+    /// Returns the JSON of the object as an owned buffer. Decompresses a packed body into a new allocation.
     pub(crate) fn bytes(&self) -> Result<Bytes, Damage> {
         match self.form() {
             Form::Plain(bytes) => Ok(bytes),
@@ -50,15 +51,16 @@ impl Body {
         }
     }
 
-    /// Calls `read` with the JSON, which is borrowed for this call only.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    /// Calls `parse` with the JSON of the object, which is borrowed for this call only, and returns its
+    /// result.
+    pub(crate) fn read<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         match self.form() {
-            Form::Plain(bytes) => Ok(look(&bytes)),
-            Form::Packed(packed) => packed.read(look),
+            Form::Plain(bytes) => Ok(parse(&bytes)),
+            Form::Packed(packed) => packed.read(parse),
         }
     }
 
-    /// Returns the length of the body in bytes, as it is kept in memory.
+    /// Returns the length of the object's body in bytes, as it is kept in memory: compressed if it is packed.
     pub(crate) fn len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
@@ -66,7 +68,7 @@ impl Body {
         }
     }
 
-    /// Returns the length of the uncompressed JSON in bytes.
+    /// Returns the length of the object's JSON in bytes, uncompressed.
     pub(crate) fn plain_len(&self) -> usize {
         match &*self.0.lock() {
             Form::Plain(bytes) => bytes.len(),
@@ -74,12 +76,12 @@ impl Body {
         }
     }
 
-    /// Returns the current form.
+    /// Returns the body in its current form, plain or packed.
     pub(crate) fn form(&self) -> Form {
         self.0.lock().clone()
     }
 
-    /// Replaces the form by another one of the same JSON; returns the previous form.
+    /// Replaces the form of the body by another one of the same JSON; returns the previous form.
     pub(crate) fn replace(&self, form: Form) -> Form {
         std::mem::replace(&mut self.0.lock(), form)
     }
@@ -88,13 +90,14 @@ impl Body {
 // === impl Packing ===
 
 impl Packing {
-    /// Returns the ratio of plain bytes to packed bytes; `None` while no body is packed.
+    /// Returns the compression ratio of the packed bodies, plain bytes to packed bytes; `None` while no body
+    /// is packed.
     #[expect(clippy::cast_precision_loss, reason = "a ratio has a few digits")]
     pub fn ratio(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.plain_bytes as f64 / self.bytes as f64)
     }
 
-    /// Adds a stored body, if it is packed.
+    /// Adds a stored body to these statistics, if the body is packed.
     pub(in crate::cache) fn add(&mut self, body: &Body) {
         if let Form::Packed(packed) = &body.form() {
             self.objects += 1;
@@ -103,7 +106,7 @@ impl Packing {
         }
     }
 
-    /// Subtracts a body, which must have the form in which it was added.
+    /// Subtracts a body from these statistics; it must have the form in which it was added.
     pub(in crate::cache) fn take(&mut self, body: &Body) {
         if let Form::Packed(packed) = &body.form() {
             self.objects -= 1;

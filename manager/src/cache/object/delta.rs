@@ -6,29 +6,30 @@ use crate::client::Writer;
 /// One change of one object. `old` and `new` are its states before and after the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'a> {
-    /// The state before the change; `None` for a new object. For a deletion this is the last known state.
+    /// The state of the object before the change; `None` for a new object. For a deletion this is the last
+    /// known state.
     pub old: Option<&'a View>,
-    /// The state after the change; `None` for a deleted object.
+    /// The state of the object after the change; `None` for a deleted object.
     pub new: Option<&'a View>,
-    /// The object existed before this handler subscribed, or before the store's first list.
+    /// Whether the object existed before this handler subscribed, or before the store's first list.
     pub initial: bool,
-    /// The delta comes from a periodic resync: `old` and `new` are the same version.
+    /// Whether the delta comes from a periodic resync: `old` and `new` are then the same version.
     pub resync: bool,
-    /// Set if this process made the change: identifies the writer. The watch event of the same write causes
-    /// no further delta.
+    /// The writer of the change if this process made it; otherwise `None`. The watch event of the same write
+    /// causes no further delta.
     pub own_write: Option<Writer>,
 }
 
-/// The source of a change.
+/// The source of a change of an object in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The first list, or the initial events of a watch.
+    /// The change comes from the first list, or from the initial events of a watch.
     Initial,
-    /// A watch event, or a difference found by a relist.
+    /// The change comes from a watch event, or is a difference found by a relist.
     Live,
-    /// The response to a write of this process.
+    /// The change comes from the response to a write of this process, by this writer.
     OwnWrite(Writer),
-    /// A periodic resync; the object has not changed.
+    /// The delta comes from a periodic resync; the object has not changed.
     Resync,
 }
 
@@ -41,7 +42,7 @@ impl<'a> Delta<'a> {
         Self { old, new, initial, resync, own_write }
     }
 
-    /// Returns the new state, or the last known state of a deleted object.
+    /// Returns the new state of the object, or the last known state of a deleted object.
     pub fn latest(&self) -> Option<&'a View> {
         self.new.or(self.old)
     }

@@ -10,65 +10,67 @@ use std::sync::Arc;
 
 use zstd_safe::{CCtx, CDict, DCtx, DDict, compress_bound, get_error_name, train_from_buffer};
 
-/// The fastest level with entropy coding; the next levels take half as long again and save another 5 %.
+/// The zstd compression level: the fastest one with entropy coding; the next levels take half as long again
+/// and save another 5 %.
 const LEVEL: i32 = 1;
-/// Length of a trained dictionary in bytes. Twice as many save no more on Pods, and their tables no longer
-/// fit into the cache of a core.
+/// Length of a trained compression dictionary in bytes. Twice as many save no more on Pods, and their tables
+/// no longer fit into the cache of a core.
 const DICTIONARY_BYTES: usize = 16 * 1024;
-/// Fewer samples than this give an empty dictionary.
+/// Number of training samples below which a dictionary stays empty.
 const FEWEST_SAMPLES: usize = 8;
-/// One sample in this many is not trained on; it measures the dictionary.
+/// One training sample in this many is not trained on; it measures the dictionary.
 const HELD_OUT: usize = 4;
-/// Capacity in bytes of the buffers that are kept between calls; larger ones are freed.
+/// Largest capacity in bytes of a compression buffer that is kept between calls; larger ones are freed.
 const MAX_KEPT_CAPACITY: usize = 1024 * 1024;
-/// Bytes behind each frame that hold the length of the plain text.
+/// Number of bytes behind each compressed frame, which hold the length of the plain text.
 const TRAILER: usize = size_of::<u32>();
 
-/// A dictionary of one kind, prepared for compression and for decompression.
+/// A compression dictionary for the objects of one kind, prepared for compression and for decompression.
 pub(crate) struct Dictionary {
-    /// The number of this dictionary, counted per store.
+    /// The number of this dictionary: the first one that a store trains has number 1.
     number: u32,
     packing: CDict<'static>,
     reading: DDict<'static>,
 }
 
-/// One compressed body.
+/// The compressed body of one object, with its dictionary.
 #[derive(Clone)]
 pub(crate) struct Packed {
     dictionary: Arc<Dictionary>,
-    /// A zstd frame, then the length of the plain text, little-endian.
+    /// The body as a zstd frame, then the length of the plain text, little-endian.
     frame: Arc<[u8]>,
 }
 
 /// The zstd context and the output buffer for compression; one per process.
 #[derive(Default)]
 pub(crate) struct Compressor {
-    /// Created at the first use.
+    /// The zstd context for compression; created at the first use.
     context: Option<CCtx<'static>>,
     out: Vec<u8>,
 }
 
-/// The zstd context and the output buffer of one reading thread.
+/// The zstd context and the output buffer for decompression, of one reading thread.
 struct Reader {
     context: DCtx<'static>,
     plain: Vec<u8>,
 }
 
-/// A packed body cannot be decompressed: memory was overwritten, or this module has a bug.
+/// Error of a compressed body that cannot be decompressed: memory was overwritten, or this module has a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the packed form is damaged: {0}")]
 pub struct Damage(String);
 
 thread_local! {
-    /// Taken out while it is in use: the callback of a read is user code and may read another object.
+    /// The zstd context and buffer with which this thread decompresses. Taken out while it is in use: the
+    /// callback of a read is user code and may read another object.
     static READER: Cell<Option<Box<Reader>>> = const { Cell::new(None) };
 }
 
 // === impl Dictionary ===
 
 impl Dictionary {
-    /// Trains a dictionary on samples of bodies. With too few samples it is empty and compresses less. `None`
-    /// if memory runs out.
+    /// Trains a compression dictionary on samples of bodies. With too few samples it is empty and compresses
+    /// less. `None` if memory runs out.
     ///
     /// Takes about a tenth of a second per megabyte of samples.
     pub(crate) fn train(number: u32, samples: &Samples) -> Option<Self> {
@@ -77,7 +79,7 @@ impl Dictionary {
         Some(Self { number, packing, reading: DDict::try_create(&text)? })
     }
 
-    /// Compresses one body; `None` if that fails.
+    /// Compresses one body with this dictionary; `None` if that fails.
     pub(crate) fn pack(self: &Arc<Self>, compressor: &mut Compressor, plain: &[u8]) -> Option<Packed> {
         let length = u32::try_from(plain.len()).ok()?;
         let Compressor { context, out } = compressor;
@@ -95,7 +97,7 @@ impl Dictionary {
         Some(Packed { dictionary: self.clone(), frame })
     }
 
-    /// Returns the bytes of both prepared forms.
+    /// Returns the memory of the dictionary in bytes: of both of its prepared forms.
     pub(crate) fn bytes(&self) -> usize {
         self.packing.sizeof() + self.reading.sizeof()
     }
@@ -104,12 +106,13 @@ impl Dictionary {
 // === impl Packed ===
 
 impl Packed {
-    /// Decompresses the body and calls `read` with the plain text, which is borrowed for this call only.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
+    /// Decompresses the body and calls `parse` with the plain text, which is borrowed for this call only.
+    /// Returns the result of the call.
+    pub(crate) fn read<T>(&self, parse: impl FnOnce(&[u8]) -> T) -> Result<T, Damage> {
         let kept = READER.try_with(Cell::take).ok().flatten();
         let mut reader = kept.map_or_else(Reader::new, Ok)?;
         self.unpack(&mut reader)?;
-        let seen = look(&reader.plain);
+        let seen = parse(&reader.plain);
         if reader.plain.capacity() <= MAX_KEPT_CAPACITY {
             // During thread shutdown the thread-local storage may be gone already.
             READER.try_with(|kept| kept.set(Some(reader))).unwrap_or_default();
@@ -117,17 +120,17 @@ impl Packed {
         Ok(seen)
     }
 
-    /// Returns the length of the plain text in bytes.
+    /// Returns the length of the uncompressed body in bytes.
     pub(crate) fn plain_len(&self) -> usize {
         self.split().map_or(0, |(_, length)| length)
     }
 
-    /// Returns the length of the packed form in bytes, without its dictionary.
+    /// Returns the length of the compressed body in bytes, without its dictionary.
     pub(crate) fn len(&self) -> usize {
         self.frame.len()
     }
 
-    /// Returns whether this body was packed with this dictionary.
+    /// Returns whether this body was compressed with this dictionary.
     pub(crate) fn is_of(&self, dictionary: &Arc<Dictionary>) -> bool {
         Arc::ptr_eq(&self.dictionary, dictionary)
     }
@@ -163,21 +166,21 @@ impl Reader {
     }
 }
 
-/// Training samples: the first bytes of several bodies.
+/// Training samples for a compression dictionary: the first bytes of several bodies.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<Vec<u8>>);
 
 // === impl Samples ===
 
 impl Samples {
-    /// Most objects in a sample; more take longer and save little.
+    /// Largest number of objects in the training samples; more take longer and save little.
     pub(crate) const MOST: usize = 128;
-    /// Most bytes taken from one object.
+    /// Largest number of bytes taken from one object as a training sample.
     const HEAD: usize = 16 * 1024;
-    /// Most bytes in total.
+    /// Largest number of bytes of all training samples together.
     const TEXT: usize = 1024 * 1024;
 
-    /// Adds one body, unless a bound is reached.
+    /// Adds one body to the training samples, unless a bound is reached.
     pub(crate) fn add(&mut self, plain: &[u8]) {
         let head = plain.get(..Self::HEAD).unwrap_or(plain);
         let total: usize = self.0.iter().map(Vec::len).sum();

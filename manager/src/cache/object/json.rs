@@ -11,10 +11,10 @@
 
 use std::borrow::Cow;
 
-/// Levels of nesting that `serde_json` accepts.
+/// Number of levels of JSON nesting that `serde_json` accepts.
 const DEPTH: u32 = 127;
 
-/// The text is not JSON. A retry does not help.
+/// Error of a text that is not JSON. A retry does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} expected at byte {at}")]
 pub(crate) struct Malformed {
@@ -22,33 +22,33 @@ pub(crate) struct Malformed {
     at: usize,
 }
 
-/// A position in JSON text.
+/// A position in JSON text that moves on from token to token and checks them.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// Objects entered by [`Cursor::open`] and not left yet.
+    /// Number of JSON objects entered by [`Cursor::open`] and not left yet.
     depth: u32,
 }
 
-/// A value in the text.
+/// A value in JSON text, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a> {
-    /// The offset of its first byte.
+    /// The offset of the value's first byte in the JSON text.
     pub(crate) start: usize,
-    /// The value as it is written.
+    /// The text of the JSON value, as it is written.
     pub(crate) text: &'a str,
 }
 
-/// Iterates over the members of one object. After each call of [`Members::next`] the caller has to step over
-/// the value.
+/// Iterates over the members of one JSON object. After each call of [`Members::next`] the caller has to step
+/// over the value.
 #[derive(Debug)]
 pub(crate) struct Members<'c, 'a> {
     pub(crate) cursor: &'c mut Cursor<'a>,
     first: bool,
 }
 
-/// Bytes that begin with an object.
+/// Bytes that begin with the JSON of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
     pub(crate) bytes: &'a [u8],
@@ -59,7 +59,7 @@ pub(crate) struct Raw<'a> {
 // === impl Cursor ===
 
 impl<'a> Cursor<'a> {
-    /// Starts before the first byte.
+    /// Makes a cursor before the first byte of a JSON text. Fails if the bytes are not UTF-8.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Self::over(text)),
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Skips white space and returns the next byte; `None` at the end.
+    /// Skips white space and returns the next byte of the JSON text; `None` at its end.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.as_bytes().get(self.at)?;
@@ -86,14 +86,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over `byte` if it is the next one, and returns whether it was.
+    /// Steps over white space, and over `byte` if it is the next one; returns whether it was.
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let there = self.peek() == Some(byte);
         self.at += usize::from(there);
         there
     }
 
-    /// Enters an object.
+    /// Enters a JSON object and returns an iterator over its members. Fails if the next value is no object.
     pub(crate) fn open(&mut self) -> Result<Members<'_, 'a>, Malformed> {
         if !self.take(b'{') {
             return self.fail("an object");
@@ -102,12 +102,12 @@ impl<'a> Cursor<'a> {
         Ok(Members { cursor: self, first: true })
     }
 
-    /// Checks that no text follows.
+    /// Checks that only white space follows the current position.
     pub(crate) fn end(&mut self) -> Result<(), Malformed> {
         if self.peek().is_none() { Ok(()) } else { self.fail("the end") }
     }
 
-    /// Steps over a value and returns it.
+    /// Steps over a JSON value of any type and returns it.
     pub(crate) fn value(&mut self) -> Result<Value<'a>, Malformed> {
         self.peek();
         let start = self.at;
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         Ok(self.since(start))
     }
 
-    /// Returns the text between `start` and the current position.
+    /// Returns the JSON text between the offset `start` and the current position.
     pub(crate) fn since(&self, start: usize) -> Value<'a> {
         Value { start, text: self.text.get(start..self.at).unwrap_or_default() }
     }
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a key and its colon; returns the end of the key.
+    /// Steps over the key of a JSON member and its colon; returns the offset of the end of the key.
     fn key(&mut self) -> Result<usize, Malformed> {
         if self.peek() != Some(b'"') {
             return self.fail("a key");
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
         if self.take(b':') { Ok(end) } else { self.fail("a colon") }
     }
 
-    /// Steps over a string; `at` is on its opening quote.
+    /// Steps over a JSON string; the cursor is on its opening quote.
     fn string(&mut self) -> Result<(), Malformed> {
         self.at += 1;
         loop {
@@ -205,7 +205,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps to the next quote, backslash or control character, eight bytes at a time.
+    /// Steps to the next quote, backslash or control character of a JSON string, eight bytes at a time.
     fn plain(&mut self) {
         const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
         const HIGH: u64 = ONES << 7;
@@ -276,7 +276,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over the next byte if it is one of these, and returns whether it was.
+    /// Steps over the next byte if it is one of `bytes`, and returns whether it was.
     fn take_any(&mut self, bytes: &[u8]) -> bool {
         let there = self.text.as_bytes().get(self.at).is_some_and(|byte| bytes.contains(byte));
         self.at += usize::from(there);
@@ -300,7 +300,8 @@ impl<'a> Cursor<'a> {
 // === impl Members ===
 
 impl<'a> Members<'_, 'a> {
-    /// Steps over a key to its value; `None` at the end of the object. Do not call it again after `None`.
+    /// Steps over the key of the next member to its value, and returns the key; `None` at the end of the
+    /// object. Do not call it again after `None`.
     pub(crate) fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {
         let first = std::mem::replace(&mut self.first, false);
         if self.cursor.take(b'}') {
@@ -320,17 +321,17 @@ impl<'a> Members<'_, 'a> {
 // === impl Value ===
 
 impl<'a> Value<'a> {
-    /// Returns the offset behind its last byte.
+    /// Returns the offset behind the last byte of the JSON value.
     pub(crate) fn end(&self) -> usize {
         self.start + self.text.len()
     }
 
-    /// Returns whether it is `null`, which counts as absent, as it does for the API server.
+    /// Returns whether the JSON value is `null`, which counts as absent, as it does for the API server.
     pub(crate) fn is_null(&self) -> bool {
         self.text == "null"
     }
 
-    /// Returns the content of a string, borrowed if it has no escapes; `None` for other types.
+    /// Returns the content of a JSON string, borrowed if it has no escapes; `None` for values of other types.
     pub(crate) fn string(&self) -> Option<Cow<'a, str>> {
         let inner = self.text.strip_prefix('"')?.strip_suffix('"')?;
         if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -343,12 +344,12 @@ impl<'a> Value<'a> {
 // === impl Raw ===
 
 impl<'a> Raw<'a> {
-    /// The object of a watch event, followed by the rest of the event.
+    /// Makes the bytes of an object that the rest of its watch event follows.
     pub(crate) fn in_event(bytes: &'a [u8]) -> Self {
         Self { bytes, in_event: true }
     }
 
-    /// Checks the text behind the object.
+    /// Checks the text behind the object: only the rest of the watch event, or only white space.
     pub(crate) fn end(self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
         // Today an event has two members; a newer server may send another one.
         while self.in_event && !cursor.take(b'}') {

@@ -18,42 +18,44 @@ use crate::key::{Key, NamespacedName};
 pub use uid::Uid;
 pub use version::ResourceVersion;
 
-/// The slim metadata of one version of one object.
+/// The metadata of one version of one object, which is read without decoding the object.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Meta {
-    /// Namespace and name.
+    /// Namespace and name of the object.
     pub request: NamespacedName,
-    /// Distinguishes this object from earlier ones of the same name.
+    /// Uid of the object, which distinguishes it from earlier ones of the same name.
     pub uid: Uid,
-    /// The resourceVersion that the API server assigned to this version.
+    /// The resourceVersion that the API server assigned to this version of the object.
     pub resource_version: ResourceVersion,
-    /// Counts changes of the desired state; `None` for kinds without a generation.
+    /// Generation of the object, which counts changes of its desired state; `None` for kinds without a
+    /// generation.
     pub generation: Option<i64>,
-    /// The labels, sorted by key.
+    /// The labels of the object, sorted by key.
     pub labels: Labels,
-    /// The owner references. Objects of the store with the same owners share one list.
+    /// The owner references of the object. Objects of the store with the same owners share one list.
     pub owners: Arc<[Owner]>,
-    /// The part of the object that the body contains. `content_hash` and `status_hash` cover the whole object
-    /// even if [`Extent::TooLarge`] shows that the body is not kept.
+    /// The part of the object that the cache keeps as its body. `content_hash` and `status_hash` cover the
+    /// whole object even if [`Extent::TooLarge`] shows that the body is not kept.
     pub extent: Extent,
-    /// Whether a deletion was requested and waits for finalizers or a grace period.
+    /// Whether the deletion of the object was requested and waits for finalizers or a grace period.
     pub deleting: bool,
     /// The finalizers, which delay the deletion of the object.
     pub finalizers: Arc<[Arc<str>]>,
-    /// A hash of the annotations, as the transform of the store left them; 0 without annotations.
+    /// A hash of the object's annotations, as the transform of the store left them; 0 without annotations.
     pub annotations_hash: u64,
-    /// Whether [`PAUSED_ANNOTATION`] is `true`.
+    /// Whether the object is paused: its [`PAUSED_ANNOTATION`] is `true`.
     pub paused: bool,
-    /// A hash of the value of [`RECONCILE_AT_ANNOTATION`]; 0 without it.
+    /// A hash of the value of the object's [`RECONCILE_AT_ANNOTATION`]; 0 without it.
     pub reconcile_at_hash: u64,
-    /// A hash of all fields outside `metadata` and `status`; 0 in a metadata-only store.
+    /// A hash of all fields of the object outside `metadata` and `status`; 0 in a metadata-only store.
     pub content_hash: u64,
-    /// A hash of `status`, as the transform of the store left it; 0 without one and in a metadata-only store.
+    /// A hash of the object's `status`, as the transform of the store left it; 0 without one and in a
+    /// metadata-only store.
     pub status_hash: u64,
 }
 
-/// One owner reference.
+/// One owner reference of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The owner's uid.
@@ -64,7 +66,7 @@ pub struct Owner {
     pub kind: Arc<str>,
     /// The owner's name. The owner is in the same namespace, or cluster-scoped.
     pub name: Arc<str>,
-    /// Whether this owner is the managing controller.
+    /// Whether this owner is the managing controller of the object.
     pub controller: bool,
 }
 
@@ -77,7 +79,7 @@ pub(super) type Label = (Arc<str>, Arc<str>);
 // === impl Labels ===
 
 impl Labels {
-    /// Returns the value of a label.
+    /// Returns the value of the label `key`; `None` if the object has no such label.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(have, _)| have.as_ref().cmp(key)).ok()?;
         self.0.get(at).map(|(_, value)| value.as_ref())
@@ -103,7 +105,7 @@ impl fmt::Debug for Labels {
 // === impl Meta ===
 
 impl Meta {
-    /// Returns the owner that is the managing controller.
+    /// Returns the owner of the object that is its managing controller; `None` without one.
     pub fn controller(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| owner.controller)
     }
@@ -120,12 +122,12 @@ impl Meta {
             && self.deleting == other.deleting
     }
 
-    /// Returns the namespace; `None` for a cluster-scoped object.
+    /// Returns the namespace of the object; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.request.namespace()
     }
 
-    /// Returns the name.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         self.request.name()
     }

@@ -14,43 +14,45 @@ use parking_lot::Mutex;
 
 use super::view::Version;
 
-/// Most objects held strongly. More of them are written to memory that has left the processor's cache: with
-/// sixteen Pods, reading a new object took half as long again.
+/// Largest number of decoded objects that are held strongly. More of them are written to memory that has left
+/// the processor's cache: with sixteen Pods, reading a new object took half as long again.
 const HELD: usize = 4;
-/// Most bytes of JSON of the objects held; decoded, they take about eight times as much.
+/// Largest number of bytes of JSON of the decoded objects that are held strongly; decoded, they take about
+/// eight times as much.
 const BYTES: usize = 32 * 1024;
-/// Most weak references: about as many as reconciles run at once.
+/// Largest number of weak references to decoded objects: about as many as reconciles run at once.
 const KNOWN: usize = 32;
 
 type Decoded = dyn Any + Send + Sync;
 
-/// The decoded objects, oldest first.
+/// The recently decoded objects of a store, oldest first.
 #[derive(Default)]
 pub(crate) struct Recent(Mutex<VecDeque<Known>>);
 
 struct Known {
-    /// The version that was decoded. The weak reference keeps its address from being reused.
+    /// The version of the object that was decoded. The weak reference keeps its address from being reused.
     version: Weak<Version>,
-    /// The type of the object. Only a matching object is upgraded, because the last strong reference must not
-    /// be dropped under the lock.
+    /// The Rust type of the decoded object. Only a matching object is upgraded, because the last strong
+    /// reference must not be dropped under the lock.
     type_id: TypeId,
     object: Weak<Decoded>,
-    /// The same object, as long as it is among the newest few; never set for a large object.
+    /// A strong reference to the decoded object, as long as it is among the newest few; never set for a large
+    /// object.
     held: Option<Arc<Decoded>>,
-    /// The length of its JSON in bytes.
+    /// The length of the object's JSON in bytes.
     bytes: usize,
 }
 
 // === impl Recent ===
 
 impl Recent {
-    /// Returns the object decoded from this version as this type, if it is still held anywhere.
+    /// Returns the object decoded from this version as a `T`; `None` if it is not held anywhere any more.
     pub(crate) fn find<T: Send + Sync + 'static>(&self, version: &Arc<Version>) -> Option<Arc<T>> {
         find(&self.0.lock(), version)
     }
 
-    /// Adds an object that was decoded from `bytes` bytes of JSON. Returns the object for all readers to
-    /// share: this one, or one that another thread has added meanwhile.
+    /// Adds a decoded object; `bytes` is the length of its JSON. Returns the object for all readers to share:
+    /// this one, or one that another thread has added meanwhile.
     pub(crate) fn share<T: Send + Sync + 'static>(
         &self,
         version: &Arc<Version>,
@@ -76,8 +78,8 @@ fn find<T: Send + Sync + 'static>(all: &VecDeque<Known>, version: &Arc<Version>)
     all.iter().rev().find(wanted)?.object.upgrade()?.downcast().ok()
 }
 
-/// Adds an object. Returns the references that had to make room: the oldest entry, and the strong references
-/// of all but the newest few objects.
+/// Adds a decoded object to the recent ones. Returns the references that had to make room: the oldest entry,
+/// and the strong references of all but the newest few objects.
 fn add(
     all: &mut VecDeque<Known>,
     version: Weak<Version>,

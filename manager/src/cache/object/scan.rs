@@ -25,55 +25,56 @@ use crate::key::{KindId, NamespacedName};
 /// The kind of the objects in a response to a metadata-only request.
 const PARTIAL: &str = "PartialObjectMetadata";
 
-/// Up to this many members a linear search for a repeated name is faster than sorting.
+/// Number of members of an object up to which a linear search for a repeated name is faster than sorting.
 const FEW: usize = 16;
 
-/// If the metadata of an object is too large, its labels, its owners and its finalizers are each kept only up
-/// to this length, in bytes of JSON.
+/// Longest list of labels, of owners or of finalizers, in bytes of JSON, that is kept of an object with
+/// metadata that is too large.
 const SHORT: usize = 4096;
 
 /// The reason why bytes were not accepted as an object. A retry does not help; the next version of the object
 /// may.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScanError {
-    /// The text is cut short or is not JSON.
+    /// The text of the object is cut short or is not JSON.
     #[error("it is not JSON")]
     Json(#[from] Malformed),
-    /// The text is JSON, but its structure is different.
+    /// The text is JSON, but does not have the structure of a Kubernetes object.
     #[error("it does not have the structure of a Kubernetes object")]
     Shape(#[from] serde_json::Error),
-    /// A field of the metadata has another type.
+    /// This field of the object's metadata has another type.
     #[error("metadata.{0} is of the wrong type")]
     Type(&'static str),
-    /// JSON parsers differ in the one of two equal keys that they use.
+    /// The object has two members of this name. JSON parsers differ in the one of the two that they use.
     #[error("it has two members named {0}")]
     Duplicate(String),
-    /// A field is missing that every stored object has.
+    /// This field of the object's metadata is missing, which every stored object has.
     #[error("metadata.{0} is missing")]
     Missing(&'static str),
-    /// The object is of another kind than the store.
+    /// The object is of the kind `found`, and the store holds objects of the kind `expected`.
     #[error("it is a {found}, not a {expected}")]
     Kind { found: String, expected: String },
-    /// The transform of its kind failed.
+    /// The transform of the object's kind failed for this reason.
     #[error("the transform of its kind failed: {0}")]
     Transform(String),
-    /// The object is longer than `cache.maxFrameBytes`.
+    /// The object has at least `size` bytes, more than `limit`, which is `cache.maxFrameBytes`.
     #[error("it has at least {size} bytes, more than the limit of {limit}; shrink it")]
     TooLarge { size: usize, limit: usize },
 }
 
-/// The result of a walk over an object: its identity, and the positions of its fields for [`Scan::finish`].
+/// The result of a walk over the JSON of an object: its identity, and the positions of its fields for
+/// [`Scan::finish`].
 pub(crate) struct Scan<'a> {
     pub(crate) request: NamespacedName,
     pub(crate) uid: Uid,
     pub(crate) resource_version: ResourceVersion,
-    /// Length of the object in bytes, without the event around it.
+    /// Length of the object's JSON in bytes, without the event around it.
     pub(crate) size: usize,
     members: Vec<Member<'a>>,
     metadata: Metadata<'a>,
 }
 
-/// A top-level member of the object.
+/// A top-level member of an object's JSON, such as `spec`.
 struct Member<'a> {
     name: Cow<'a, str>,
     key: Value<'a>,
@@ -91,7 +92,8 @@ pub(crate) struct PartialIdentity {
 // === impl Scan ===
 
 impl<'a> Scan<'a> {
-    /// Walks over the object and reads its identity. Borrows from the bytes and copies only the identity.
+    /// Walks over the JSON of an object and reads its identity. Borrows from the bytes and copies only the
+    /// identity.
     pub(crate) fn open(raw: impl Into<Raw<'a>>) -> Result<Self, ScanError> {
         let raw = raw.into();
         let mut cursor = Cursor::new(raw.bytes)?;
@@ -121,7 +123,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Reads the slim metadata and copies the body to keep.
+    /// Reads the metadata of the scanned object, and copies the part of its JSON that the store keeps.
     pub(crate) fn finish(
         self,
         context: &StoreContext,
@@ -176,19 +178,19 @@ impl<'a> Scan<'a> {
         refused.then(|| Ok((self.labels()?, self.body(&context.head, projection, size)))).transpose()
     }
 
-    /// Returns all labels, in strings of their own.
+    /// Returns all labels of the object, in strings that no other object shares.
     pub(crate) fn labels(&self) -> Result<Labels, ScanError> {
         let labels = labels(self.metadata.labels)?;
         Ok(Labels(labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value))).collect()))
     }
 
-    /// Returns whether a deletion was requested.
+    /// Returns whether the deletion of the object was requested.
     pub(crate) fn is_deleting(&self) -> bool {
         present(self.metadata.deleted_at).is_some()
     }
 
-    /// Returns whether the DELETE whose response is this object has removed it at once: neither finalizers
-    /// nor a grace period delay the removal.
+    /// Returns whether a DELETE with this object as its response has removed the object at once: neither
+    /// finalizers nor a grace period delay the removal.
     pub(crate) fn is_gone(&self) -> Result<bool, ScanError> {
         let finalizers: Option<Vec<Cow<'_, str>>> = read(self.metadata.finalizers)?;
         let grace: Option<i64> = read(self.metadata.grace)?;
@@ -196,8 +198,8 @@ impl<'a> Scan<'a> {
         Ok(free && !self.is_held_namespace()?)
     }
 
-    /// Returns whether it is a Namespace that still has finalizers in its `spec`, which only Namespaces have.
-    /// A terminating Namespace exists until they are removed.
+    /// Returns whether the object is a Namespace that still has finalizers in its `spec`, which only
+    /// Namespaces have. A terminating Namespace exists until they are removed.
     fn is_held_namespace(&self) -> Result<bool, ScanError> {
         #[derive(Deserialize)]
         struct Spec {
@@ -254,7 +256,7 @@ impl<'a> Scan<'a> {
         head.len() + size - self.metadata.cut.len() + 1
     }
 
-    /// Returns a body with the object's identity and version only.
+    /// Returns JSON with only the identity and version of the object, to be kept as its body.
     fn identity(&self, head: &str) -> Bytes {
         let fields = [
             ("name", self.metadata.name),
@@ -266,7 +268,7 @@ impl<'a> Scan<'a> {
         format!(r#"{head},"metadata":{{{}}}}}"#, fields.collect::<Vec<_>>().join(",")).into()
     }
 
-    /// Copies the members to keep into a buffer of exactly their size.
+    /// Copies the members of the object that are kept into a buffer of `size` bytes, exactly their size.
     fn body(&self, head: &str, projection: Projection, size: usize) -> Bytes {
         let mut out = Vec::with_capacity(size);
         out.extend_from_slice(head.as_bytes());
@@ -290,7 +292,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Walks over the members of the object and of its metadata.
+/// Walks over the members of an object's JSON and of its metadata. Returns the top-level members.
 fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<Member<'a>>, ScanError> {
     let mut found: Vec<Member<'a>> = Vec::with_capacity(8);
     let mut members = cursor.open()?;
@@ -316,7 +318,7 @@ fn walk<'a>(cursor: &mut Cursor<'a>, metadata: &mut Metadata<'a>) -> Result<Vec<
     Ok(found)
 }
 
-/// Reads one annotation from a stored body.
+/// Returns one annotation of an object, read from its stored body; `None` without it.
 pub(crate) fn annotation(body: &[u8], name: &str) -> Option<String> {
     let mut metadata = Metadata::default();
     walk(&mut Cursor::new(body).ok()?, &mut metadata).ok()?;
@@ -353,7 +355,8 @@ impl PartialIdentity {
     }
 }
 
-/// Returns the hasher for change detection. Equal texts have equal hashes for the life of the process.
+/// Returns the hasher for detecting changes of objects. Equal texts have equal hashes for the life of the
+/// process.
 ///
 /// Fast and seeded. It does not resist an attacker that can choose texts and observe their hashes, but hashes
 /// are never shown, and a collision only hides a change of the attacker's own object from predicates.

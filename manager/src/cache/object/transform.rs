@@ -16,34 +16,35 @@ use crate::key::{Chain, KindId, panic_text};
 /// The error of an index function or of a transform.
 pub type HookFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A transform was not accepted. A retry does not help.
+/// The error of [`Cache::transform`](crate::cache::Cache::transform): a transform was not accepted. A retry
+/// does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransformError {
     /// The kind has a transform already. Two would need an order: combine both in one function.
     #[error("{kind} has a transform already; let one function do the work of both")]
     Taken {
-        /// The kind.
+        /// The kind of the objects to be transformed.
         kind: KindId,
     },
-    /// The store has started and may hold objects that were not transformed.
+    /// A store of the kind has started, and may hold objects that were not transformed.
     #[error("the cache of {kind} runs already; declare its transform before the manager runs")]
     TooLate {
-        /// The kind.
+        /// The kind of the objects to be transformed.
         kind: KindId,
     },
 }
 
 type Change = dyn Fn(&mut Value) -> Result<(), HookFailure> + Send + Sync;
 
-/// The transform of one kind.
+/// The transform of one kind: a user's function that changes its objects before they are stored.
 pub(crate) struct Transform(pub(in crate::cache) Box<Change>);
 
 // === impl Transform ===
 
 impl Transform {
-    /// Returns the transformed body; `None` if the transform changed nothing. It must not change the object's
-    /// name, namespace, uid or resourceVersion.
+    /// Returns the body of an object after this transform; `None` if the transform changed nothing. It must
+    /// not change the object's name, namespace, uid or resourceVersion.
     pub(crate) fn apply(&self, body: &[u8]) -> Result<Option<Bytes>, ScanError> {
         let was: Value = serde_json::from_slice(body)?;
         let mut object = was.clone();

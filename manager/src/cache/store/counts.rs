@@ -15,33 +15,33 @@ use crate::util::LogEvery;
 pub(crate) struct Counts {
     pub(crate) left_out: LeftOut,
     health: Mutex<Health>,
-    /// Never decreases. Written under the lock of `health`.
+    /// The progress of the store towards its first list. Never decreases. Written under the lock of `health`.
     progress: watch::Sender<Progress>,
     handlers: Mutex<BTreeMap<String, HandlerCounts>>,
     unindexed: Mutex<BTreeMap<String, LogEvery>>,
 }
 
-/// The counters of a [`HandlerTrouble`] and the rate limits of its log lines.
+/// The counters of the panics and slow calls of one handler, and the rate limits of their log lines.
 #[derive(Clone, Copy, Default)]
 struct HandlerCounts {
     panics: LogEvery,
     slow: LogEvery,
 }
 
-/// The progress of the slowest part of a store towards its first list.
+/// The progress of a store towards its first list: that of the slowest of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     /// The store has not started.
     Declared,
-    /// The store has started; at least one part has no answer yet.
+    /// The store has started; at least one of its lists has no answer yet.
     Started,
-    /// Every part has got an answer; at least one attempt has failed, and the attempts continue.
+    /// Every list of the store has got an answer; at least one attempt has failed, and the attempts continue.
     Tried,
-    /// Every part has been listed, or its kind was found not to be served or readable.
+    /// Every namespace of the store has been listed, or its kind was found not to be served or readable.
     Settled,
 }
 
-/// The health of the parts of a store, and its counters.
+/// The health of the lists and watches of a store, and its counters.
 #[derive(Default)]
 struct Health {
     parts: Vec<Part>,
@@ -51,10 +51,10 @@ struct Health {
     pack_stalls: u64,
 }
 
-/// The health of one list and watch.
+/// The health of the list and watch of one namespace, or of all.
 struct Part {
     status: PartStatus,
-    /// The last error that was logged in the present outage.
+    /// The last error of this list and watch that was logged in the present outage.
     logged: Option<String>,
     log_rate: LogEvery,
 }
@@ -83,7 +83,7 @@ impl Counts {
         }
     }
 
-    /// Marks the start of the store.
+    /// Records the start of the store, from which the outage of each list and watch counts.
     pub(crate) fn start(&self) {
         let mut health = self.health.lock();
         for part in health.parts.iter_mut().filter(|part| !part.status.working) {
@@ -92,7 +92,7 @@ impl Counts {
         self.advance(&health);
     }
 
-    /// Counts a list or a watch of a part.
+    /// Counts a list or a watch of the store's part with this index, by `add`.
     pub(crate) fn count(&self, part: usize, add: fn(&mut PartStatus)) {
         if let Some(part) = self.health.lock().parts.get_mut(part) {
             add(&mut part.status);
@@ -113,7 +113,8 @@ impl Counts {
         self.health.lock().pack_stalls += 1;
     }
 
-    /// Counts a panic; returns the number of panics to log now, if any.
+    /// Counts a panic of a handler. Returns the number of panics to log now; `None` if it is too early for
+    /// another line.
     pub(crate) fn count_panic(&self, handler: &str) -> Option<u64> {
         self.handlers.lock().entry(handler.to_owned()).or_default().panics.add(1, Instant::now())
     }
@@ -124,7 +125,8 @@ impl Counts {
         self.handlers.lock().entry(handler.to_owned()).or_default().slow.add(1, Instant::now())
     }
 
-    /// Counts a version missing in an index; returns the number of such versions to log now, if any.
+    /// Counts a version of an object missing in an index. Returns the number of such versions to log now;
+    /// `None` if it is too early for another line.
     pub(crate) fn count_unindexed(&self, index: &str) -> Option<u64> {
         self.unindexed.lock().entry(index.to_owned()).or_default().add(1, Instant::now())
     }
@@ -137,7 +139,8 @@ impl Counts {
         self.handlers.lock().remove(handler);
     }
 
-    /// Marks a part as working; returns the length of the outage, if there was an error.
+    /// Marks the list and watch of a part of the store as working; returns the length of the outage, if there
+    /// was an error.
     pub(crate) fn up(&self, part: usize) -> Option<Duration> {
         let mut health = self.health.lock();
         let part = health.parts.get_mut(part).filter(|part| !part.status.working)?;
@@ -150,9 +153,10 @@ impl Counts {
         error.map(|_| since.elapsed())
     }
 
-    /// Marks a part as not working; returns whether to log the error. An error equal to the last logged one
-    /// is not logged. A different one is logged at most once a minute, because servers behind one address may
-    /// fail differently in turn; but at once if it shows that the kind is not served or not readable.
+    /// Marks the list and watch of a part of the store as not working; returns whether to log the error. An
+    /// error equal to the last logged one is not logged. A different one is logged at most once a minute,
+    /// because servers behind one address may fail differently in turn; but at once if it shows that the kind
+    /// is not served or not readable.
     pub(crate) fn down(&self, part: usize, error: String, absent: bool) -> bool {
         let mut health = self.health.lock();
         let Some(part) = health.parts.get_mut(part) else { return false };
@@ -181,13 +185,14 @@ impl Counts {
         });
     }
 
-    /// Waits until every part has been listed, or its kind was found not to be served or readable.
+    /// Waits until the store has been listed in every namespace, or its kind was found not to be served or
+    /// readable.
     pub(crate) async fn settled(&self) {
         self.reached(Progress::Settled).await;
     }
 
-    /// Waits until every part has been listed or has failed to list, or until `patience` has passed since the
-    /// start of the store.
+    /// Waits until the store has been listed or has failed to list in every namespace, or until `patience`
+    /// has passed since the start of the store.
     pub(crate) async fn tried(&self, patience: Duration) {
         self.reached(Progress::Started).await;
         if let Some(since) = self.unanswered_since() {
@@ -196,7 +201,8 @@ impl Counts {
         }
     }
 
-    /// Returns the start of the store while some part has no answer yet; otherwise `None`.
+    /// Returns the time at which the store started, while one of its lists has no answer yet; otherwise
+    /// `None`.
     pub(crate) fn unanswered_since(&self) -> Option<Instant> {
         let health = self.health.lock();
         // Locked before `progress` is read, because `progress` is written under this lock.
@@ -251,12 +257,13 @@ fn by_name<T: Copy, C>(counts: &BTreeMap<String, T>, read: fn(T) -> C) -> BTreeM
 // === impl Health ===
 
 impl Health {
-    /// Returns the parts that do not work.
+    /// Returns the status of each list and watch of the store that does not work.
     fn down(&self) -> impl Iterator<Item = &PartStatus> {
         self.parts.iter().map(|part| &part.status).filter(|status| !status.working)
     }
 
-    /// Returns the sum over all parts, not counting the first of each.
+    /// Returns the sum of a counter of lists or watches over all parts of the store, not counting the first
+    /// of each.
     fn after_first(&self, read: fn(&PartStatus) -> u64) -> u64 {
         self.parts.iter().map(|part| read(&part.status).saturating_sub(1)).sum()
     }

@@ -17,19 +17,19 @@ use crate::cache::object::{Delta, Origin, View};
 use crate::cache::store::{ObjectStore, SubScope, UntypedStore};
 use crate::key::panic_text;
 
-/// A handler call that takes longer than this delays the store's watch; it is counted and logged with the
-/// handler's name.
+/// Time from which a call of a handler counts as slow, because it delays the store's watch; a longer call is
+/// counted and logged with the handler's name.
 pub const SLOW_HANDLER: Duration = Duration::from_millis(10);
 
-/// The dispatcher yields to the runtime after this many handler calls.
+/// Number of handler calls after which the dispatcher yields to the runtime.
 const CALLS_PER_YIELD: usize = 256;
 
-/// Receives every change of one store, one at a time and in order.
+/// Handler of the changes of one store, which it receives one at a time and in order.
 ///
 /// Called on the reflector's task, so it must not block. A panic is caught and counted, and only this delta
 /// is lost.
 pub trait DeltaHandler: Send + Sync + 'static {
-    /// Handles one change.
+    /// Handles one change of an object in the store.
     fn handle(&self, delta: &Delta<'_>);
 
     /// Returns the name of this handler in logs and metrics.
@@ -50,43 +50,46 @@ pub struct Subscription {
 
 /// An entry of a store's delivery queue.
 pub(crate) enum Job {
-    /// One change from a state of an object to the next.
+    /// One change of an object: its states before and after it, and the source of the change.
     Change {
         old: Option<View>,
         new: Option<View>,
         origin: Origin,
     },
-    /// A new handler subscribes.
+    /// A new handler subscribes, and receives the present objects first.
     Join {
         subscriber: Subscriber,
         present: Vec<View>,
-        /// Whether the store had synced, so that `present` is the complete initial list.
+        /// Whether the store had synced when the handler subscribed, so that `present` is the complete
+        /// initial list.
         synced: bool,
     },
-    /// The store's initial list is complete.
+    /// The store's initial list is complete: all of its changes were queued before this entry.
     Synced,
     Resync(Vec<View>),
 }
 
-/// One subscribed handler.
+/// A handler that is subscribed to the changes of a store.
 pub(crate) struct Subscriber {
     handler: Handler,
-    /// Read once, when the handler subscribes: a panic of `DeltaHandler::name` then reaches the caller.
+    /// Name of the handler. Read once, when the handler subscribes: a panic of `DeltaHandler::name` then
+    /// reaches the caller.
     name: Box<str>,
-    /// Closed when the [`Subscription`] is dropped.
+    /// Publishes whether the handler has handled the initial list. Closed when the [`Subscription`] is
+    /// dropped.
     synced: watch::Sender<bool>,
-    /// The part of the store whose changes the handler receives; `None` = all of it.
+    /// The part of the store with the changes that the handler receives; `None` = all of the store.
     sub_scope: Option<Arc<SubScope>>,
 }
 
-/// Drops the handler inside `catch_unwind`: a panic there would end the store's task.
+/// A handler that is dropped inside `catch_unwind`: a panic there would end the store's task.
 struct Handler(Option<Box<dyn DeltaHandler>>);
 
 /// Owns the handlers of one store and is the only reader of its delivery queue.
 pub(crate) struct Dispatcher {
     store: Arc<ObjectStore>,
     subscribers: Vec<Subscriber>,
-    /// Handler calls since the last yield.
+    /// Number of handler calls since the dispatcher last yielded to the runtime.
     calls: usize,
 }
 
@@ -119,7 +122,7 @@ impl Subscription {
         *self.synced.borrow()
     }
 
-    /// Returns the store whose changes the handler receives.
+    /// Returns the store that the handler is subscribed to.
     pub fn store(&self) -> &Arc<UntypedStore> {
         &self.store
     }
@@ -140,7 +143,7 @@ impl Dispatcher {
         Self { store, subscribers: Vec::new(), calls: 0 }
     }
 
-    /// Delivers until it is cancelled.
+    /// Delivers the changes of the store to its handlers until it is cancelled.
     ///
     /// # Cancel safety
     /// Deliveries that were taken from the queue and not completed are lost: cancel it only at shutdown.
@@ -151,7 +154,7 @@ impl Dispatcher {
         }
     }
 
-    /// Delivers until the queue is empty.
+    /// Delivers the changes of the store to its handlers until the delivery queue is empty.
     pub(crate) async fn deliver(&mut self) {
         loop {
             self.drop_unsubscribed();
@@ -226,7 +229,8 @@ impl Dispatcher {
         self.count_calls(self.subscribers.len()).await;
     }
 
-    /// Yields now and then, so that a long list does not block the thread for other tasks.
+    /// Counts handler calls and yields now and then, so that a long list does not block the thread for other
+    /// tasks.
     async fn count_calls(&mut self, calls: usize) {
         self.calls += calls;
         if self.calls >= CALLS_PER_YIELD {
@@ -239,7 +243,7 @@ impl Dispatcher {
 // === impl Subscriber ===
 
 impl Subscriber {
-    /// Limits the subscription to a part of the store.
+    /// Limits the subscriber to the changes of a part of the store.
     pub(crate) fn within(self, sub_scope: Arc<SubScope>) -> Self {
         Self { sub_scope: Some(sub_scope), ..self }
     }
@@ -249,7 +253,7 @@ impl Subscriber {
         self.sub_scope.as_ref().map_or(Some(*delta), |sub_scope| sub_scope.restrict(delta))
     }
 
-    /// Returns the handler; `None` if it has unsubscribed.
+    /// Returns the handler of this subscriber; `None` if it has unsubscribed.
     pub(crate) fn handler(&self) -> Option<&dyn DeltaHandler> {
         self.handler.0.as_deref().filter(|_| !self.synced.is_closed())
     }
@@ -257,9 +261,9 @@ impl Subscriber {
 
 // === impl ObjectStore ===
 
-/// The delivery queue, as the dispatcher uses it.
+/// The delivery queue of a store, as the dispatcher uses it.
 impl ObjectStore {
-    /// Enqueues a resync: one delta for each stored object.
+    /// Enqueues a resync on the delivery queue: one delta for each stored object.
     pub(crate) fn queue_resync(&self) {
         if self.is_synced() {
             let present = self.everything();
@@ -275,8 +279,8 @@ impl ObjectStore {
         }
     }
 
-    /// Calls a handler with one delta. A panic loses this delta only. Panics and slow calls are counted and
-    /// logged.
+    /// Calls a handler of the store with one delta. A panic loses this delta only. Panics and slow calls are
+    /// counted and logged.
     pub(crate) fn call(&self, name: &str, handler: &dyn DeltaHandler, delta: &Delta<'_>) {
         let began = Instant::now();
         tracing::trace!(kind = %self.kind, handler = name, "delta delivered");

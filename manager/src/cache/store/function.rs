@@ -9,8 +9,8 @@ use crate::cache::object::{HookFailure, View, call_hook};
 use crate::cache::store::SubScope;
 use crate::key::KindId;
 
-/// The store handle has an index of this name with another function. A retry does not help; choose another
-/// name.
+/// Error of the declaration of an index: the store handle has an index of this name with another function. A
+/// retry does not help; choose another name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this handle of the cache of {kind} has another index {name:?} already; give one of them another name"
@@ -22,14 +22,14 @@ pub struct IndexError {
 
 type Evaluate = dyn Fn(&View) -> Result<Vec<String>, HookFailure> + Send + Sync;
 
-/// One named index function.
+/// An index function with its name: it returns the values under which an object is found.
 #[derive(derive_more::Debug)]
 #[debug("IndexFunction {{ name: {:?}, .. }}", self.name)]
 pub(crate) struct IndexFunction {
     pub(crate) name: Box<str>,
     evaluate: Box<Evaluate>,
-    /// If the index is built in a wider store: the part of it that the function is called for. Written at
-    /// most once, before the first call there; empty = all objects.
+    /// If the index is built in a wider store, the part of that store for which the function is called.
+    /// Written at most once, before the first call there; empty = all objects.
     part: OnceLock<Arc<SubScope>>,
 }
 
@@ -43,12 +43,12 @@ impl IndexFunction {
         Self { name: name.into(), evaluate: Box::new(evaluate), part: OnceLock::new() }
     }
 
-    /// Limits the function to a part of a wider store from now on.
+    /// Limits the index function to a part of a wider store from now on.
     pub(crate) fn limit(&self, part: &Arc<SubScope>) {
         self.part.get_or_init(|| Arc::clone(part));
     }
 
-    /// Returns the values without duplicates, or the failure as a phrase.
+    /// Returns the index values of an object without duplicates, or the failure of the function as a phrase.
     pub(crate) fn evaluate(&self, view: &View) -> Result<Box<[Arc<str>]>, String> {
         if self.part.get().is_some_and(|part| !part.admits(view.meta())) {
             return Ok(Box::default());

@@ -20,23 +20,23 @@ use hashbrown::HashMap;
 use crate::cache::object::{Meta, Uid};
 use crate::cache::store::{IndexFunction, LabelSelector, Number, Select};
 
-/// The values of one version: one list per index function, in the order of declaration.
+/// The index values of one version of an object: one list per index function, in the order of declaration.
 pub(crate) type Values = Box<[Box<[Arc<str>]>]>;
 
 /// All indexes of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
-    /// The key of cluster-scoped objects is the empty string.
+    /// The slots by namespace. The key of cluster-scoped objects is the empty string.
     namespaces: Buckets<Arc<str>>,
     owners: Buckets<Uid>,
     labels: Vec<LabelIndex>,
     functions: Vec<FunctionIndex>,
 }
 
-/// Slots by value. Empty buckets are removed.
+/// The slots of objects by index value. Empty buckets are removed.
 type Buckets<V> = HashMap<V, Bucket>;
 
-/// A set of slots. Most owners have one child and many labels occur once, so a single slot needs no
+/// A set of slot numbers. Most owners have one child and many labels occur once, so a single slot needs no
 /// allocation.
 #[derive(Debug)]
 pub(crate) enum Bucket {
@@ -44,37 +44,38 @@ pub(crate) enum Bucket {
     Many(BTreeSet<Number>),
 }
 
-/// The index of one label key.
+/// The index of one label key: the slots of the objects by the value of this label.
 #[derive(Debug)]
 pub(crate) struct LabelIndex {
     key: Box<str>,
-    /// Whether it contains the objects that were stored before the index was added.
+    /// Whether the index contains the objects that were stored before the index was added.
     pub(crate) complete: bool,
-    /// All objects that have the label, with any value.
+    /// The slots of all objects that have the label, with any value.
     with_key: Bucket,
     values: Buckets<Arc<str>>,
 }
 
-/// The index of one index function.
+/// The index of one index function: the slots of the objects by the values that the function returns.
 #[derive(Debug)]
 pub(crate) struct FunctionIndex {
-    /// Identified by its address: several store handles may use the same name.
+    /// The index function. Identified by its address: several store handles may use the same name.
     function: Arc<IndexFunction>,
     /// Whether the index covers every stored object; before that it is updated and not used for reads.
     pub(crate) complete: bool,
     buckets: Buckets<Arc<str>>,
-    /// The values of each slot, so that a slot can be removed without another call of the function.
+    /// The index values of the object in each slot, so that a slot can be removed without another call of the
+    /// function.
     by_slot: HashMap<Number, Box<[Arc<str>]>>,
 }
 
-/// The slots that a list has to visit.
+/// The slots of a store that a list has to visit.
 #[derive(Debug)]
 pub(crate) enum Plan<'t> {
-    /// All slots.
+    /// The list visits all slots of the store.
     Everything,
-    /// The slots of one value or of one label key.
+    /// The list visits the slots of one index value or of one label key.
     Bucket(&'t Bucket),
-    /// The slots of any of several values; of none if the list is empty.
+    /// The list visits the slots of any of several index values; of none if the vector is empty.
     Buckets(Vec<&'t Bucket>),
 }
 
@@ -105,7 +106,8 @@ impl Indexes {
         }
     }
 
-    /// Replaces the version in a slot. Most changes affect no index and cost no update.
+    /// Updates the indexes for a new version of the object in slot `number`. Most changes affect no index and
+    /// cost no update.
     pub(crate) fn replace(&mut self, number: Number, old: &Meta, new: &Meta, values: Values) {
         if old.owners != new.owners {
             for owner in old.owners.iter() {
@@ -130,7 +132,8 @@ impl Indexes {
         }
     }
 
-    /// Adds an empty index behind the existing ones; returns false if this function has one.
+    /// Adds an empty index by function behind the existing ones; returns false if there is one of this
+    /// function.
     pub(crate) fn add_function(&mut self, function: &Arc<IndexFunction>) -> bool {
         let fresh = self.function(function).is_none();
         if fresh {
@@ -140,8 +143,8 @@ impl Indexes {
         fresh
     }
 
-    /// Removes an index and returns it: the caller drops it outside the lock, because it may be large and
-    /// contains user code.
+    /// Removes the index of a function and returns it: the caller drops it outside the lock, because it may
+    /// be large and contains user code.
     pub(crate) fn remove_function(&mut self, function: &Arc<IndexFunction>) -> Option<FunctionIndex> {
         let at = self.functions.iter().position(|index| Arc::ptr_eq(&index.function, function))?;
         Some(self.functions.remove(at))
@@ -155,7 +158,7 @@ impl Indexes {
         self.functions.iter_mut().find(|index| Arc::ptr_eq(&index.function, function))
     }
 
-    /// Adds an empty index; returns false if the label has one.
+    /// Adds an empty index of a label key; returns false if there is one of this key.
     pub(crate) fn add_label(&mut self, key: &str) -> bool {
         let fresh = self.label_mut(key).is_none();
         if fresh {
@@ -173,12 +176,12 @@ impl Indexes {
         self.labels.iter_mut().find(|index| *index.key == *key)
     }
 
-    /// Returns whether the index of a function is complete.
+    /// Returns whether the index of a function covers every stored object, so that reads may use it.
     pub(crate) fn is_complete(&self, function: &Arc<IndexFunction>) -> bool {
         self.function(function).is_some_and(|index| index.complete)
     }
 
-    /// Returns whether the values of a slot for this function include `value`.
+    /// Returns whether the index values of the object in slot `number`, for this function, include `value`.
     pub(crate) fn has(&self, function: &Arc<IndexFunction>, value: &str, number: Number) -> bool {
         let answer = self.function(function).and_then(|index| index.by_slot.get(&number));
         answer.is_some_and(|values| values.iter().any(|one| **one == *value))
@@ -188,7 +191,7 @@ impl Indexes {
         self.namespaces.get(namespace)
     }
 
-    /// Returns the narrowest index for a selection.
+    /// Returns the slots to visit for a selection, from the narrowest index that covers it.
     pub(crate) fn plan(&self, select: &Select) -> Plan<'_> {
         let namespace = select.namespace.as_deref().map(|name| Plan::of(self.namespaces.get(name)));
         let owner = select.owner.as_ref().map(|uid| Plan::of(self.owners.get(uid)));
@@ -232,7 +235,8 @@ impl LabelIndex {
 // === impl FunctionIndex ===
 
 impl FunctionIndex {
-    /// Adds an object that was stored before the index, unless a later version of it has been added already.
+    /// Adds the index values of an object that was stored before the index was added, unless a later version
+    /// of it has been added already.
     pub(crate) fn fill(&mut self, number: Number, values: Box<[Arc<str>]>) {
         if !self.by_slot.contains_key(&number) {
             self.put(number, values);
@@ -265,7 +269,7 @@ impl<'t> Plan<'t> {
         bucket.map_or(Self::Buckets(Vec::new()), Self::Bucket)
     }
 
-    /// Returns the number of slots to visit.
+    /// Returns the number of slots that the list visits; [`usize::MAX`] for all slots.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Everything => usize::MAX,
@@ -275,7 +279,8 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Returns the first `count` numbers from `first` on in any of the buckets, ascending and without duplicates.
+/// Returns the first `count` slot numbers from `first` on in any of the buckets, ascending and without
+/// duplicates.
 pub(crate) fn merged(buckets: &[&Bucket], first: Number, count: usize) -> Vec<Number> {
     let mut numbers: Vec<Number> = buckets.iter().flat_map(|bucket| bucket.from(first).take(count)).collect();
     // A selector may list a value twice.
@@ -295,7 +300,7 @@ impl Bucket {
         }
     }
 
-    /// Iterates over the numbers from `first` on, ascending.
+    /// Iterates over the slot numbers in the bucket from `first` on, ascending.
     pub(crate) fn from(&self, first: Number) -> impl Iterator<Item = Number> {
         let (one, many) = match self {
             Self::One(number) => (Some(*number).filter(|number| *number >= first), None),
@@ -314,7 +319,7 @@ impl Bucket {
         }
     }
 
-    /// Removes a number; returns whether the bucket is empty then.
+    /// Removes a slot number from the bucket; returns whether the bucket is empty then.
     fn remove(&mut self, number: Number) -> bool {
         match self {
             Self::One(one) => *one == number,

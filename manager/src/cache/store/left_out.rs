@@ -10,25 +10,29 @@ use parking_lot::Mutex;
 
 use crate::key::{Key as _, NamespacedName};
 
-/// Most objects named in the log; further ones are only counted.
+/// Largest number of objects named in the log because their latest version was not stored; further ones are
+/// only counted.
 const LOGGED: usize = 1000;
-/// Most objects named in the status; further ones are only counted.
+/// Largest number of objects named in the status because their latest version was not stored; further ones
+/// are only counted.
 const NAMED: usize = 100;
 
-/// The objects whose latest version one store could not accept.
+/// The objects with a latest version that one store could not accept.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Hashes of the logged combinations of object and reason; at most [`LOGGED`].
+    /// Hashes of the combinations of object and reason that were logged; at most [`LOGGED`].
     said: Mutex<HashSet<u64>>,
-    /// The objects to list in the status; at most [`NAMED`]. No other lock is taken under this one.
+    /// The objects that were not accepted, to be listed in the status; at most [`NAMED`]. No other lock is
+    /// taken under this one.
     now: Mutex<BTreeMap<NamespacedName, Reason>>,
 }
 
-/// The reason why an object was not accepted.
+/// The reason why a store did not accept the latest version of an object.
 #[derive(Debug)]
 struct Reason {
     text: String,
-    /// The epoch of the list that contained the object; 0 for a watch event since the last list.
+    /// The number (epoch) of the list that contained the refused object; 0 for a watch event since the last
+    /// list.
     epoch: u64,
 }
 
@@ -44,7 +48,7 @@ impl LeftOut {
         said.len() < LOGGED && said.insert(hasher.finish())
     }
 
-    /// Adds an object that was not accepted.
+    /// Adds an object that was not accepted to the objects listed in the status.
     pub(crate) fn add(&self, request: NamespacedName, epoch: u64, text: String) {
         let mut now = self.now.lock();
         if now.len() < NAMED || now.contains_key(&request) {
@@ -52,7 +56,7 @@ impl LeftOut {
         }
     }
 
-    /// Removes an object that was accepted or deleted.
+    /// Removes an object that was accepted or deleted from the objects listed in the status.
     pub(crate) fn remove(&self, request: &NamespacedName) {
         let mut now = self.now.lock();
         if !now.is_empty() {
@@ -60,14 +64,14 @@ impl LeftOut {
         }
     }
 
-    /// Removes the objects that a complete list did not contain. `namespace` is `None` for a list of all
-    /// namespaces.
+    /// Removes the objects that a complete list did not contain from those listed in the status. `namespace`
+    /// is `None` for a list of all namespaces.
     pub(crate) fn listed(&self, namespace: Option<&str>, epoch: u64) {
         let elsewhere = |request: &NamespacedName| namespace.is_some() && request.namespace() != namespace;
         self.now.lock().retain(|request, reason| reason.epoch == epoch || elsewhere(request));
     }
 
-    /// Returns the listed objects with their reasons.
+    /// Returns the objects that were not accepted, with their reasons.
     pub(crate) fn named(&self) -> BTreeMap<String, String> {
         let now = self.now.lock();
         now.iter().map(|(request, reason)| (request.to_string(), reason.text.clone())).collect()

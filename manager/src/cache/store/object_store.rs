@@ -29,57 +29,58 @@ use crate::key::KindId;
 
 pub(crate) use self::feed::Received;
 
-/// The longest object in bytes; [`usize::MAX`] without a limit.
+/// The longest objects that a store accepts and keeps, in bytes; [`usize::MAX`] without a limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// As the server sends it: a longer object is not stored.
+    /// Longest object in bytes as the server sends it: a longer object is not stored.
     pub(crate) frame: usize,
-    /// As it is kept: of a longer object only the metadata is stored.
+    /// Longest object in bytes as it is kept: of a longer object only the metadata is stored.
     pub(crate) object: usize,
 }
 
 /// The cached objects of one kind and scope, undecoded, with the state of their list and watch.
 pub(crate) struct ObjectStore {
-    /// `None` for the manager's own cluster.
+    /// Name of the cluster of the store; `None` for the manager's own cluster.
     pub(crate) cluster: Option<Arc<str>>,
     pub(super) required: RequiredKinds,
     pub(crate) kind: KindId,
     pub(crate) scope: Scope,
-    /// Whether whole objects are stored. May change from false to true until the reflector starts.
+    /// Whether the store holds whole objects. May change from false to true until the reflector starts.
     full: AtomicBool,
-    /// Shared by all versions.
+    /// Data that all versions of the store's objects share.
     context: Arc<StoreContext>,
-    /// The namespaces to list and watch, each with its own reflector; a single `None` stands for all
-    /// namespaces.
+    /// The namespaces that the store lists and watches, each with its own reflector; a single `None` stands
+    /// for all namespaces.
     pub(crate) parts: Vec<Option<Arc<str>>>,
     pub(crate) limits: Limits,
     pub(super) table: RwLock<Table>,
-    /// The functions of the table's indexes, in the same order; replaced as a whole by each change. Written
-    /// under the table's lock.
+    /// The functions of the store's indexes, in the order of the indexes; replaced as a whole by each change.
+    /// Written under the table's lock.
     functions: RwLock<Arc<[Arc<IndexFunction>]>>,
-    /// Deliveries taken from the queue and not completed. Written by the dispatcher only.
+    /// Number of deliveries taken from the queue and not completed. Written by the dispatcher only.
     pub(super) in_delivery: AtomicUsize,
-    /// Wakes the dispatcher.
+    /// Wakes the dispatcher when deliveries are queued.
     pub(super) deliveries_queued: Notify,
-    /// Wakes reflectors that wait for room in the queues.
+    /// Wakes the store's reflectors that wait for room in the queues of deliveries and of bodies to pack.
     pub(super) freed: Notify,
-    /// Wakes callers that wait for a version.
+    /// Wakes callers that wait until reads return a version of an object.
     progressed: Notify,
-    /// Written at most once, before the start.
+    /// The transform of the store's kind; empty without one. Written at most once, before the start.
     transform: OnceLock<Arc<Transform>>,
-    /// Wakes the packer.
+    /// Wakes the packer, which compresses the store's objects.
     pub(super) packer_wake: Notify,
     pub(crate) dictionaries: Dictionaries,
-    /// Set once by the cache, when the store's task starts.
+    /// Whether the store's task has started. Set once, by the cache.
     started: AtomicBool,
-    /// Cancelled when the last user is gone.
+    /// Cancelled when the last user of the store is gone, so that its task ends.
     pub(crate) retired: CancellationToken,
-    /// Set when the store's task has ended, by [`DeliveryGuard`]: deliveries are then dropped.
+    /// Whether the store's task has ended; set by [`DeliveryGuard`]. Deliveries are then dropped.
     ended: AtomicBool,
     pub(crate) counts: Counts,
 }
 
-/// Held by the task of a store; sets `ended` when dropped. Own writes may enter the store after that.
+/// Guard held by the task of a store; sets `ended` of the store when dropped. Own writes may enter the store
+/// after that.
 pub(crate) struct DeliveryGuard(pub(crate) Arc<ObjectStore>);
 
 // === impl ObjectStore ===
@@ -126,7 +127,7 @@ impl ObjectStore {
         if self.full.load(Ordering::Acquire) { Projection::Full } else { Projection::Metadata }
     }
 
-    /// Returns [`ObjectStore::describe_scope`], followed by the cluster if it is not the manager's own.
+    /// Returns the scope of the store as a phrase, followed by the cluster if it is not the manager's own.
     fn describe_with_cluster(&self) -> String {
         match &self.cluster {
             Some(cluster) => format!("{} of cluster {cluster}", self.describe_scope()),
@@ -142,10 +143,10 @@ impl ObjectStore {
     }
 }
 
-/// Start, widening and end, controlled by the cache.
+/// Start, widening and end of a store, controlled by the cache.
 impl ObjectStore {
-    /// Enqueues a subscriber: it receives the stored objects and then every change. Returns the subscriber
-    /// instead if the subscribers have moved to another store, as `given_up` reports.
+    /// Enqueues a subscriber of the store: it receives the stored objects and then every change. Returns the
+    /// subscriber instead if the subscribers have moved to another store, as `given_up` reports.
     pub(crate) fn join(
         &self,
         subscriber: Subscriber,
@@ -161,8 +162,8 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Returns the subscribers, to be moved to another store, if this store has not started and `commit`
-    /// returns true.
+    /// Returns the subscribers of the store, to be moved to another store, if this store has not started and
+    /// `commit` returns true.
     pub(crate) fn give_up(&self, commit: impl FnOnce() -> bool) -> Option<Vec<Subscriber>> {
         let mut table = self.table.write();
         if self.started.load(Ordering::Acquire) || !commit() {
@@ -189,8 +190,8 @@ impl ObjectStore {
         self.started.load(Ordering::Acquire)
     }
 
-    /// Makes a metadata-only store hold whole objects; returns false if its reflector has started or will
-    /// never start.
+    /// Makes a metadata-only store hold whole objects. Returns whether the store holds them; false if its
+    /// reflector has started or will never start.
     pub(crate) fn widen(&self) -> bool {
         if self.projection() == Projection::Full {
             return true;
@@ -221,9 +222,9 @@ impl ObjectStore {
     }
 }
 
-/// Writes.
+/// Changes of the table of a store.
 impl ObjectStore {
-    /// Changes the table under its lock, then wakes the dispatcher and the packer as needed.
+    /// Changes the store's table under its lock, then wakes the dispatcher and the packer as needed.
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         self.step_in(self.table.write(), change)
     }
@@ -239,8 +240,8 @@ impl ObjectStore {
         outcome
     }
 
-    /// Releases the lock and wakes the dispatcher if deliveries are queued; drops them if the store's task
-    /// has ended.
+    /// Releases the lock of the table and wakes the dispatcher if deliveries are queued; drops the deliveries
+    /// if the store's task has ended.
     fn release(&self, mut table: RwLockWriteGuard<'_, Table>) {
         if self.ended.load(Ordering::Acquire) {
             let undelivered = std::mem::take(&mut table.jobs);

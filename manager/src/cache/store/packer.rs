@@ -36,61 +36,63 @@ use self::pack_queue::Stage;
 use crate::cache::object::{Compressor, Dictionary, Packed, Packing, Samples, View};
 use crate::cache::store::{ObjectStore, Select};
 
-/// Whether the bodies of a kind are compressed in memory.
+/// Whether the bodies of a kind's objects are compressed in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Pack {
-    /// Compresses once the kind has a megabyte of bodies, if that saves at least a third.
+    /// Compresses bodies once the kind has a megabyte of them, if that saves at least a third.
     #[default]
     Auto,
-    /// Never compresses, for the fastest reads.
+    /// Never compresses bodies, for the fastest reads.
     Never,
-    /// Compresses any number of bodies, regardless of the savings.
+    /// Compresses bodies in any number, regardless of the savings.
     Always,
 }
 
-/// The thresholds of the packer.
+/// The thresholds by which the packer compresses the bodies of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Bytes of a store at which [`Pack::Auto`] checks whether packing pays.
+    /// Bytes of a store at which [`Pack::Auto`] checks whether compressing its bodies pays.
     pub(crate) auto_threshold: usize,
-    /// A new body stays plain for at least this long, and for at most twice as long.
+    /// Least time that a new body stays plain before it is packed; it stays plain for at most twice as long.
     pub(crate) delay: Duration,
-    /// Plain bytes in the queue at which bodies are packed without delay.
+    /// Plain bytes in the queue of new bodies at which they are packed without delay.
     pub(crate) eager: usize,
-    /// Plain bytes in the queue at which the reflector waits.
+    /// Plain bytes in the queue of new bodies at which the reflector waits for the packer.
     pub(crate) full: usize,
-    /// Plain bytes per batch; a longer body has a batch of its own.
+    /// Plain bytes of the bodies that are packed in one batch; a longer body has a batch of its own.
     pub(crate) batch: usize,
-    /// Plain bytes over which the ratio is measured; at least so many are packed between two trainings.
+    /// Plain bytes over which the compression ratio is measured; at least so many are packed between two
+    /// trainings.
     pub(crate) window: usize,
 }
 
-/// The context and buffer for all packing in one process.
+/// The zstd context and buffer with which all packers of one process compress, one at a time.
 pub(crate) type SharedCompressor = Arc<tokio::sync::Mutex<Compressor>>;
 
-/// Packs the bodies of one store.
+/// Packs (compresses) the bodies of one store in the background.
 pub(crate) struct Packer {
     store: Arc<ObjectStore>,
     pack: Pack,
     rules: Rules,
     compressor: SharedCompressor,
-    /// Dictionaries trained so far.
+    /// Number of compression dictionaries trained so far for this store.
     dictionaries_trained: u32,
-    /// The time of the next rotation of the queue.
+    /// The time at which the packer next takes the bodies that have waited long enough from the queue.
     rotation: Instant,
-    /// New bodies whose delay has passed.
+    /// New bodies that have waited long enough in the queue, to be packed next.
     due: VecDeque<QueuedBody>,
-    /// Stored bodies to pack with a newer dictionary, at low priority.
+    /// Stored bodies to pack (compress) with a newer dictionary, at low priority.
     repack: VecDeque<QueuedBody>,
 }
 
-/// Weak references to the dictionaries of a store: bodies and the packer keep them alive.
+/// Weak references to the compression dictionaries of a store: bodies and the packer keep them alive.
 #[derive(Default)]
 pub(crate) struct Dictionaries(Mutex<Vec<Weak<Dictionary>>>);
 
-/// How long the reflector waits for a packer that makes no progress. A batch takes some milliseconds.
+/// Longest time that the reflector waits for a packer that makes no progress. A batch takes some
+/// milliseconds.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after a batch of low priority.
+/// The pause of the packer after a batch of bodies that were stored before, which it packs at low priority.
 const PAUSE: Duration = Duration::from_millis(2);
 
 // === impl Rules ===
@@ -117,7 +119,7 @@ impl Dictionaries {
         shelved.push(Arc::downgrade(dictionary));
     }
 
-    /// Adds the numbers of the dictionaries to the statistics of the packed bodies.
+    /// Adds the number and the bytes of the dictionaries to the statistics of a store's packed bodies.
     pub(crate) fn packing(&self, bodies: Packing) -> Packing {
         let alive: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let dictionary_bytes = alive.iter().map(|dictionary| dictionary.bytes()).sum();
@@ -146,7 +148,8 @@ impl Packer {
         }
     }
 
-    /// Packs until it is cancelled; returns at once if nothing is to be packed.
+    /// Packs the bodies of the store until it is cancelled. Returns at once if packing is off, and after a
+    /// failure.
     ///
     /// # Cancel safety
     /// A batch in progress ends on its own thread without an effect. Packed bodies stay packed.
@@ -172,7 +175,8 @@ impl Packer {
         }
     }
 
-    /// Waits until there are enough bodies to train a dictionary.
+    /// Waits until the store has enough bodies to train a dictionary: `at` bytes, or with [`Pack::Always`]
+    /// any body.
     async fn wait_for_bodies(&self, at: usize) {
         loop {
             // Created before the check, so that a wake-up in between is not missed.
@@ -197,7 +201,8 @@ impl Packer {
         self.pack == Pack::Always || samples.kept <= percent(samples.plain, MAX_PACKED_PERCENT)
     }
 
-    /// Packs stored and new bodies.
+    /// Packs the stored bodies and then every new one, for ever. Trains another dictionary when the ratio for
+    /// new bodies has become bad.
     async fn work(&mut self, first: Trained) -> Result<(), JoinError> {
         // With `Pack::Always` the first training may have had too few objects.
         let mut undertrained = self.bytes() < self.rules.auto_threshold;
@@ -240,7 +245,7 @@ impl Packer {
         }
     }
 
-    /// Uses a dictionary from now on: for new bodies, and in the background for the stored ones.
+    /// Uses a new dictionary from now on: for new bodies, and in the background for the stored ones.
     fn adopt(&mut self, trained: Trained) -> Arc<Dictionary> {
         let Trained { dictionary, new: Sizes { plain, kept }, .. } = trained;
         tracing::debug!(kind = %self.store.kind, ?dictionary, plain, kept, "packing");
@@ -249,18 +254,19 @@ impl Packer {
         dictionary
     }
 
-    /// Returns the bytes of the stored bodies.
+    /// Returns the bytes of the store's objects as they are kept.
     fn bytes(&self) -> usize {
         self.store.with_pack_queue(|_, bytes| bytes)
     }
 
-    /// Queues all stored bodies at low priority.
+    /// Queues all bodies of the store for packing at low priority.
     fn pack_again(&mut self) {
         let views = self.store.everything().into_iter();
         self.repack = views.map(|view| QueuedBody { view, bytes: 0 }).collect();
     }
 
-    /// Takes the bodies whose delay has passed.
+    /// Takes the bodies that have waited long enough from the store's queue and adds them to those to pack
+    /// next.
     fn rotate(&mut self) {
         let now = Instant::now();
         let late = self.rotation <= now;
@@ -273,7 +279,7 @@ impl Packer {
         self.due.extend(due);
     }
 
-    /// Waits until there may be something to pack.
+    /// Waits until there may be a body to pack.
     async fn idle(&self) {
         let woken = self.store.packer_wake.notified();
         match self.store.with_pack_queue(|queue, _| (queue.is_eager(), queue.is_empty())) {
@@ -284,7 +290,8 @@ impl Packer {
         }
     }
 
-    /// Packs a batch on another thread and swaps in the results.
+    /// Packs a batch of bodies on another thread and swaps the results into the store. Returns the sizes of
+    /// the bodies.
     async fn pack_batch(
         &self,
         dictionary: Arc<Dictionary>,
@@ -304,7 +311,8 @@ impl Packer {
         Ok(sizes)
     }
 
-    /// Trains a dictionary on stored bodies; `None` if memory runs out.
+    /// Trains a compression dictionary on stored bodies and measures it against `old`; `None` if memory runs
+    /// out.
     async fn train(&mut self, old: Option<Arc<Dictionary>>) -> Result<Option<Trained>, JoinError> {
         if old.is_none() {
             self.store.with_pack_queue(|queue, _| queue.begin(Stage::Open(self.rules)));
@@ -328,7 +336,8 @@ impl Drop for Packer {
 
 /// The bodies of a store, as the packer uses them.
 impl ObjectStore {
-    /// Calls `act` with the queue and the bytes of all stored objects as they are kept.
+    /// Calls `act` with the queue of bodies to be packed and the bytes of all stored objects as they are
+    /// kept.
     pub(crate) fn with_pack_queue<T>(&self, act: impl FnOnce(&mut PackQueue, usize) -> T) -> T {
         let mut table = self.table.write();
         let bytes = table.bytes;
@@ -338,8 +347,8 @@ impl ObjectStore {
         outcome
     }
 
-    /// Swaps in the packed form of versions that are still stored, and subtracts the `taken` bytes from the
-    /// queue.
+    /// Swaps in the packed bodies of versions that are still stored, and subtracts the `taken` bytes from the
+    /// queue of bodies to be packed.
     pub(crate) fn packed(&self, batch: Vec<(View, Packed)>, taken: usize) {
         let mut table = self.table.write();
         let replaced = table.pack(batch);
@@ -350,7 +359,7 @@ impl ObjectStore {
         drop(replaced);
     }
 
-    /// Returns all stored objects, even before the first sync.
+    /// Returns all objects of the store, even before the first sync.
     pub(crate) fn everything(&self) -> Vec<View> {
         let (mut walk, everything) = (self.table.read().walk(), Select::all());
         let mut views = Vec::new();
@@ -359,13 +368,14 @@ impl ObjectStore {
     }
 }
 
-/// Selects at most `most` of the views, evenly spaced: neighbours are similar.
+/// Returns at most `most` of the views, evenly spaced: neighbours are similar, and would be poor samples.
 fn spread(views: &[View], most: usize) -> Vec<View> {
     let count = views.len().min(most);
     (0..count).filter_map(|at| views.get(at * views.len() / count)).cloned().collect()
 }
 
-/// Takes the bodies of one batch from the front, at least one.
+/// Takes the bodies of one batch, of at most `batch` plain bytes, from the front of the queue; at least one
+/// body.
 fn take_batch(queue: &mut VecDeque<QueuedBody>, batch: usize) -> Vec<QueuedBody> {
     let mut bytes = 0;
     let mut taken = Vec::new();

@@ -23,8 +23,8 @@ pub enum Required {
     Never,
 }
 
-/// The requirements that were set for single kinds. Shared by the stores of a cache; the last setting of a
-/// kind applies to all of its stores.
+/// How the readiness of a replica depends on each kind for which this was set. Shared by the stores of a
+/// cache; the last setting of a kind applies to all of its stores.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequiredKinds(Arc<RwLock<HashMap<KindId, Required>>>);
 

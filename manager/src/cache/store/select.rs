@@ -12,23 +12,24 @@ use crate::cache::object::{Labels, Meta, Uid};
 use crate::cache::store::IndexFunction;
 use crate::key::{Key, KindId, KindScope};
 
-/// The part of a kind that one store holds.
+/// The scope of a store: the part of the objects of a kind that the store holds.
 ///
 /// `Scope::all()` is everything the configuration allows: all namespaces, or those of `cache.namespaces`.
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// `None` = all namespaces that the configuration allows.
+    /// The only namespace of the scope; `None` = all namespaces that the configuration allows.
     pub(in crate::cache) namespace: Option<Arc<str>>,
-    /// `None` = all objects; never a selector without requirements.
+    /// Selector of the objects in the scope by label; `None` = all objects; never a selector without
+    /// requirements.
     pub(in crate::cache) labels: Option<LabelSelector>,
-    /// In the server's syntax. Own writes do not enter such a store directly: fields cannot be evaluated in
-    /// this process.
+    /// Selector of the objects in the scope by field, in the server's syntax; `None` = all objects. Own
+    /// writes do not enter such a store directly: fields cannot be evaluated in this process.
     pub(in crate::cache) fields: Option<Arc<str>>,
 }
 
-/// A kind and the part of it that a store holds. If the kind has a Rust type, a [`Scope`] converts into one;
-/// [`Scope::of`] creates one for a kind that is known only at run time.
+/// A kind and the part of its objects that a store holds. If the kind has a Rust type, a [`Scope`] converts
+/// into a `ScopedKind`; [`Scope::of`] creates one for a kind that is known only at run time.
 #[derive(Clone, Debug)]
 pub struct ScopedKind<K = DynamicObject> {
     pub(in crate::cache) kind: KindId,
@@ -36,7 +37,7 @@ pub struct ScopedKind<K = DynamicObject> {
     read_as: PhantomData<fn() -> K>,
 }
 
-/// The objects that a read returns. `Default` selects all.
+/// A selection of the objects that a read of a store returns. `Default` selects all.
 #[must_use]
 #[derive(Clone, Debug, Default)]
 pub struct Select {
@@ -46,14 +47,14 @@ pub struct Select {
     pub(in crate::cache) functions: Vec<IndexValue>,
 }
 
-/// One value of one index by function.
+/// One value of one index by function, by which a read selects objects.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexValue {
     /// The name under which the store handle has declared the index.
     pub(crate) name: Arc<str>,
     pub(crate) value: Arc<str>,
-    /// The function that the handle has declared under the name; `None` before the handle has resolved it,
-    /// and if there is none.
+    /// The index function that the store handle has declared under the name; `None` before the handle has
+    /// resolved the name, and if there is none.
     pub(crate) function: Option<Arc<IndexFunction>>,
 }
 
@@ -76,7 +77,7 @@ enum Test {
     Exists,
     Absent,
     In(Vec<String>),
-    /// Also true without the label, as on the server.
+    /// The value of the label is none of these. Also true without the label, as on the server.
     NotIn(Vec<String>),
     /// The value of the label is an integer above this one. False without the label, and for any other value.
     Above(i64),
@@ -84,7 +85,7 @@ enum Test {
     Below(i64),
 }
 
-/// The text is not a label selector. A retry does not help; correct the text.
+/// Error of a text that is not a label selector. A retry does not help; correct the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "label selector {selector:?} is invalid at {part:?}; \
@@ -98,12 +99,13 @@ pub struct SelectorError {
 // === impl Scope ===
 
 impl Scope {
-    /// Returns the scope of everything the configuration allows.
+    /// Returns the scope of all objects that the configuration allows.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Adds a kind that is known only at run time, from a configuration or from discovery.
+    /// Combines this scope with a kind that is known only at run time, from a configuration or from
+    /// discovery.
     pub fn of(self, kind: KindId) -> ScopedKind {
         ScopedKind { kind, scope: self, read_as: PhantomData }
     }
@@ -148,7 +150,7 @@ where
     }
 }
 
-/// Writes a phrase for status lines: `all`, or `namespace shop, labels app=web`.
+/// Writes the scope as a phrase for status lines: `all`, or `namespace shop, labels app=web`.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
@@ -165,24 +167,25 @@ impl fmt::Display for Scope {
 // === impl Select ===
 
 impl Select {
-    /// Selects all objects of the store.
+    /// Returns the selection of all objects of a store.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Selects the objects of one namespace. The cost depends on the result, not on the size of the store.
+    /// Returns the selection of the objects of one namespace. The cost depends on the result, not on the size
+    /// of the store.
     pub fn namespace(namespace: impl Into<Arc<str>>) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// Selects the objects with an owner reference to this uid. The cost depends on the result, not on the
-    /// size of the store.
+    /// Returns the selection of the objects with an owner reference to this uid. The cost depends on the
+    /// result, not on the size of the store.
     pub fn owned_by(uid: impl Into<Uid>) -> Self {
         Self { owner: Some(uid.into()), ..Self::default() }
     }
 
-    /// Selects the objects for which an index function has returned this value. The cost depends on the
-    /// result, not on the size of the store.
+    /// Returns the selection of the objects for which an index function has returned this value. The cost
+    /// depends on the result, not on the size of the store.
     ///
     /// The index is declared with [`Store::index`](crate::cache::Store::index) or
     /// [`Store::index_view`](crate::cache::Store::index_view), on the handle that is read or on a clone or
@@ -191,13 +194,13 @@ impl Select {
         Self::default().indexed(name, value)
     }
 
-    /// Restricts the selection to one namespace.
+    /// Restricts the selection to the objects of one namespace.
     pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Restricts the selection to objects for which an index function has returned this value.
+    /// Restricts the selection to objects for which the index function `name` has returned this value.
     pub fn indexed(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.functions.push(IndexValue { name: name.into(), value: value.into(), function: None });
         self
@@ -211,7 +214,7 @@ impl Select {
         self
     }
 
-    /// Restricts the selection to objects with this label.
+    /// Restricts the selection to objects that have the label `key` with this value.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.0.push(Requirement { key: key.to_owned(), test: Test::In(vec![value.to_owned()]) });
         self
@@ -227,7 +230,8 @@ impl Select {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Returns the values of an `=` or `in` requirement for this label.
+    /// Returns the values that the selector allows for the label `key`, by an `=` or `in` requirement; `None`
+    /// without one.
     pub(in crate::cache) fn values_of(&self, key: &str) -> Option<&[String]> {
         self.0.iter().find_map(|requirement| match &requirement.test {
             Test::In(values) if requirement.key == key => Some(values.as_slice()),
@@ -235,19 +239,19 @@ impl LabelSelector {
         })
     }
 
-    /// Returns the label keys that all matching objects have.
+    /// Returns the keys of the labels that all objects matching the selector have.
     pub(in crate::cache) fn needed(&self) -> impl Iterator<Item = &str> {
         let needs = |test: &Test| !matches!(test, Test::Absent | Test::NotIn(_));
         self.0.iter().filter(move |requirement| needs(&requirement.test)).map(|requirement| &*requirement.key)
     }
 
-    /// Returns the selector of the objects that match both.
+    /// Returns the selector of the objects that match both this selector and `other`.
     pub(in crate::cache) fn and(mut self, other: &Self) -> Self {
         self.0.extend(other.0.iter().cloned());
         self
     }
 
-    /// Returns whether the labels match every requirement.
+    /// Returns whether the labels of an object match every requirement of the selector.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
@@ -266,7 +270,7 @@ impl fmt::Display for LabelSelector {
 impl std::str::FromStr for LabelSelector {
     type Err = SelectorError;
 
-    /// Parses a selector.
+    /// Parses a label selector.
     ///
     /// # Errors
     /// Fails if a part of the text is not a requirement; the error quotes that part.
@@ -349,14 +353,15 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Returns a label key; `None` for an invalid one.
+/// Returns the text without surrounding white space as a label key; `None` for an invalid key.
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     (!text.is_empty() && text.chars().all(fits)).then(|| text.to_owned())
 }
 
-/// Returns a label value, which may be empty.
+/// Returns the text without surrounding white space as a label value, which may be empty; `None` for an
+/// invalid value.
 fn value_of(text: &str) -> Option<String> {
     if text.trim().is_empty() { Some(String::new()) } else { name(text) }
 }

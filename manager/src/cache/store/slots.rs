@@ -17,40 +17,42 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::cache::object::View;
 use crate::key::NamespacedName;
 
-/// The fewest slots that are allocated at once. A larger store grows by an eighth, because doubling would
-/// waste more memory.
+/// The smallest number of slots for which memory is allocated at once. A larger store grows by an eighth,
+/// because doubling would waste more memory.
 const GROWTH: usize = 256;
 
-/// The number of a slot.
+/// The number of a slot, which holds one object of a store.
 pub(crate) type Number = u32;
 
-/// All slots of one store.
+/// All slots of one store: its objects, found by slot number or by key.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// `None` where an object was removed. The last one is never `None`.
+    /// The slots by number; `None` where an object was removed. The last one is never `None`.
     by_number: Vec<Option<Slot>>,
-    /// Numbers by key; the key itself is in the version.
+    /// The slot numbers by the key of the object; the key itself is in the version.
     by_key: HashTable<Number>,
     hasher: DefaultHashBuilder,
-    /// Free numbers, lowest first, so that a shrinking store empties the end of `by_number`.
+    /// Free slot numbers, lowest first, so that a shrinking store empties the end of `by_number`.
     free: BinaryHeap<Reverse<Number>>,
-    /// The number of insertions so far; a slot that is inserted later has a higher `born`.
+    /// The number of insertions of objects into the store so far; a later one gives its slot a higher `born`.
     pub(crate) births: u64,
 }
 
-/// A stored version.
+/// A slot: the stored version of one object.
 pub(crate) struct Slot {
     pub(crate) view: View,
-    /// The epoch of the last list that contained the key.
+    /// The number (epoch) of the last list that contained the object.
     pub(crate) seen: u64,
-    /// The value of `births` at the insertion.
+    /// The number of insertions into the store up to that of this slot's object: a later one has a higher
+    /// number.
     pub(crate) born: u64,
 }
 
 // === impl Slots ===
 
 impl Slots {
-    /// Returns the slot of a key and its number.
+    /// Returns the slot of the object with this name, and the number of the slot; `None` if there is no such
+    /// object.
     pub(crate) fn lookup(&self, request: &NamespacedName) -> Option<(Number, &Slot)> {
         let same = |number: &Number| self.get(*number).is_some_and(|slot| slot.view.request() == request);
         let number = *self.by_key.find(self.hasher.hash_one(request), same)?;
@@ -65,7 +67,7 @@ impl Slots {
         self.by_number.get_mut(number as usize)?.as_mut()
     }
 
-    /// Inserts a version of a key that has no slot.
+    /// Inserts the first version of an object that has no slot, and returns the number of its slot.
     pub(crate) fn insert(&mut self, view: View) -> Number {
         let unused = Number::try_from(self.by_key.len()).unwrap_or(Number::MAX);
         let Reverse(number) = self.free.pop().unwrap_or(Reverse(unused));
@@ -103,7 +105,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Iterates over the occupied slots from a number on.
+    /// Iterates over the occupied slots with a number from `first` on, ascending.
     pub(crate) fn from(&self, first: Number) -> impl Iterator<Item = (Number, &Slot)> {
         let slots = self.by_number.get(first as usize..).unwrap_or_default();
         (first..).zip(slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))

@@ -7,15 +7,15 @@
 use crate::cache::object::{Delta, Meta, View};
 use crate::cache::store::{LabelSelector, Scope, Select};
 
-/// The objects of a wider scope that belong to a narrower one.
+/// A part of a store: the objects of its scope that belong to a narrower scope.
 #[derive(Clone, Debug)]
 pub(crate) struct SubScope(Select);
 
 // === impl SubScope ===
 
 impl SubScope {
-    /// Returns the part that `narrow` is of `wide`; `None` if `narrow` is not contained in `wide`, or if
-    /// metadata cannot decide it.
+    /// Returns the objects of the scope `narrow` as a part of the scope `wide`; `None` if `narrow` is not
+    /// contained in `wide`, or if metadata cannot decide it.
     pub(crate) fn of(wide: &Scope, narrow: &Scope) -> Option<Self> {
         // Fields cannot be evaluated on metadata: only the same field selector is known to be contained.
         if wide.fields != narrow.fields
@@ -35,19 +35,19 @@ impl SubScope {
         self.0.admits(meta)
     }
 
-    /// Returns the label keys by which the part is selected.
+    /// Returns the label keys by which this part of a store is selected.
     pub(crate) fn label_keys(&self) -> impl Iterator<Item = &str> {
         self.0.labels.needed()
     }
 
-    /// Restricts a selection to the part, for a list in the wider store.
+    /// Restricts a selection to this part of a store, for a list in the wider store.
     pub(crate) fn narrow(&self, mut select: Select) -> Select {
         select.namespace = select.namespace.or_else(|| self.0.namespace.clone());
         select.labels = select.labels.and(&self.0.labels);
         select
     }
 
-    /// Returns a delta as it affects the part; `None` if it does not.
+    /// Returns a delta of the wider store as it affects this part of it; `None` if it does not.
     pub(crate) fn restrict<'a>(&self, delta: &Delta<'a>) -> Option<Delta<'a>> {
         let inside = |side: Option<&'a View>| side.filter(|view| self.admits(view.meta()));
         let (old, new) = (inside(delta.old), inside(delta.new));

@@ -38,29 +38,29 @@ use crate::key::{Key, NamespacedName};
 pub(crate) struct Table {
     objects: Slots,
     pub(crate) indexes: Indexes,
-    /// One per reflector: all namespaces, or one namespace each.
+    /// The state of each reflector of the store: one for all namespaces, or one per namespace.
     parts: Vec<Part>,
-    /// Objects deleted by own writes whose deletion is not confirmed by the watch yet, by uid. An object that
-    /// was not stored at its own DELETE is recorded in `deletions` only.
+    /// Objects deleted by own writes, by uid, as long as the watch has not confirmed the deletion. An object
+    /// that was not stored at its own DELETE is recorded in `deletions` only.
     hidden: HashMap<Uid, Hidden>,
     deletions: Deletions,
-    /// Counts lists and own DELETEs, to determine which began first.
+    /// Number of lists and own DELETEs so far, to determine which began first.
     epoch: u64,
-    /// Bytes of all versions as they are kept.
+    /// Bytes of all stored objects as they are kept.
     pub(crate) bytes: usize,
-    /// Objects of which only the metadata is kept, because they are too large.
+    /// Number of objects of which only the metadata is kept, because they are too large.
     pub(crate) too_large: usize,
-    /// Statistics of the packed bodies, without their dictionaries.
+    /// Statistics of the packed (compressed) bodies of the store, without their dictionaries.
     pub(crate) packing: Packing,
-    /// Whether every part has been listed.
+    /// Whether the first list of every reflector of the store is complete.
     pub(crate) synced: bool,
-    /// Undelivered entries for the dispatcher, in order.
+    /// Undelivered changes and other entries for the dispatcher, in order.
     pub(crate) jobs: VecDeque<Job>,
-    /// Bodies to be packed.
+    /// The queue of new bodies to be packed (compressed).
     pub(crate) pack_queue: PackQueue,
 }
 
-/// A version to be stored, with the values of the index functions for it.
+/// A version of an object to be stored, with the values of the index functions for it.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) view: View,
@@ -71,20 +71,22 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 struct Hidden {
     request: NamespacedName,
-    /// The epoch of the own DELETE; a list that began later decides.
+    /// The epoch of the own DELETE, counted together with lists; a list that began later decides whether the
+    /// object is shown again.
     epoch: u64,
-    /// The version that was stored.
+    /// The version of the object that was stored when the own DELETE came.
     version: ResourceVersion,
-    /// The epoch of the last list that contained the object.
+    /// The number (epoch) of the last list that contained the hidden object.
     seen: u64,
 }
 
 /// The state of the list and watch of one reflector.
 #[derive(Debug)]
 struct Part {
-    /// `None` = all namespaces.
+    /// The namespace that the reflector lists and watches; `None` = all namespaces.
     namespace: Option<Arc<str>>,
-    /// The resourceVersion that list and watch have reached. An own write at or below it is outdated.
+    /// The resourceVersion that the reflector's list and watch have reached. An own write at or below it is
+    /// outdated.
     progress: Option<ResourceVersion>,
     synced: bool,
     /// Objects that the current list shows at an older version than the stored one. Decided at the end of the
@@ -100,7 +102,7 @@ impl Table {
         Self { parts: parts.into_iter().map(part).collect(), ..Self::default() }
     }
 
-    /// Handles an ADDED or MODIFIED event.
+    /// Handles an ADDED or MODIFIED event of a watch: stores the object, unless it is outdated.
     pub(crate) fn changed(&mut self, part: usize, arrival: Arrival) {
         let meta = arrival.view.meta();
         self.advance(part, &meta.resource_version);
@@ -109,7 +111,7 @@ impl Table {
         }
     }
 
-    /// Handles a DELETED event.
+    /// Handles a DELETED event of a watch: removes the object, unless a newer version is stored.
     pub(crate) fn deleted(
         &mut self,
         part: usize,
@@ -130,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Records the resourceVersion of a bookmark or event as progress of the part; never decreases it.
+    /// Records the resourceVersion of a bookmark or event as progress of a reflector; never decreases it.
     pub(crate) fn advance(&mut self, part: usize, version: &ResourceVersion) {
         let Some(part) = self.parts.get_mut(part) else { return };
         let behind = part.progress.as_ref().is_some_and(|progress| progress.is_newer_than(version));
@@ -139,13 +141,13 @@ impl Table {
         }
     }
 
-    /// Returns whether this version is the stored one.
+    /// Returns whether this version of an object is the stored one.
     pub(crate) fn holds(&self, view: &View) -> bool {
         self.get(view.request()).is_some_and(|stored| stored.is(view))
     }
 
-    /// Stores a version and enqueues the change. If the stored version is newer, it stays; returns the stored
-    /// and the older version then.
+    /// Stores a version of an object and enqueues the change. If the stored version is newer, it stays;
+    /// returns the stored and the older version then.
     fn upsert(&mut self, arrival: Arrival, origin: Origin) -> Option<(View, View)> {
         let Some((number, slot)) = self.objects.lookup(arrival.view.request()) else {
             let Arrival { view, values } = arrival;
@@ -167,8 +169,8 @@ impl Table {
         None
     }
 
-    /// Replaces the version in a slot, by a version of the same object or of a new object of the name, and
-    /// enqueues the change.
+    /// Replaces the version in slot `number`, by a version of the same object or of a new object of the name,
+    /// and enqueues the change.
     fn replace(&mut self, number: Number, Arrival { view, values }: Arrival, origin: Origin) {
         let Some(slot) = self.objects.get_mut(number) else { return };
         // In the same slot even for another uid: a walk must find one of the two objects.
@@ -195,7 +197,7 @@ impl Table {
         self.jobs.push_back(Job::Change { old, new, origin });
     }
 
-    /// Removes an object and enqueues the change; returns the version.
+    /// Removes the object in slot `number` and enqueues the change; returns its last stored version.
     fn remove(&mut self, number: Number, origin: Origin) -> Option<View> {
         let slot = self.objects.remove(number)?;
         self.indexes.remove(number, slot.view.meta());
@@ -206,8 +208,8 @@ impl Table {
         Some(slot.view)
     }
 
-    /// Replaces the bodies of versions that are still stored by their packed form; returns the previous
-    /// forms.
+    /// Replaces the bodies of versions that are still stored by their packed (compressed) form; returns the
+    /// previous forms.
     pub(crate) fn pack(&mut self, batch: Vec<(View, Packed)>) -> Vec<Form> {
         let mut replaced = Vec::with_capacity(batch.len());
         for (view, packed) in batch {
@@ -227,13 +229,14 @@ impl Table {
     }
 }
 
-/// Reading.
+/// Reads of a store's table.
 impl Table {
     pub(crate) fn get(&self, request: &NamespacedName) -> Option<&View> {
         Some(&self.objects.lookup(request)?.1.view)
     }
 
-    /// Returns whether reads return `version` or a newer one: it is stored, or the watch has passed it.
+    /// Returns whether reads of an object return `version` or a newer one: it is stored, or the watch has
+    /// passed it.
     pub(crate) fn has_reached(&self, request: &NamespacedName, version: &ResourceVersion) -> bool {
         let stored =
             self.get(request).is_some_and(|view| !version.is_newer_than(&view.meta().resource_version));
@@ -241,7 +244,8 @@ impl Table {
         stored || part.and_then(|part| part.progress.as_ref()).is_some_and(|at| !version.is_newer_than(at))
     }
 
-    /// Returns the slot of this very version, if it is stored, as that of an own write is before its event.
+    /// Returns the slot of this very version of an object, if it is stored, as that of an own write is before
+    /// its event.
     pub(crate) fn find(
         &self,
         request: &NamespacedName,
@@ -258,7 +262,7 @@ impl Table {
     }
 }
 
-/// Returns whether a part of this namespace holds an object; `None` = all namespaces.
+/// Returns whether a list of this namespace can include the object of this name; `None` = all namespaces.
 fn is_in(namespace: Option<&str>, request: &NamespacedName) -> bool {
     namespace.is_none() || namespace == request.namespace()
 }

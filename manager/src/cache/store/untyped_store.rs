@@ -23,7 +23,8 @@ use crate::key::{Key as _, KindId, NamespacedName};
 pub struct UntypedStore {
     /// The store as declared. It lists and watches unless there is a wider store to read through.
     core: Arc<ObjectStore>,
-    /// Written at most once, under the lock of the table in `core` and before `core` can start.
+    /// The wider store that this one reads through, with the part of it that this one holds; empty if there
+    /// is none. Written at most once, under the lock of the table in `core` and before `core` can start.
     through: OnceLock<(Arc<UntypedStore>, Arc<SubScope>)>,
 }
 
@@ -34,17 +35,17 @@ impl UntypedStore {
         Self { core: Arc::new(core), through: OnceLock::new() }
     }
 
-    /// Returns the kind.
+    /// Returns the kind of the objects in the store.
     pub fn kind(&self) -> &KindId {
         &self.core.kind
     }
 
-    /// Returns the name of the cluster; `None` for the manager's own.
+    /// Returns the name of the store's cluster; `None` for the manager's own.
     pub fn cluster(&self) -> Option<&str> {
         self.core.cluster.as_deref()
     }
 
-    /// Returns the declared scope.
+    /// Returns the scope with which the store was declared.
     pub fn scope(&self) -> &Scope {
         &self.core.scope
     }
@@ -54,7 +55,8 @@ impl UntypedStore {
         self.source().projection()
     }
 
-    /// Returns one object, own writes included, without waiting.
+    /// Returns one object of the store, own writes included, without waiting; `None` if there is no such
+    /// object.
     ///
     /// # Errors
     /// Fails before the first sync, and for a namespace outside the scope.
@@ -64,7 +66,7 @@ impl UntypedStore {
         Ok(found.filter(|view| self.sub_scope().is_none_or(|sub_scope| sub_scope.admits(view.meta()))))
     }
 
-    /// Returns the selected objects in no particular order, undecoded.
+    /// Returns the selected objects of the store in no particular order, undecoded.
     ///
     /// Writers are let in between: each object is returned in a state that it had during the call, and an
     /// object that was stored all the time is included. All changes made before the call are included.
@@ -79,8 +81,8 @@ impl UntypedStore {
         self.source().list(&sub_scope.narrow(select.clone()), &self.core)
     }
 
-    /// Adds an index by label, so that the cost of a selection by this label depends on its result. A second
-    /// call has no effect.
+    /// Adds an index by the label `key`, so that the cost of a selection by this label depends on its result.
+    /// A second call has no effect.
     ///
     /// May be called at any time; the objects already stored are indexed before the call returns.
     pub fn index_label(&self, key: &str) {
@@ -92,13 +94,13 @@ impl UntypedStore {
         }
     }
 
-    /// Returns whether the first list of every part of the store is complete.
+    /// Returns whether the first list of the store is complete, in every namespace that it lists.
     pub fn is_synced(&self) -> bool {
         self.source().is_synced()
     }
 
-    /// Subscribes a handler: it receives the stored objects as initial deltas and then every change, in
-    /// order.
+    /// Subscribes a handler to the store: it receives the stored objects as initial deltas and then every
+    /// change, in order.
     pub fn subscribe(self: &Arc<Self>, handler: Box<dyn DeltaHandler>) -> Subscription {
         let (subscription, subscriber) = Subscription::new(self.clone(), handler);
         // If the store already reads through a wider one, the subscriber joins that one.
@@ -108,8 +110,8 @@ impl UntypedStore {
         subscription
     }
 
-    /// Waits until the first list is complete, or the API server has answered that the kind does not exist or
-    /// may not be read.
+    /// Waits until the first list of the store is complete, or the API server has answered that the kind does
+    /// not exist or may not be read.
     ///
     /// # Cancel safety
     /// No event is lost; call it again.
@@ -119,8 +121,8 @@ impl UntypedStore {
         self.source().settled().await;
     }
 
-    /// Waits until reads of an object return the given version or a newer one. A write returns the version to
-    /// wait for.
+    /// Waits until reads of an object return the given version or a newer one. The response to a write
+    /// contains the version to wait for.
     ///
     /// Most own writes need no wait: reads include them at once. The others are counted in
     /// `mainstay_cache_uncovered_writes_total`. The wait ends with the object's own watch event, or with any
@@ -153,9 +155,9 @@ impl UntypedStore {
     }
 }
 
-/// Indexes by function, used by the typed store handles.
+/// Indexes by function of a store, used by the typed store handles.
 impl UntypedStore {
-    /// Adds an index; returns after the stored objects have been evaluated.
+    /// Adds an index by function to the store; returns after the stored objects have been evaluated.
     pub(in crate::cache) fn index(&self, function: &Arc<IndexFunction>) {
         // Also in `core`: at the start the store may turn out to be a part of a wider one, which then gets
         // this index.
@@ -174,14 +176,14 @@ impl UntypedStore {
     }
 }
 
-/// The choice between the own data and a wider store, made by the cache.
+/// The choice of a store between its own list and watch and those of a wider store, made by the cache.
 impl UntypedStore {
-    /// Returns the store as declared.
+    /// Returns the object store as declared, even if a wider one serves the reads.
     pub(in crate::cache) fn core(&self) -> &Arc<ObjectStore> {
         &self.core
     }
 
-    /// Returns the store that serves the reads.
+    /// Returns the object store that serves the reads: the declared one, or a wider one.
     pub(in crate::cache) fn source(&self) -> &Arc<ObjectStore> {
         self.through.get().map_or(&self.core, |(wide, _)| wide.core())
     }
@@ -194,7 +196,7 @@ impl UntypedStore {
         self.through.get().map(|(_, sub_scope)| sub_scope.as_ref())
     }
 
-    /// Returns this store's scope as a part of `wide`; `None` if it is not one.
+    /// Returns the scope of this store as a part of `wide`; `None` if it is not a part of it.
     pub(in crate::cache) fn sub_scope_of(&self, wide: &Self) -> Option<SubScope> {
         let (narrow, wider) = (&self.core, &wide.core);
         let fits = narrow.kind == wider.kind

@@ -24,29 +24,32 @@ use crate::client::current::Current;
 use crate::key::NamespacedName;
 use crate::util::BoundedMap;
 
-/// Number of entries kept, at 200 to 300 bytes each: the entry, its name, uid and version.
+/// Maximum number of applies remembered, at 200 to 300 bytes each: the entry, its name, uid and version.
 const REMEMBERED: usize = 65_536;
 
-/// The last apply of each object and part.
+/// The last successful apply of each object and part (object or status), so that it is not repeated without
+/// need.
 pub(super) struct Memory {
-    /// Random seed of the hashes, so that the cluster's users cannot construct two bodies of equal hash.
+    /// Random seed of the hashes of applied bodies and contents, so that the cluster's users cannot construct
+    /// two bodies of equal hash.
     state: RandomState,
-    /// Locked for single look-ups only.
+    /// The remembered applies. Locked for single look-ups only.
     applied: Mutex<BoundedMap<(NamespacedName, Part), Applied>>,
 }
 
-/// One apply that succeeded.
+/// A server-side apply that succeeded, as remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Applied {
-    /// Hash of the body, without its uid and resourceVersion.
+    /// Hash of the applied body, without its uid and resourceVersion.
     body: u64,
-    /// Term of leadership of the apply.
+    /// Term of leadership in which the apply was sent.
     term: u64,
-    /// The uid in the response.
+    /// The object's uid in the response to the apply.
     uid: Box<str>,
-    /// The resourceVersion in the response, or of a later version with the same content.
+    /// The object's resourceVersion in the response to the apply, or of a later version with the same
+    /// content.
     version: Box<str>,
-    /// Hash of the whole part in the response.
+    /// Hash of the written part (object or status) in the response to the apply.
     content: u64,
 }
 
@@ -57,7 +60,8 @@ impl Memory {
         Self { state: RandomState::new(), applied: Mutex::new(BoundedMap::new(REMEMBERED)) }
     }
 
-    /// Returns whether an apply of `body` would have no effect on `current`. The entry is kept either way.
+    /// Returns whether an apply of `body` would have no effect on `current`. The remembered apply is kept
+    /// either way.
     pub(super) fn is_applied(&self, body: &Body, part: Part, current: &impl Current, term: u64) -> bool {
         let key = (body.name.clone(), part);
         let Some(applied) = self.applied.lock().get(&key, Instant::now()).cloned() else { return false };
@@ -88,12 +92,12 @@ impl Memory {
         true
     }
 
-    /// Removes the entry of an object's part, which is about to be written.
+    /// Forgets the last apply of an object's part, which is about to be written.
     pub(super) fn forget(&self, name: &NamespacedName, part: Part) {
         self.applied.lock().remove(&(name.clone(), part), Instant::now());
     }
 
-    /// Stores that an apply of `body` had the response `answer`.
+    /// Remembers that an apply of `body` succeeded with the response `answer`.
     pub(super) fn remember(&self, body: &Body, part: Part, answer: &Value, term: u64) {
         let text = |field| metadata_text(answer, field);
         let (Some(uid), Some(version)) = (text("uid"), text("resourceVersion")) else { return };
@@ -107,7 +111,7 @@ impl Memory {
         self.applied.lock().insert((body.name.clone(), part), applied, Instant::now());
     }
 
-    /// Returns whether two versions of an object have the same content in a part.
+    /// Returns whether two versions of an object have the same content in a part (object or status).
     pub(super) fn same_content(&self, one: &Value, other: &Bytes, part: Part, body: &Body) -> bool {
         self.content_in(other, part, body) == Some(self.hash_of_content(one, part, body))
     }
@@ -121,8 +125,8 @@ impl Memory {
         hash_without(&self.state, &body.value, &[], &["uid", "resourceVersion"])
     }
 
-    /// Hashes all fields of the part that an apply could change. The generation is one of them: it reveals a
-    /// spec that was changed and then restored.
+    /// Hashes all fields of an object's part (object or status) that an apply could change. The generation is
+    /// one of them: it reveals a spec that was changed and then restored.
     fn hash_of_content(&self, object: &Value, part: Part, body: &Body) -> u64 {
         use std::hash::BuildHasher as _;
         if part == Part::Status {

@@ -14,14 +14,14 @@ use super::deadline::is_watch;
 use super::metrics::{Histograms, Labels, RequestMetrics};
 use super::{ResponseBody, Stack};
 
-/// The `code` of a request without a response, as in client-go.
+/// Value of the metric label `code` for a request without a response, as in client-go.
 const NO_RESPONSE: &str = "<error>";
 
-/// A request in flight. Records the duration when it is dropped: at the end of the response, or when its
-/// caller gives up.
+/// A request in flight. Records the duration of the request when this value is dropped: at the end of the
+/// response, or when the caller gives up.
 struct InFlight {
     metrics: RequestMetrics,
-    /// The request's verb and host.
+    /// Metric labels of the request: verb and host.
     labels: Labels<2>,
     started_at: Instant,
 }
@@ -30,11 +30,12 @@ struct InFlight {
 struct MeasuredBody {
     inner: ResponseBody,
     bytes: u64,
-    /// `None` once the body was read to its end.
+    /// The request that the response belongs to; `None` once the body was read to its end, or for a watch.
     in_flight: Option<InFlight>,
 }
 
-/// Counts the requests of a stack when the response begins, and records duration and size when it ends.
+/// Makes a stack that counts each request in the metrics when its response begins. Of all but watches it also
+/// records the duration and the sizes of request and response.
 pub(super) fn counted(mut inner: Stack, metrics: &RequestMetrics, server: &Uri) -> Stack {
     // The user information of the URI is left out, since it could contain a password.
     let host = match (server.host(), server.port_u16()) {

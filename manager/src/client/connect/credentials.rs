@@ -26,24 +26,25 @@ use crate::key::BootInstant;
 use super::Stack;
 use super::fetch::{CredentialError, FetchOutcome, Identity, Source, SourceKind, unusable};
 
-/// Limits of fetches; tests set other ones.
+/// Time limits for fetches of credentials; tests set other ones.
 #[derive(Clone, Copy)]
 pub(super) struct FetchLimits {
-    /// Minimum time between the starts of two fetches.
+    /// Minimum time between the starts of two fetches of credentials.
     pub(super) interval: Duration,
-    /// How long requests wait for the fetch after a 401, if the old credentials have not expired. Shorter
-    /// than the limit of a Lease renewal, so that the renewal can still use the old ones.
+    /// Longest time that requests wait for new credentials after a 401, if the old ones have not expired.
+    /// Shorter than the limit of a Lease renewal, so that the renewal can still use the old ones.
     pub(super) max_wait: Duration,
 }
 
-/// The credentials of one [`Connections`](super::Connections); clones share them.
+/// The credentials of one [`Connections`](super::Connections) for its API server, kept up to date. Clones
+/// share them.
 #[derive(Clone)]
 pub(super) struct Credentials {
     source: Arc<Source>,
     state: Arc<Mutex<State>>,
 }
 
-/// The credentials in use, and the latest fetch. Time is passed in.
+/// The credentials in use, and the latest fetch of credentials. The caller passes the current time in.
 #[derive(Default)]
 struct State {
     limits: FetchLimits,
@@ -53,7 +54,8 @@ struct State {
 
 struct CurrentIdentity {
     identity: Arc<Identity>,
-    /// As in the identity, or the time of the 401 if that came earlier.
+    /// From this time on new credentials are fetched: the renewal time of the identity, or the time of an
+    /// earlier 401.
     renew_at: BootInstant,
     /// Whether the API server refused this credential with 401, and no attempt to fetch another one has
     /// failed since.
@@ -63,27 +65,28 @@ struct CurrentIdentity {
 struct Fetch {
     started_at: BootInstant,
     outcome: FetchOutcome,
-    /// Whether [`State`] has processed the outcome.
+    /// Whether the outcome of the fetch has been processed.
     done: bool,
 }
 
-/// The fetch that a request waits for.
+/// The fetch of credentials that a request waits for.
 struct PendingFetch {
     outcome: FetchOutcome,
-    /// The identity to use if the fetch fails or takes longer than this.
+    /// The old credentials, for use if the fetch fails or takes longer than this; `None` without unexpired
+    /// ones.
     fallback: Option<(Arc<Identity>, Duration)>,
 }
 
-/// The stack of one role for the latest identity that the role has used.
+/// The connection stack of one client for the latest credentials that the client has used.
 struct RoleStack {
     identity: Arc<Identity>,
-    /// The connections. A new identity with the same certificate keeps them.
+    /// The part of the stack with the connections. New credentials with the same certificate keep it.
     transport: Stack,
     stack: Stack,
 }
 
-/// Makes a stack that adds the current credentials to each request of a role. `open` makes the connections
-/// for an identity.
+/// Makes a stack that adds the current credentials to each request of a client. `open` makes the connections
+/// for a configuration that contains the credentials.
 ///
 /// # Errors
 /// Fails if credentials other than those of a plug-in cannot be fetched, or certificates cannot be used.
@@ -134,8 +137,8 @@ impl Credentials {
         Self { source: Arc::new(Source::new(config)), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Returns the first identity, fetched here unless it needs a plug-in, so that errors come before the
-    /// first request.
+    /// Returns the current credentials, fetched here if there are none yet, so that errors come before the
+    /// first request. Does not run a plug-in: without its credentials the result is `None`.
     fn first(&self) -> Result<Option<Arc<Identity>>, CredentialError> {
         let mut state = self.state.lock();
         if state.current.is_none() && !matches!(self.source.kind, SourceKind::Plugin(_)) {
@@ -144,7 +147,7 @@ impl Credentials {
         Ok(state.current.as_ref().map(|current| Arc::clone(&current.identity)))
     }
 
-    /// Returns the current identity. Waits for a fetch if there is no usable identity, or after a 401.
+    /// Returns the current credentials. Waits for a fetch if there are no usable ones, or after a 401.
     async fn current(&self) -> Result<Arc<Identity>, Arc<CredentialError>> {
         let known = self.state.lock().identity_at(BootInstant::now(), || self.source.start_fetch());
         let PendingFetch { outcome, fallback } = match known {
@@ -161,7 +164,8 @@ impl Credentials {
         }
     }
 
-    /// Makes credentials that the API server refused due for renewal.
+    /// Marks credentials that the API server refused with 401 as due for renewal; fixed credentials cannot be
+    /// renewed.
     fn mark_refused(&self, identity: &Arc<Identity>) {
         if !matches!(self.source.kind, SourceKind::Fixed) {
             self.state.lock().mark_refused(identity, BootInstant::now());
@@ -172,8 +176,8 @@ impl Credentials {
 // === impl State ===
 
 impl State {
-    /// Returns the identity to use now, or else the fetch to wait for. Starts a fetch if the identity is due
-    /// for renewal.
+    /// Returns the credentials to use now, or as an error the fetch to wait for. Starts a fetch if the
+    /// credentials are due for renewal.
     fn identity_at(
         &mut self,
         now: BootInstant,
@@ -200,8 +204,8 @@ impl State {
         }
     }
 
-    /// Makes an identity due for renewal, so that requests wait for the next one. Has no effect if a later
-    /// identity is current.
+    /// Marks refused credentials as due for renewal, so that requests wait for new ones. Has no effect if
+    /// later credentials are current.
     fn mark_refused(&mut self, identity: &Arc<Identity>, now: BootInstant) {
         self.process_outcome();
         if let Some(current) =
@@ -211,7 +215,7 @@ impl State {
         }
     }
 
-    /// Makes the result of a finished fetch current. After a failed fetch the old identity stays.
+    /// Takes over the credentials of a fetch that has finished. After a failed fetch the old ones stay.
     fn process_outcome(&mut self) {
         let Some(latest) = self.latest.as_mut().filter(|latest| !latest.done) else { return };
         let Some(outcome) = latest.outcome.clone().now_or_never() else { return };
@@ -235,7 +239,8 @@ impl CurrentIdentity {
 // === impl RoleStack ===
 
 impl RoleStack {
-    /// Keeps the connections of the last stack if its identity has the same certificate.
+    /// Makes the stack for new credentials. Keeps the connections of the last stack if the certificate is the
+    /// same.
     fn new(
         identity: Arc<Identity>,
         last: Option<Self>,

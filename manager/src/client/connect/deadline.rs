@@ -18,7 +18,7 @@ pub struct DeadlineExceeded {
     limit: Duration,
 }
 
-/// Limits the time that a connector takes to open a connection: TCP and TLS together.
+/// Makes a connector that limits the time to open a connection: TCP and TLS together.
 pub(super) fn connect_deadline<S: 'static>(mut inner: Connector<S>, limit: Duration) -> Connector<S> {
     Connector::new(service_fn(move |target: Uri| {
         let what = format!("connecting to {target}");
@@ -26,8 +26,8 @@ pub(super) fn connect_deadline<S: 'static>(mut inner: Connector<S>, limit: Durat
     }))
 }
 
-/// Limits the time of each request of a stack, and collects its whole response. The body of a watch is not
-/// collected and has no limit.
+/// Makes a stack that limits the time of each request and collects the whole response. The body of a watch is
+/// not collected and has no limit.
 pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
     Stack::new(service_fn(move |request: Request<Body>| {
         let what = format!("{} {}", request.method(), request.uri().path());
@@ -42,7 +42,8 @@ pub(super) fn deadlined(mut inner: Stack, limit: Duration) -> Stack {
     }))
 }
 
-/// Drops a future that takes longer than `limit` from this call on; `what` begins the text of the error.
+/// Limits the time of a future, from this call on. After `limit` it is dropped and the result is an error;
+/// `what` begins its text.
 fn in_time<T>(
     limit: Duration,
     what: String,

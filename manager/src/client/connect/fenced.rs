@@ -61,7 +61,7 @@ impl FencedIo {
         Self { stream: TokioIo::new(stream), pass, revoked: Some(revoked) }
     }
 
-    /// Fails if the fence was closed since the pass was taken; otherwise wakes this task when that happens.
+    /// Fails if the connection's term of leadership has ended; otherwise wakes this task when it ends.
     fn check_term(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let Some(revoked) = &mut self.revoked else { return Err(Fenced.into()) };
         if revoked.as_mut().poll(cx).is_ready() {
@@ -71,8 +71,8 @@ impl FencedIo {
         Ok(())
     }
 
-    /// Fails if the pass admits no write now. Compares the time at each call, because an expiring fence wakes
-    /// no task.
+    /// Fails if the connection may not write now, because its term of leadership has ended or the fence has
+    /// expired. Compares the time at each call, because an expiring fence wakes no task.
     fn check_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         self.check_term(cx)?;
         if self.pass.admits() { Ok(()) } else { Err(Fenced.into()) }
@@ -139,8 +139,8 @@ impl Drop for FencedIo {
     }
 }
 
-/// Makes a stack that sends requests over connections of `connector`. The connector must take its passes from
-/// the same fence.
+/// Makes a stack that sends requests over connections of `connector`, with a new connection pool for each
+/// term of the fence. The connector must take its passes from the same fence.
 pub(super) fn transport(connector: impl Connect + Clone + Send + Sync + 'static, fence: Fence) -> Stack {
     // The pool of the latest term that sent a request.
     let latest = Arc::new(Mutex::new((fence.pass(), pool(connector.clone()))));
@@ -168,7 +168,7 @@ fn pool<C: Connect + Clone>(connector: C) -> Pool<C, Body> {
         .build(connector)
 }
 
-/// Drops a request when its term ends.
+/// Makes a stack that drops a request and fails it with [`Fenced`] when its term of leadership ends.
 ///
 /// The term of a request is the one in which it leaves the buffer inside kube's client, a task switch after
 /// its caller sent it. A request of an old term is therefore kept out of the next term also by the election,

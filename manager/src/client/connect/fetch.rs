@@ -23,34 +23,36 @@ use crate::util::{LogEvery, read_regular};
 
 use super::plugin;
 
-/// How long before their expiry credentials are renewed; a quarter of their lifetime if that is shorter.
+/// Time before the expiry of credentials at which they are renewed; a quarter of their lifetime if that is
+/// shorter.
 const RENEW_AHEAD: Duration = Duration::from_mins(1);
 /// Interval between reads of credential files, as in client-go.
 const FILES_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The place that credentials are fetched from.
+/// The source of the credentials for an API server: configuration, files or a plug-in.
 pub(super) struct Source {
     config: kube::Config,
     pub(super) kind: SourceKind,
-    /// Counts failed fetches for the log.
+    /// Counts failed fetches of credentials and limits their log lines.
     failures: Mutex<LogEvery>,
 }
 
 pub(super) enum SourceKind {
-    /// The configuration itself, fetched only once. kube's auth provider, if there is one, refreshes its own
-    /// token.
+    /// The credentials are in the configuration itself and are fetched only once. kube's auth provider, if
+    /// there is one, refreshes its own token.
     Fixed,
-    /// Files that may be replaced: the token of a ServiceAccount, a client certificate.
+    /// The credentials are in files that may be replaced: the token of a ServiceAccount, a client
+    /// certificate.
     Files,
-    /// A credential plug-in.
+    /// The credentials are the output of a credential plug-in.
     Plugin(Box<ExecConfig>),
 }
 
-/// The result of a fetch.
+/// The credentials that a fetch returned, with their times of renewal and expiry.
 pub(super) struct Identity {
-    /// The configuration with the credentials themselves in place of their files or plug-in.
+    /// The kube configuration with the credentials themselves in place of their files or plug-in.
     pub(super) config: kube::Config,
-    /// Adds the credentials to each request; `None` if they are only a certificate.
+    /// The layer that adds the credentials to each request; `None` if they are only a certificate.
     pub(super) authorisation: Option<AuthLayer>,
     pub(super) fetched_at: BootInstant,
     /// From this time on new credentials are fetched.
@@ -59,10 +61,10 @@ pub(super) struct Identity {
     pub(super) expires_at: BootInstant,
 }
 
-/// The result of a fetch that runs on its own thread.
+/// The awaited result of a fetch of credentials on its own thread, shared by the requests that wait for it.
 pub(super) type FetchOutcome = Shared<oneshot::Receiver<Result<Arc<Identity>, Arc<CredentialError>>>>;
 
-/// The credentials could not be fetched.
+/// The error of a failed fetch of credentials.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub(super) struct CredentialError {
@@ -77,7 +79,7 @@ impl Source {
         Self { kind: SourceKind::of(&config.auth_info), config, failures: Mutex::default() }
     }
 
-    /// Fetches the credentials. Blocks the thread while files are read or the plug-in runs.
+    /// Fetches the credentials from their source. Blocks the thread while files are read or the plug-in runs.
     pub(super) fn fetch(&self) -> Result<Identity, CredentialError> {
         let mut config = self.config.clone();
         let auth = &mut config.auth_info;
@@ -106,8 +108,8 @@ impl Source {
         Ok(Identity { config, authorisation, fetched_at, renew_at, expires_at })
     }
 
-    /// Starts a fetch on its own thread. A runtime's blocking thread would delay the shutdown of that
-    /// runtime.
+    /// Starts a fetch of the credentials on its own thread. A runtime's blocking thread would delay the
+    /// shutdown of that runtime.
     pub(super) fn start_fetch(self: &Arc<Self>) -> FetchOutcome {
         let (fetched, outcome) = oneshot::channel();
         let source = Arc::clone(self);
@@ -132,7 +134,7 @@ impl Source {
 // === impl SourceKind ===
 
 impl SourceKind {
-    /// Chooses the source of the credentials, with the precedence of kube.
+    /// Chooses the source of the credentials that the configuration names, with the precedence of kube.
     fn of(auth: &AuthInfo) -> Self {
         let inline = auth.token.is_some() || (auth.username.is_some() && auth.password.is_some());
         let in_files = auth.client_certificate.is_some() || auth.client_key.is_some();
@@ -153,7 +155,7 @@ impl CredentialError {
         Self { what: what.into(), source: None }
     }
 
-    /// Adds the source of the error.
+    /// Returns this error with another error as its source.
     pub(super) fn with_source(self, source: impl Into<BoxError>) -> Self {
         Self { source: Some(source.into()), ..self }
     }
@@ -168,7 +170,7 @@ fn renewal(now: BootInstant, lifetime: Duration) -> (BootInstant, BootInstant) {
     (now + lifetime.saturating_sub(RENEW_AHEAD.min(lifetime / 4)), now + lifetime)
 }
 
-/// Replaces the names of credential files by the contents of the files.
+/// Reads the credential files that the configuration names, and puts their contents in place of their names.
 fn read_files(auth: &mut AuthInfo) -> Result<(), CredentialError> {
     let read = |path: &str| {
         read_regular(Path::new(path))

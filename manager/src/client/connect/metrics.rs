@@ -10,29 +10,29 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use crate::metrics::Registry;
 
-/// Upper bounds in seconds.
+/// Upper bounds of the buckets of duration histograms, in seconds.
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
-/// Upper bounds in bytes.
+/// Upper bounds of the buckets of size histograms, in bytes.
 const BYTES: [f64; 11] =
     [64.0, 256.0, 512.0, KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB, 4.0 * MIB, 16.0 * MIB];
 
 pub(super) type Labels<const N: usize> = [(&'static str, String); N];
 pub(super) type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
-/// The metrics of one manager, for all its API servers.
+/// The metrics of one manager's HTTP requests to all its API servers.
 #[derive(Clone)]
 pub(super) struct RequestMetrics {
-    /// By `code`, `method` and `host`.
+    /// Number of requests, by `code`, `method` and `host`.
     pub(super) requests: Family<Labels<3>, Counter>,
-    /// Durations, by `verb` and `host`.
+    /// Durations of requests other than watches in seconds, by `verb` and `host`.
     pub(super) seconds: Histograms<2>,
-    /// Bytes of requests, by `verb` and `host`.
+    /// Sizes of request bodies in bytes, by `verb` and `host`.
     pub(super) sent: Histograms<2>,
-    /// Bytes of responses, by `verb` and `host`.
+    /// Sizes of response bodies in bytes, by `verb` and `host`.
     pub(super) received: Histograms<2>,
-    /// Durations of DNS look-ups, by `host`.
+    /// Durations of DNS look-ups in seconds, by `host`.
     pub(super) lookups: Histograms<1>,
 }
 

@@ -20,10 +20,11 @@ use tokio::process::Command;
 
 use super::fetch::CredentialError;
 
-/// Time limit of a plug-in; five times as long if the user may have to log in. client-go has no limit.
+/// Time limit of one run of a credential plug-in; five times as long if the user may have to log in.
+/// client-go has no limit.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
-/// The output of the plug-in, an `ExecCredential`.
+/// The output of a credential plug-in, an `ExecCredential`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExecCredential {
@@ -40,8 +41,8 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Runs the plug-in, stores its credentials in `auth` and returns their expiry. Blocks the thread until the
-/// plug-in exits; kills it after `limit`.
+/// Runs the credential plug-in, stores its credentials in `auth` and returns their expiry. Blocks the thread
+/// until the plug-in exits; kills it after `limit`.
 pub(super) fn run(
     exec: &ExecConfig,
     auth: &mut AuthInfo,
@@ -104,7 +105,8 @@ fn command(exec: &ExecConfig, interactive: bool) -> Command {
     command
 }
 
-/// Reads the output of the plug-in. An error does not quote the output, which may contain a secret.
+/// Decodes the output of a credential plug-in and checks it. An error does not quote the output, which may
+/// contain a secret.
 fn read(output: &[u8], exec: &ExecConfig) -> Result<Status, String> {
     let Ok(ExecCredential { api_version, status }) = serde_saphyr::from_slice(output) else {
         return Err("wrote no ExecCredential with a status".to_owned());

@@ -15,7 +15,7 @@ use tower::{BoxError, Service as _, service_fn};
 use super::tcp::host_and_port;
 use super::{ConnectError, Connector};
 
-/// A proxy for the connections to one server.
+/// A proxy for the connections to one API server.
 #[derive(Clone)]
 pub(super) struct Proxy {
     /// The URI of the proxy: `https` if the connection to the proxy uses TLS, otherwise `http`.
@@ -25,9 +25,10 @@ pub(super) struct Proxy {
 
 #[derive(Clone)]
 enum Protocol {
-    /// HTTP CONNECT, with the value of `Proxy-Authorization`.
+    /// The proxy opens tunnels by HTTP CONNECT; the value is that of the header `Proxy-Authorization`, if it
+    /// is sent.
     Connect(Option<HeaderValue>),
-    /// SOCKS5, with user and password.
+    /// The proxy opens tunnels by SOCKS5; the values are user and password, if it needs them.
     Socks(Option<(String, String)>),
 }
 
@@ -41,7 +42,8 @@ struct ProxyError {
 // === impl Proxy ===
 
 impl Proxy {
-    /// Reads a `proxy-url`. The error does not quote the URL, which may contain a password.
+    /// Reads the `proxy-url` for the API server `server`. The error does not quote the URL, which may contain
+    /// a password.
     pub(super) fn new(url: &Uri, server: &Uri) -> Result<Self, ConnectError> {
         // The matcher's parser also decodes user and password. Without a list of exceptions it intercepts any
         // host.
@@ -107,8 +109,8 @@ where
     }
 }
 
-/// Returns the server of a URI with its port and with scheme `http`: TLS to the server is added by the caller
-/// of the connector.
+/// Returns the URI of a server as `http://HOST:PORT`. The scheme is `http` because TLS to the server is added
+/// by the caller of the connector.
 fn without_tls(target: &Uri) -> io::Result<Uri> {
     let (_, port) = host_and_port(target)?;
     let host = target.host().unwrap_or_default();

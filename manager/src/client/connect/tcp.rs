@@ -21,11 +21,11 @@ use super::Connector;
 use super::fenced::FencedIo;
 use super::metrics::RequestMetrics;
 
-/// 45 seconds in total.
+/// TCP keepalive settings: a dead peer is detected after 45 seconds in total.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { idle: Duration::from_secs(15), interval: Duration::from_secs(10), probes: 3 };
 
-/// Makes a connector to host and port of a URI.
+/// Makes a connector that opens a TCP connection to the host and port of a URI.
 ///
 /// Each connection takes a pass of `fence` before it is opened. `timeout` is divided equally among the
 /// addresses of the host.

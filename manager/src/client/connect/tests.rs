@@ -242,7 +242,7 @@ fn tls_server() -> (SocketAddr, Vec<u8>, thread::JoinHandle<std::io::Result<()>>
     (address, certificate.to_vec(), serving)
 }
 
-/// `boxed_unsync` for a body with a boxed error.
+/// Boxes a response body that has a boxed error type already.
 trait BoxedUnsync {
     fn boxed_unsync_body(self) -> ResponseBody;
 }

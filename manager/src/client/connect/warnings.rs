@@ -26,17 +26,19 @@ use crate::util::BoundedMap;
 
 use super::Stack;
 
-/// Number of logged texts that are remembered.
+/// Number of logged warnings that are remembered, so that they are not logged again.
 const REMEMBERED: usize = 512;
-/// Characters of a text that are logged; the API server cuts warnings of webhooks at 256.
+/// Maximum number of characters of a warning that are logged; the API server cuts warnings of webhooks at
+/// 256.
 const MAX_TEXT: usize = 512;
-/// The code of all warnings of the API server: "miscellaneous persistent warning".
+/// The code in all `Warning` headers of the API server: "miscellaneous persistent warning".
 const PERSISTENT: &str = "299";
 
-/// The warnings already logged by one [`Connections`](super::Connections), all roles together.
+/// The warnings of the API server already logged by one [`Connections`](super::Connections), all roles
+/// together.
 #[derive(Clone)]
 pub(super) struct Warnings {
-    /// Locked for single look-ups only.
+    /// The texts of warnings that were logged. Locked for single look-ups only.
     logged: Arc<Mutex<BoundedMap<Arc<str>, ()>>>,
 }
 
@@ -47,7 +49,7 @@ impl Warnings {
         Self { logged: Arc::new(Mutex::new(BoundedMap::new(REMEMBERED))) }
     }
 
-    /// Logs the warnings in the answers of a stack.
+    /// Makes a stack that logs the warnings in the responses of `inner`.
     pub(super) fn of(&self, mut inner: Stack) -> Stack {
         let warnings = self.clone();
         Stack::new(service_fn(move |request: Request<Body>| {
@@ -71,8 +73,8 @@ impl Warnings {
     }
 }
 
-/// Reads the texts of one header, made printable. Ends at the first syntax error and ignores the rest of the
-/// header.
+/// Reads the texts of the warnings in one `Warning` header and makes them printable. Stops at the first
+/// syntax error and ignores the rest of the header.
 fn texts(header: &str) -> Vec<String> {
     let mut texts = Vec::new();
     let mut rest = header.trim_start();
@@ -85,8 +87,8 @@ fn texts(header: &str) -> Vec<String> {
     texts
 }
 
-/// Reads `code agent "text" ["date"]` and the comma after it. Returns the text, if the code is
-/// [`PERSISTENT`], and the rest of the header.
+/// Reads one warning, `code agent "text" ["date"]`, and the comma after it. Returns the text, if the code is
+/// [`PERSISTENT`], and the rest of the header; `None` after a syntax error.
 fn warning(header: &str) -> Option<(Option<String>, &str)> {
     let (code, rest) = header.split_once(' ')?;
     let (agent, rest) = rest.trim_start().split_once(' ')?;
@@ -102,8 +104,8 @@ fn warning(header: &str) -> Option<(Option<String>, &str)> {
     Some(((code == PERSISTENT).then_some(text), rest))
 }
 
-/// Reads a string in quotes, in which a backslash escapes the next character. Returns it with the rest of the
-/// header.
+/// Reads a string in quotes, in which a backslash escapes the next character. Returns the string and the rest
+/// of the header; `None` without the closing quote.
 fn quoted(header: &str) -> Option<(String, &str)> {
     let inner = header.strip_prefix('"')?;
     let mut text = String::new();
@@ -118,7 +120,8 @@ fn quoted(header: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Escapes the characters that could break the line or control a terminal, and cuts the text.
+/// Escapes the characters that could break a log line or control a terminal, and cuts the text at
+/// [`MAX_TEXT`] characters.
 fn printable(text: &str) -> String {
     let escaped = |c: char| if is_control(c) { c.escape_unicode().to_string() } else { c.to_string() };
     let end = if text.chars().nth(MAX_TEXT).is_some() { "…" } else { "" };

@@ -12,27 +12,29 @@ use tokio::time::Instant;
 use crate::metrics::Registry;
 use crate::util::LogEvery;
 
-/// `mainstay_events_total`, and one log line per cause and minute. Cheap to clone.
+/// Counts recorded Events in the metric `mainstay_events_total`, and logs lost ones at most once per cause
+/// and minute. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct EventCounts {
     family: Family<[(&'static str, &'static str); 1], Counter>,
-    /// Filters of the log lines, by outcome. Not locked while a line is written.
+    /// Filters that limit the log lines about lost Events, by cause. Not locked while a line is written.
     logged: Arc<Mutex<HashMap<&'static str, LogEvery>>>,
 }
 
-/// Values of the metric's label `outcome` for lost occurrences.
+/// Values of the metric label `outcome` for lost occurrences of Events.
 pub(super) mod cause {
-    /// The occurrence has neither a reason nor an action, and the API requires both.
+    /// Cause of a lost Event: it has neither a reason nor an action, and the API requires both.
     pub(crate) const INVALID: &str = "invalid";
-    /// The table is full, and the occurrence's namespace has its fair share of it or more.
+    /// Cause of a lost Event: the table of series is full, and the Event's namespace has its fair share of it
+    /// or more.
     pub(crate) const FULL: &str = "full";
-    /// The occurrence was recorded after the writer had ended.
+    /// Cause of a lost Event: it was recorded after the Event writer had stopped accepting Events.
     pub(crate) const STOPPED: &str = "stopped";
-    /// The API server refused the Event; a retry would not help.
+    /// Cause of a lost Event: the API server refused it, and a retry would not help.
     pub(crate) const REFUSED: &str = "refused";
-    /// Every attempt to write the Event failed.
+    /// Cause of a lost Event: every attempt to write it failed.
     pub(crate) const GAVE_UP: &str = "gave_up";
-    /// The flush at shutdown ended before the Event was written.
+    /// Cause of a lost Event: the flush at shutdown ended before it was written.
     pub(crate) const LATE: &str = "late";
 }
 
@@ -45,12 +47,12 @@ impl EventCounts {
         Self { family: registry.family("mainstay_events", help, Family::default()), logged: Arc::default() }
     }
 
-    /// Counts an occurrence that was added to the table.
+    /// Counts an occurrence of an Event that was not lost; `outcome` is `new` or `repeated`.
     pub(super) fn count(&self, outcome: &'static str) {
         self.family.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Counts `lost` occurrences; `event` describes the first of them.
+    /// Counts and logs `lost` occurrences of Events; `event` describes the first of them.
     pub(super) fn count_lost(&self, cause: &'static str, lost: u64, event: &dyn fmt::Display) {
         if lost == 0 {
             return;

@@ -13,25 +13,25 @@ use super::series::Observed;
 use super::{EventType, Recorder, Shared};
 use crate::metrics::Registry;
 
-/// One call of [`Recorder::event`].
+/// An Event as one call of [`Recorder::event`] recorded it, for tests.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RecordedEvent {
     /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// The second object that the Event concerns, if there is one.
+    /// The second object that the Event concerns; `None` if there is none.
     pub related: Option<ObjectReference>,
-    /// Normal or a warning.
+    /// Whether the Event is normal or a warning.
     pub event_type: EventType,
-    /// The reason of the action, in one word.
+    /// The reason of the recorded action, in one word.
     pub reason: String,
-    /// The action of the controller, in one word.
+    /// The action of the controller that the Event reports, in one word.
     pub action: String,
-    /// The free text for users.
+    /// The free text of the Event for users.
     pub note: String,
 }
 
-/// The Events of a recorder without a writer: one for each call, without a limit.
+/// The Events that a test's recorder keeps in memory: one for each call, without a limit.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedEvents(Arc<Mutex<Vec<RecordedEvent>>>);
 
@@ -46,7 +46,7 @@ impl Recorder {
 }
 
 impl RecordedEvents {
-    /// Returns the Events recorded since the last call.
+    /// Removes and returns the Events recorded since the last call.
     pub(crate) fn take(&self) -> Vec<RecordedEvent> {
         std::mem::take(&mut *self.0.lock())
     }

@@ -23,40 +23,48 @@ use crate::util::{Limit, TokenBucket};
 
 use super::counts::cause;
 
-/// Series in the table, as many as in client-go. With notes of full length they take about 8 MB.
+/// Maximum number of Event series in the table, as in client-go. With notes of full length they take about 8
+/// MB.
 const MAX_SERIES: usize = 4096;
-/// From this number of series on, a namespace with its fair share keeps no fully written series.
+/// From this number of Event series in the table on, a namespace with its fair share keeps no fully written
+/// series.
 const CROWDED: usize = MAX_SERIES * 3 / 4;
-/// Writes in flight per namespace: half of the writer's, so that a slow namespace cannot use all of them.
+/// Maximum number of Event writes in flight per namespace: half of the writer's, so that a slow namespace
+/// cannot use all of them.
 const MAX_IN_FLIGHT_EACH: usize = super::writer::MAX_IN_FLIGHT / 2;
-/// A series without occurrences for this long ends, and the next occurrence is a new Event; as in client-go.
+/// An Event series without occurrences for this long ends, and the next occurrence is a new Event; as in
+/// client-go.
 const SERIES_IDLE: Duration = Duration::from_mins(6);
-/// Delay of the first write of a growing count. Each later delay is twice as long, up to [`MAX_UPDATE`].
+/// Delay of the first update of an Event's growing count. Each later delay is twice as long, up to
+/// [`MAX_UPDATE`].
 const FIRST_UPDATE: Duration = Duration::from_secs(1);
-/// Longest delay of a count. [`WRITES`] allows it for up to 500 series that grow all the time.
+/// Longest delay of an update of an Event's count. [`WRITES`] allows it for up to 500 series that grow all
+/// the time.
 const MAX_UPDATE: Duration = Duration::from_secs(10);
-/// Rate of the writes of all namespaces together, retries included.
+/// Rate limit for the Event writes of all namespaces together, retries included.
 const WRITES: Limit = Limit { interval: Duration::from_millis(20), burst: 100 };
-/// Wait after the first failed write; doubled at each further one.
+/// Wait after the first failed write of an Event; doubled at each further one.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
-/// Longest wait between attempts, unless the server demands a longer one.
+/// Longest wait between attempts to write an Event, unless the server demands a longer one.
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// Longest wait that the server can demand: one attempt per ten minutes is a negligible load.
+/// Longest wait before another attempt to write an Event that the API server can demand: one attempt per ten
+/// minutes is a negligible load.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// Attempts per write, as in client-go; without `Retry-After` they take about three and a half minutes.
+/// Maximum number of attempts per Event write, as in client-go; without `Retry-After` they take about three
+/// and a half minutes.
 const MAX_ATTEMPTS: u32 = 12;
 
-/// All series that may still change.
+/// All Event series that may still change.
 pub(super) struct SeriesTable {
-    /// Namespaces with at least one series.
+    /// Event series by namespace, for namespaces with at least one series.
     namespaces: HashMap<Arc<str>, Namespace>,
-    /// Number of series of all namespaces.
+    /// Number of Event series in all namespaces together.
     stored: usize,
     pace: TokenBucket,
-    /// Writes started so far.
+    /// Number of Event writes started so far.
     writes: u64,
-    /// Whether the table is closed: occurrences are refused, and writes wait neither for more occurrences nor
-    /// for `pace`.
+    /// Whether the table is closed: occurrences of Events are refused, and writes wait neither for more
+    /// occurrences nor for `pace`.
     closed: bool,
 }
 
@@ -64,11 +72,12 @@ pub(super) struct SeriesTable {
 struct Namespace {
     series: HashMap<Arc<str>, Series>,
     in_flight: usize,
-    /// The value of [`SeriesTable::writes`] at the namespace's last write.
+    /// The number, from [`SeriesTable::writes`], of the namespace's last write. Of the namespaces with a due
+    /// write, the lowest number is next.
     last_write: u64,
 }
 
-/// One Event and its count.
+/// One Event, its count of occurrences, and the state of its writes.
 pub(super) struct Series {
     /// The Event as first recorded, without a count. Boxed, so that a scan of the table reads less memory.
     event: Box<Event>,
@@ -76,67 +85,67 @@ pub(super) struct Series {
     /// Whether the API server has the Event.
     created: bool,
     count: i32,
-    /// The count that the API server has.
+    /// The count of occurrences of the Event that the API server has.
     sent: i32,
-    /// Wall clock time of the last occurrence.
+    /// Wall clock time of the last occurrence of the Event.
     last_at: Option<MicroTime>,
     last_seen: Instant,
-    /// Failed attempts since the last success.
+    /// Number of failed attempts to write the Event since the last successful one.
     failures: u32,
-    /// Delay of the next write of a growing count.
+    /// Delay of the next update of the Event's growing count.
     update_after: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteState {
-    /// A write may start at this time.
+    /// The next write of the Event may start at this time.
     Due(Instant),
     InFlight,
-    /// The API server has the Event with its present count.
+    /// The Event is fully written: the API server has it with its present count.
     Written,
 }
 
-/// The effect of an occurrence on the table.
+/// The effect of a recorded occurrence on the table of Event series.
 #[derive(Debug, PartialEq)]
 pub(super) enum Observed {
-    /// The occurrence started a series, which may have evicted another one.
+    /// The occurrence started an Event series; contains the series that was evicted for it, if any.
     New(Option<Box<LostSeries>>),
-    /// The occurrence made a written series due again; the writer must be woken.
+    /// The occurrence made a fully written Event series due again; the Event writer must be woken.
     WriteDue,
-    /// The occurrence raised a count whose write is already due or in flight.
+    /// The occurrence raised the count of an Event, for which a write is already due or in flight.
     Repeated,
 }
 
-/// A write to perform.
+/// A write of one Event to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EventWrite {
     namespace: Arc<str>,
     key: Arc<str>,
-    /// Whether the Event is created; otherwise its series is patched.
+    /// Whether the write creates the Event; otherwise it patches the Event's series.
     pub(super) create: bool,
-    /// The Event, with a series if it occurred more than once.
+    /// The Event to write, with a series if it occurred more than once.
     pub(super) event: Event,
     pub(super) count: i32,
 }
 
-/// The result of an [`EventWrite`].
+/// The result of one attempt to write an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WriteResult {
-    /// The API server has the Event with this count.
+    /// The write succeeded: the API server has the Event with this count.
     Written(i32),
-    /// The API server has no Event of this name, or no namespace for it.
+    /// The write failed because the API server has no Event of this name, or no namespace for it.
     NotFound,
-    /// A temporary failure, with the wait that the server demands and the error text.
+    /// A temporary failure of the write, with the wait that the server demands and the error text.
     Retry(Option<Duration>, String),
-    /// A permanent failure, with the error text.
+    /// A permanent failure of the write, with the error text.
     Refused(String),
 }
 
-/// A series that was dropped before it was fully written.
+/// An Event series that was dropped before it was fully written.
 #[derive(Debug, PartialEq)]
 pub(super) struct LostSeries {
     pub(super) cause: &'static str,
-    /// Occurrences that were not written.
+    /// Number of occurrences of the Event that were not written.
     pub(super) count: u64,
     pub(super) event: Event,
     pub(super) why: String,
@@ -150,7 +159,7 @@ impl SeriesTable {
         Self { namespaces, stored: 0, pace, writes: 0, closed: false }
     }
 
-    /// Adds an occurrence. Fails with the [`cause`] if it is lost.
+    /// Adds an occurrence of an Event to the table. Fails with the [`cause`] if the occurrence is lost.
     pub(super) fn observe(&mut self, event: Event, now: Instant) -> Result<Observed, &'static str> {
         if self.closed {
             return Err(cause::STOPPED);
@@ -170,13 +179,14 @@ impl SeriesTable {
         Ok(Observed::New(evicted.map(Box::new)))
     }
 
-    /// Returns when the next write may start.
+    /// Returns the time from which the next Event write may start; `None` if none is pending.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let at = self.namespaces.values().filter_map(Namespace::next_due).min()?;
         Some(if self.closed { at } else { at.max(self.pace.ready_at(now)) })
     }
 
-    /// Takes a write that may start now; [`finish_write`](Self::finish_write) must follow.
+    /// Takes an Event write that may start now, if there is one; [`finish_write`](Self::finish_write) must
+    /// follow.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<EventWrite> {
         let due = self.namespaces.iter_mut().filter(|(_, one)| one.next_due().is_some_and(|at| at <= now));
         let (name, namespace) = due.min_by_key(|(_, one)| one.last_write)?;
@@ -191,7 +201,8 @@ impl SeriesTable {
         Some(series.write(Arc::clone(name), Arc::clone(key)))
     }
 
-    /// Enters the result of a write. Returns the series if it is dropped.
+    /// Enters the result of an Event write into the table. Returns the series if it is dropped before it is
+    /// fully written.
     pub(super) fn finish_write(
         &mut self,
         write: &EventWrite,
@@ -212,7 +223,8 @@ impl SeriesTable {
         None
     }
 
-    /// Removes the series that have ended and returns them, so that the caller drops them outside the lock.
+    /// Removes the Event series that have ended and returns them, so that the caller drops them outside the
+    /// lock.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<Series> {
         let ended = |series: &Series| now.saturating_duration_since(series.last_seen) >= SERIES_IDLE;
         let mut swept = Vec::new();
@@ -226,12 +238,12 @@ impl SeriesTable {
         swept
     }
 
-    /// Refuses all further occurrences.
+    /// Closes the table: refuses all further occurrences of Events.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Refuses all further occurrences and makes all writes due now.
+    /// Closes the table: refuses all further occurrences of Events and makes all pending writes due now.
     pub(super) fn start_flush(&mut self, now: Instant) {
         self.close();
         for series in self.namespaces.values_mut().flat_map(|namespace| namespace.series.values_mut()) {
@@ -241,13 +253,14 @@ impl SeriesTable {
         }
     }
 
-    /// Returns the number of occurrences that are not written yet.
+    /// Returns the number of occurrences of all Events that are not written yet.
     pub(super) fn unconfirmed(&self) -> u64 {
         let series = self.namespaces.values().flat_map(|namespace| namespace.series.values());
         series.map(Series::unconfirmed).sum()
     }
 
-    /// Makes room for a series of a namespace. Returns the evicted series, if there is one.
+    /// Makes room for a new Event series of a namespace. If the table is full, evicts a series of the
+    /// namespace with the most and returns it; fails if the own namespace has its fair share already.
     fn make_room(&mut self, own: &str) -> Result<Option<LostSeries>, &'static str> {
         if self.stored < MAX_SERIES {
             return Ok(None);
@@ -265,7 +278,8 @@ impl SeriesTable {
         Ok(self.remove(&name, &key).map(|series| series.lost(cause::FULL, why)))
     }
 
-    /// Returns whether a namespace has at least as many series as if the stored ones were divided equally.
+    /// Returns whether a namespace has at least as many Event series as if all stored ones were divided
+    /// equally among the namespaces.
     fn has_fair_share(&self, namespace: &str) -> bool {
         let own = self.namespaces.get(namespace).map_or(0, |namespace| namespace.series.len());
         own * self.namespaces.len() >= self.stored
@@ -285,7 +299,8 @@ impl SeriesTable {
 // === impl Namespace ===
 
 impl Namespace {
-    /// Returns when the namespace's next write may start; `None` also if its maximum of writes is in flight.
+    /// Returns the time from which the namespace's next Event write may start; `None` if none is due or its
+    /// maximum of writes is in flight.
     fn next_due(&self) -> Option<Instant> {
         let due = self.series.values().filter_map(Series::due).min();
         due.filter(|_| self.in_flight < MAX_IN_FLIGHT_EACH)
@@ -335,8 +350,8 @@ impl Series {
         EventWrite { namespace, key, create: !self.created, event, count: self.count }
     }
 
-    /// Enters the result of a write and returns the next state, or the cause and error text if the series is
-    /// dropped.
+    /// Enters the result of a write of the Event and returns the next state, or the cause and error text if
+    /// the series is dropped.
     fn state_after(
         &mut self,
         result: WriteResult,
@@ -386,8 +401,8 @@ impl Series {
     }
 }
 
-/// Returns the key of the series: occurrences of equal key become one Event with a count. The note is not
-/// part of the key; the API keeps the first note.
+/// Returns the key of an Event's series: occurrences of equal key become one Event with a count. The note is
+/// not part of the key; the API keeps the first note.
 fn key(event: &Event) -> String {
     let Event { type_, reason, action, reporting_controller, regarding, related, .. } = event;
     // Strings always serialize.

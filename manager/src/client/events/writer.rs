@@ -19,20 +19,21 @@ use super::Shared;
 use super::counts::cause;
 use super::series::{EventWrite, WriteResult};
 
-/// Maximum number of writes in flight.
+/// Maximum number of Event writes in flight.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
-/// Interval between removals of ended series.
+/// Interval between removals of ended Event series.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// Time limit of one attempt.
+/// Time limit of one attempt to write an Event.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes the Events of a recorder and all its clones; made by [`Recorder::new`](super::Recorder::new).
+/// Writes the Events of a recorder and all its clones to the API server; made by
+/// [`Recorder::new`](super::Recorder::new).
 #[derive(derive_more::Debug)]
 #[debug("EventWriter {{ .. }}")]
 pub struct EventWriter {
     shared: Arc<Shared>,
     client: kube::Client,
-    /// Cancelled when the last recorder is dropped.
+    /// Cancelled when the last recorder of this writer is dropped.
     all_dropped: CancellationToken,
     in_flight: FuturesUnordered<BoxFuture<'static, (EventWrite, WriteResult)>>,
     next_sweep: Instant,
@@ -46,8 +47,8 @@ impl EventWriter {
         Self { shared, client, all_dropped, in_flight: FuturesUnordered::new(), next_sweep }
     }
 
-    /// Writes until `stop`, or until every recorder is dropped; then accepts no more occurrences and writes
-    /// the remaining ones for at most `flush`.
+    /// Writes Events until `stop`, or until every recorder is dropped; then accepts no more occurrences and
+    /// writes the remaining ones for at most `flush`.
     pub async fn run(mut self, stop: CancellationToken, flush: Duration) {
         let all_dropped = self.all_dropped.clone();
         // The order does not matter: dropping a step loses no result.
@@ -69,8 +70,8 @@ impl EventWriter {
         }
     }
 
-    /// Starts the writes that are due, then waits until one of them ends, another write becomes due, or a
-    /// sweep is due.
+    /// Starts the Event writes that are due, then waits until one of them ends, another write becomes due, or
+    /// a sweep is due.
     async fn step(&mut self) {
         while self.in_flight.len() < MAX_IN_FLIGHT {
             let Some(write) = self.shared.table.lock().take_due(Instant::now()) else { break };
@@ -103,7 +104,7 @@ impl EventWriter {
 }
 
 impl Drop for EventWriter {
-    /// Closes the table: occurrences that are recorded later count as lost.
+    /// Closes the table of Events: occurrences that are recorded later count as lost.
     fn drop(&mut self) {
         self.shared.table.lock().close();
     }

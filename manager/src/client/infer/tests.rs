@@ -114,7 +114,7 @@ async fn the_error_lists_every_source_that_was_tried() {
     );
 }
 
-/// Returns the proxy to a server with these variables.
+/// Returns the proxy to a server if the environment has these variables `HTTPS_PROXY` and `NO_PROXY`.
 fn proxy(https: &str, no: &str, server: &str) -> Option<String> {
     let variables = ProxyVariables { https: https.to_owned(), http: String::new(), no: no.to_owned() };
     variables.proxy_to(&server.parse().unwrap()).unwrap().map(|proxy| proxy.to_string())

@@ -16,11 +16,12 @@ use serde_json::{Map, Value};
 /// Members that identify an element in most lists of the Kubernetes API.
 const IDENTITY: [&str; 6] = ["uid", "name", "key", "kind", "namespace", "type"];
 
-/// Members of [`IDENTITY`] that identify an element alone. Where there is none of them, nested members count
-/// as well: a metric of `type: Resource` is identified by its `resource.name`.
+/// Members of [`IDENTITY`] that identify an element of a list alone. Where there is none of them, nested
+/// members count as well: a metric of `type: Resource` is identified by its `resource.name`.
 const UNIQUE: [&str; 3] = ["uid", "name", "key"];
 
-/// Returns `raw` with the change from `before` to `after` applied to it.
+/// Returns the stored JSON `raw` with the change from `before` to `after` applied to it. Members of `raw`
+/// that the change does not concern stay.
 pub(super) fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();
@@ -61,7 +62,8 @@ fn elements(raw: &[Value], before: &[Value], after: &[Value]) -> Value {
     carried.collect()
 }
 
-/// Returns for each element of `after` the index of its origin in `before`; no index is returned twice.
+/// Returns for each element of the list `after` the index of its origin in `before`, or `None` for a new
+/// element; no index is returned twice.
 ///
 /// The matches are, in this order: equal elements at both ends of the lists, equal elements in between,
 /// elements whose identity is unique in both lists, and, if the lists have the same length, the rest by index

@@ -20,13 +20,13 @@ use crate::key::{Key as _, KindId, NamespacedName};
 use super::carry::carry;
 use super::merge::diff;
 
-/// The return value of an `edit` function.
+/// The return value of a caller's `edit` function; an error cancels the write.
 pub(super) type EditResult = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Makes the object that is edited when a new one is created.
+/// A function that makes the object to edit when a new one is created.
 pub(super) type InitialObject<K> = dyn Fn() -> K + Send + Sync;
 
-/// Fields that identify an object and its version. An edit may not change them.
+/// JSON pointers of the fields that identify an object and its version. An edit may not change them.
 const IDENTITY: [&str; 6] = [
     "/apiVersion",
     "/kind",
@@ -41,28 +41,28 @@ pub(super) struct EditTarget<'a> {
     pub(super) kind: &'a KindId,
     pub(super) name: &'a NamespacedName,
     pub(super) part: Part,
-    /// The attempt, for errors.
+    /// The name of the write for error texts, such as `patch of Pod shop/web`.
     pub(super) what: &'a str,
 }
 
-/// The request that writes an edit.
+/// The request that writes an edit of an object, if one is needed.
 pub(super) enum Draft {
     Create(Body),
     Patch {
-        /// The object that was edited.
+        /// The stored object before the edit.
         before: Value,
-        /// The JSON merge patch.
+        /// The JSON merge patch that turns the stored object into the edited one.
         patch: Value,
     },
-    /// The edit changed no field.
+    /// The edit changed no field, so no request is needed.
     Unchanged,
 }
 
 // === impl EditTarget ===
 
 impl EditTarget<'_> {
-    /// Runs `edit` on the current object. If there is none, runs it on the object that `initial` makes, or
-    /// else on one that has only a name.
+    /// Runs `edit` on the current object and returns the request that writes the result. If there is no
+    /// object, edits the one that `initial` makes, or else one that has only a name.
     pub(super) fn draft<K: Serialize + DeserializeOwned>(
         &self,
         current: Option<&impl Current>,
@@ -96,7 +96,7 @@ impl EditTarget<'_> {
         Ok(Draft::Patch { before: stored, patch: Value::Object(patch) })
     }
 
-    /// Reads the stored object, without the fields that only the server writes.
+    /// Decodes the stored object without `metadata.managedFields`. Fails if its type or name is another one.
     fn stored(&self, current: &impl Current) -> Result<Value, WriteError> {
         let mut stored: Value =
             serde_json::from_slice(&current.json()).map_err(|source| self.unreadable(source))?;
@@ -125,7 +125,7 @@ impl EditTarget<'_> {
         })
     }
 
-    /// Fills type, name and namespace into the object.
+    /// Returns the JSON object with apiVersion, kind, name and namespace of the edit's target filled in.
     fn named(&self, mut object: Value) -> Value {
         if let Some(members) = object.as_object_mut() {
             members.insert("apiVersion".to_owned(), json!(self.kind.api_version()));
@@ -203,7 +203,7 @@ impl EditTarget<'_> {
     }
 }
 
-/// Returns the names of the members that differ between two objects; a name may come twice.
+/// Returns the names of the top-level fields that differ between two JSON objects; a name may come twice.
 fn changed<'a>(before: &'a Value, after: &'a Value) -> impl Iterator<Item = &'a str> {
     let members = [before, after].into_iter().filter_map(Value::as_object).flatten();
     members.map(|(name, _)| name.as_str()).filter(|name| before.get(name) != after.get(name))

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the smallest patch that turns `from` into `to`; empty if they are equal.
+/// Returns the smallest JSON merge patch that turns `from` into `to`; empty if they are equal.
 pub(super) fn diff(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
     let removed = from.iter().filter(|(key, old)| !old.is_null() && to.get(*key).is_none_or(Value::is_null));
     let mut patch: Map<_, _> = removed.map(|(key, _)| (key.clone(), Value::Null)).collect();

@@ -38,11 +38,11 @@ pub(crate) struct Arrived {
 
 /// The scripted response to one request.
 pub(crate) enum Answer {
-    /// Status and body.
+    /// A response with this status and body, at once.
     Reply(u16, String),
-    /// As `Reply`, with one header.
+    /// A response with this status, header and body, at once.
     ReplyWith(u16, &'static str, &'static str, String),
-    /// Status and body, after the notification.
+    /// A response with this status and body, after the notification.
     Hold(Arc<Notify>, u16, String),
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Ending {
     Reset,
 }
 
-/// The server. Dropping it ends all its connections.
+/// A scripted API server for tests. Dropping it ends all its connections.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) registry: Registry,

@@ -8,7 +8,7 @@ use crate::config::{Duration, Problem};
 use crate::controller::ControllerSettings;
 use crate::queue::{Delay, Rate, RetryPolicy};
 
-/// The keys of one controller; `None` for a key that the file does not have.
+/// The keys that the configuration file has for one controller; `None` for an absent key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(in crate::config) struct ControllerKeys {
@@ -26,16 +26,17 @@ pub(in crate::config) struct ControllerKeys {
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 1000))]
     workers: Option<usize>,
-    /// A reconcile that takes longer is cancelled and counted as failed; 0s is no limit.
+    /// The longest time of one reconcile: one that takes longer is cancelled and counted as failed; 0s is no
+    /// limit.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["0s", "24h"]))]
     reconcile_timeout: Option<Duration>,
-    /// The queue of objects to reconcile.
+    /// Settings of the controller's queue of objects to reconcile.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<QueueKeys>,
 }
 
-/// The keys of a queue.
+/// The keys that the configuration file has for a controller's queue; `None` for an absent key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(clippy::option_option, reason = "null is a value, and differs from an absent key")]
@@ -55,7 +56,7 @@ struct QueueKeys {
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<RateKeys>")]
     retry_rate: Option<Option<RateKeys>>,
-    /// An object that has been ready for longer goes first, so that no object starves.
+    /// The time after which an object that is ready goes first, so that no object starves.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["1ms", "24h"]))]
     max_wait: Option<Duration>,
@@ -66,12 +67,12 @@ struct QueueKeys {
     max_depth: Option<usize>,
 }
 
-/// The keys of a backoff.
+/// The keys that the configuration file has for the backoff of failed reconciles; `None` for an absent key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(clippy::option_option, reason = "null is a value, and differs from an absent key")]
 struct RetryKeys {
-    /// The delay after the first failure, at most maxDelay.
+    /// The delay of the retry after the first failure, at most maxDelay.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["1ms", "24h"]))]
     base_delay: Option<Duration>,
@@ -79,16 +80,16 @@ struct RetryKeys {
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64", range(min = 1, max = 100))]
     factor: Option<f64>,
-    /// The longest delay.
+    /// The longest delay of a retry.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration", extend("x-mainstay-range" = ["1ms", "24h"]))]
     max_delay: Option<Duration>,
-    /// Another form: the same delay after every failure, such as 5s.
+    /// Another form of the backoff: the same delay after every failure, such as 5s.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Duration>", extend("x-mainstay-range" = ["1ms", "24h"]))]
     fixed: Option<Option<Duration>>,
-    /// Another form: a short delay after each of the first failures and a long delay after all later ones,
-    /// such as {fast: 1s, slow: 30s, maxFast: 5}.
+    /// Another form of the backoff: a short delay after each of the first failures and a long delay after all
+    /// later ones, such as {fast: 1s, slow: 30s, maxFast: 5}.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<FastSlowKeys>")]
     fast_slow: Option<Option<FastSlowKeys>>,
@@ -103,35 +104,35 @@ struct RetryKeys {
     max_attempts: Option<u32>,
 }
 
-/// The keys of a backoff with a short and a long delay.
+/// The keys of a backoff that has a short delay after the first failures and a long delay after later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FastSlowKeys {
-    /// The delay after an early failure, at most slow.
+    /// The short delay, after each of the first maxFast failures; at most slow.
     #[schemars(extend("x-mainstay-range" = ["0s", "24h"]))]
     fast: Duration,
-    /// The delay after a later failure.
+    /// The long delay, after each failure beyond the first maxFast.
     #[schemars(extend("x-mainstay-range" = ["1ms", "24h"]))]
     slow: Duration,
-    /// How many failures count as early.
+    /// How many of the first failures have the short delay fast.
     max_fast: u32,
 }
 
-/// The keys of a rate limit. One of them may be absent if the settings below have a rate.
+/// The keys of a limit of retries per second. One of them may be absent if the settings below have a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct RateKeys {
-    /// Retries per second.
+    /// The most retries per second in the long run.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64", range(min = 0.001, max = 100_000))]
     per_second: Option<f64>,
-    /// Retries at the same time, after a time without retries.
+    /// The most retries at the same time, after a time without retries.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 100_000))]
     burst: Option<u32>,
 }
 
-/// Deserializes a key that is present; null is passed to the type, and most types refuse it.
+/// Deserializes a key that is present in the file; null is passed to the type, and most types refuse it.
 fn written<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -139,12 +140,13 @@ fn written<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> R
 // === impl ControllerKeys ===
 
 impl ControllerKeys {
-    /// Returns the default of every key as JSON text, in the order of the fields.
+    /// Returns the default of every key of a controller as JSON text, in the order of the fields.
     pub(in crate::config) fn default_text() -> String {
         serde_json::to_string(&Self::from(&ControllerSettings::default())).unwrap_or_default()
     }
 
-    /// Replaces the settings of the present keys. `every` has the settings of all controllers.
+    /// Replaces those settings of a controller that the file has keys for. `every` has the settings of all
+    /// controllers.
     pub(super) fn apply_to(&self, settings: &mut ControllerSettings, every: &ControllerSettings) {
         fn put<T: Copy>(key: Option<T>, setting: &mut T) {
             *setting = key.unwrap_or(*setting);
@@ -165,8 +167,8 @@ impl ControllerKeys {
         put(keys.max_depth, &mut queue.max_depth);
     }
 
-    /// Reports a rate with only one of its keys if `below` has no rate. Code might set one, but the file must
-    /// be valid without code.
+    /// Adds a problem if the retry rate of a controller has only one of its keys and `below` has no rate.
+    /// Code might set one, but the file must be valid without code.
     pub(super) fn check_rate(&self, name: &str, below: &ControllerSettings, problems: &mut Vec<Problem>) {
         let Some(rate) = self.queue.as_ref().and_then(|queue| queue.retry_rate.flatten()) else { return };
         if rate.over(below.queue.retry.rate).is_none() {
@@ -180,7 +182,7 @@ impl ControllerKeys {
         }
     }
 
-    /// Reports an entry with more than one form of a backoff.
+    /// Adds a problem if the entry of a controller has more than one form of a backoff.
     pub(super) fn check_forms(&self, name: &str, problems: &mut Vec<Problem>) {
         let Some(retry) = self.queue.as_ref().and_then(|queue| queue.retry.as_ref()) else { return };
         let forms = [
@@ -196,7 +198,7 @@ impl ControllerKeys {
     }
 }
 
-/// All keys are present.
+/// Converts the settings of a controller into keys of the file, of which all are present.
 impl From<&ControllerSettings> for ControllerKeys {
     fn from(settings: &ControllerSettings) -> Self {
         let queue = &settings.queue;
@@ -222,12 +224,13 @@ impl From<&ControllerSettings> for ControllerKeys {
 // === impl RetryKeys ===
 
 impl RetryKeys {
-    /// Whether a key of the growing form is present.
+    /// Returns whether a key of the growing backoff (baseDelay, factor, maxDelay) is present.
     fn grows(&self) -> bool {
         self.base_delay.is_some() || self.factor.is_some() || self.max_delay.is_some()
     }
 
-    /// Replaces the parts of a policy by the present keys. `every` has the policy of all controllers.
+    /// Replaces those parts of a retry policy that the file has keys for. `every` has the policy of all
+    /// controllers.
     fn apply_to(&self, policy: &mut RetryPolicy, every: &RetryPolicy) {
         policy.jitter_percent = self.jitter.unwrap_or(policy.jitter_percent);
         policy.max_attempts = self.max_attempts.unwrap_or(policy.max_attempts);
@@ -285,8 +288,8 @@ impl From<&RetryPolicy> for RetryKeys {
 // === impl RateKeys ===
 
 impl RateKeys {
-    /// Returns the rate, with an absent key taken from `below`; `None` if `below` has no rate either. The
-    /// keys of a rate have no defaults.
+    /// Returns the retry rate, with an absent key taken from `below`; `None` if `below` has no rate either.
+    /// The keys of a rate have no defaults.
     fn over(&self, below: Option<Rate>) -> Option<Rate> {
         Some(Rate {
             per_second: self.per_second.or(below.map(|rate| rate.per_second))?,

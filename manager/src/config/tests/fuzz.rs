@@ -11,7 +11,7 @@ pub const HEAD: &str = "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerC
 
 static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(ConfigSchema::new);
 
-/// Parses a file, given without its first two lines.
+/// Parses arbitrary bytes as a configuration file without its first two lines, and checks the result.
 pub fn configuration(data: &[u8]) {
     let Ok(body) = std::str::from_utf8(data) else { return };
     let read = |body: &str| SCHEMA.parse(&format!("{HEAD}{body}"), "m.yaml", &Overrides::default());

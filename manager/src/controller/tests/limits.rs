@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Sends the deadline of each run, which then takes this long.
+/// A reconciler that sends the deadline of each reconcile, which then takes this long.
 struct Tells {
     deadlines: mpsc::UnboundedSender<Option<Instant>>,
     takes: Duration,

@@ -6,7 +6,7 @@ use crate::client::tests::server::logged_by_all;
 /// Long enough for a run that has begun to be over, and shorter than any wait here.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Ends its runs with these outcomes, one after the other, and all later runs without error.
+/// Makes a reconciler that returns these outcomes, one after the other, and later no error.
 fn following(script: impl IntoIterator<Item = Outcome>) -> (impl Reconciler, Runs) {
     let script: Mutex<VecDeque<Outcome>> = Mutex::new(script.into_iter().collect());
     scripted(move |_| {
@@ -15,7 +15,7 @@ fn following(script: impl IntoIterator<Item = Outcome>) -> (impl Reconciler, Run
     })
 }
 
-/// The only key of the queue.
+/// Returns the only key of the queue; panics if there is another number of keys.
 fn only(bench: &Bench) -> KeySnapshot<KeyText> {
     let mut keys = bench.keys();
     assert_eq!(keys.len(), 1, "{keys:?}");

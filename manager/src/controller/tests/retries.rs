@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Fails at one object and at no other.
+/// A reconciler that fails at one object and at no other.
 struct FailsAt {
     name: &'static str,
     runs: mpsc::UnboundedSender<(NamespacedName, u32, Instant)>,

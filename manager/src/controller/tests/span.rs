@@ -43,7 +43,8 @@ impl Visit for Reader {
     }
 }
 
-/// Sends the fields of its context, and whether it runs inside the span. Fails at its first attempt.
+/// A reconciler that sends the fields of its context, and whether it runs inside the span. Fails at its first
+/// attempt.
 struct Tells(mpsc::UnboundedSender<(Fields, &'static str)>);
 
 impl Reconciler for Tells {

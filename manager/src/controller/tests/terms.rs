@@ -20,7 +20,7 @@ async fn a_lost_term_drops_the_run_and_the_next_term_begins_it_anew() {
     assert_eq!(next(&mut runs).await.1, 1, "an interrupted run is no failure");
 }
 
-/// Sends the number of the term of each run.
+/// A reconciler that sends the number of the term of each reconcile.
 struct TermTeller(mpsc::UnboundedSender<u64>);
 
 impl Reconciler for TermTeller {

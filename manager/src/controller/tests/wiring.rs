@@ -28,7 +28,7 @@ async fn an_owner_is_known_before_what_it_owns_and_is_of_one_kind() {
     assert_eq!(wired(|controller, maps| controller.reconciles(maps).owns(maps).co_owns(maps)), None);
 }
 
-/// Sends the key of each run.
+/// A reconciler that sends the key of each reconcile.
 struct Looks(mpsc::UnboundedSender<u32>);
 
 impl Reconciler<Id> for Looks {

@@ -34,7 +34,8 @@ impl Turn<'_> {
         self.write_or_get(self.acquiring(last));
     }
 
-    /// Writes a record over the known Lease; gets the Lease instead if the known one may be stale.
+    /// Sends a request that writes a record over the known Lease; gets the Lease instead if the known one may
+    /// be stale.
     fn write_or_get(&mut self, record: Record) {
         self.send(match &self.state.known {
             Known::Absent(_) if self.state.fresh => Call::Create(record),
@@ -43,7 +44,8 @@ impl Turn<'_> {
         });
     }
 
-    /// Returns the record with which this replica acquires a Lease whose last record was `last`.
+    /// Returns the record with which this replica acquires the Lease; `last` is the last record of the Lease,
+    /// if any.
     fn acquiring(&self, last: Option<&Record>) -> Record {
         let wall = self.wall_after(last);
         let (acquired, transitions) = match last {
@@ -139,9 +141,9 @@ impl Turn<'_> {
         self.state.claim.as_ref().filter(|claim| self.now.boot < claim.until)
     }
 
-    /// Returns the renew time of a record that follows `last`. Candidates recognize a renewal by its time
-    /// alone, so if the wall clock stands still or was set back a little, the time is one microsecond after
-    /// the last one.
+    /// Returns the renew time for this replica's next record of the Lease, after the record `last`.
+    /// Candidates recognize a renewal by its time alone, so if the wall clock stands still or was set back a
+    /// little, the time is one microsecond after the last one.
     fn wall_after(&self, last: Option<&Record>) -> Timestamp {
         let wall = self.now.wall;
         let ours = last.filter(|last| last.holder.as_ref() == Some(&self.rules.identity));

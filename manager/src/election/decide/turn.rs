@@ -9,7 +9,7 @@ use crate::election::record::{Record, Version};
 use crate::election::{ElectionSettings, OnLost};
 use crate::key::BootInstant;
 
-/// A decision in progress.
+/// A decision of the election in progress: its inputs, the changing state and the actions so far.
 pub(super) struct Turn<'a> {
     pub(super) rules: &'a ElectionSettings,
     pub(super) now: Now,
@@ -17,7 +17,7 @@ pub(super) struct Turn<'a> {
     pub(super) actions: Vec<Action>,
 }
 
-/// Returns the state after one event and the actions to perform.
+/// Decides on one event of the election: returns the state after it and the actions to perform.
 pub fn decide(rules: &ElectionSettings, state: State, now: Now, event: Event) -> (State, Vec<Action>) {
     let mut turn = Turn { rules, now, state, actions: Vec::new() };
     turn.apply(event);
@@ -83,8 +83,8 @@ impl Turn<'_> {
         self.state.known = Known::Present(record, version);
     }
 
-    /// Updates the claim of another holder. A record with the same holder and renew time was edited by hand;
-    /// the claim then stays as its holder wrote it.
+    /// Updates the claim of another holder from a record of the Lease. A record with the same holder and
+    /// renew time was edited by hand; the claim then stays as its holder wrote it.
     fn note_claim(&mut self, record: &Record) {
         let renewed = |claim: &Claim| claim.renewed != record.renewed;
         match &record.holder {
@@ -108,10 +108,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns a claim that starts now. A holder duration one lease duration during its term, so if two
-    /// records differ, one was edited by hand: the longer duration counts, and the claim ends no sooner than
-    /// before. Two successive renewals that agree replace any longer duration seen before, but not by less
-    /// than this replica's own setting, as both may have been edited.
+    /// Returns the claim of a holder with this record; it starts now. A holder states one lease duration
+    /// during its term, so if two records differ, one was edited by hand: the longer duration counts, and the
+    /// claim ends no sooner than before. Two successive renewals that agree replace any longer duration seen
+    /// before, but not by less than this replica's own setting, as both may have been edited.
     fn claim_of(&self, holder: Arc<str>, record: &Record) -> Claim {
         let Record { renewed, acquired, .. } = *record;
         let (duration, now) = (record.duration(self.rules.lease_duration), self.now.boot);
@@ -183,14 +183,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Marks the known Lease as stale and schedules a get now.
+    /// Marks the known Lease as stale, so that it is read again at once.
     fn get_now(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot;
     }
 
-    /// Marks the known Lease as stale and schedules a get after the candidate's wait, or at the end of the
-    /// claim if that is sooner.
+    /// Marks the known Lease as stale, so that it is read again after the candidate's wait, or at the end of
+    /// the claim if that is sooner.
     fn get_later(&mut self) {
         self.state.fresh = false;
         self.state.next = self.now.boot + self.rules.candidate_wait(self.now.random);
@@ -231,8 +231,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Applies the end of a get: the known Lease is current. Without a watch, a candidate schedules the next
-    /// get.
+    /// Applies the end of a get of the Lease: the known Lease is current. Without a watch, a candidate
+    /// schedules the next get.
     fn get_done(&mut self) {
         self.state.fresh = true;
         self.state.next = self.now.boot;

@@ -23,7 +23,7 @@ fn act(inspect: &Router, action: &str, body: &str) -> u64 {
     serde_json::from_str::<Value>(&text).unwrap()["matched"].as_u64().unwrap()
 }
 
-/// Returns one key of the queue, if it is listed.
+/// Returns the key of this name in the queue of the controller `web`; `None` if it is not listed.
 fn found(inspect: &Router, name: &str) -> Option<Found> {
     let (_, text) = get(inspect, &format!("/debug/controllers/web/queue?sort=name&name={name}"));
     let page: Value = serde_json::from_str(&text).unwrap();
@@ -38,7 +38,7 @@ fn key(state: &str, attempts: u64, reason: Value, cause: &str) -> Found {
 
 const FAILS: &str = r#"{"namespace":"shop","name":"fails"}"#;
 
-/// Lets all due work run.
+/// Waits, in paused time, until all work that is due has run.
 async fn settled() {
     sleep(Duration::from_millis(10)).await;
 }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use super::*;
 
-/// A key whose text blocks or panics.
+/// A key with a text that blocks the thread, or panics, when it is made.
 #[derive(Clone)]
 struct BlockingKey {
     name: &'static str,
-    /// Blocks the text until the test waits too.
+    /// Blocks the text of the key until the test waits at the barrier too.
     barrier: Arc<std::sync::Barrier>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for BlockingKey {
     }
 }
 
-/// Requests a page from this machine.
+/// Requests a debug page from this machine and returns the response.
 async fn get_async(router: Router, path: &str) -> response::Response {
     router.oneshot(request("GET", "localhost", path).map(Body::from)).await.unwrap()
 }

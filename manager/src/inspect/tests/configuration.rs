@@ -12,7 +12,7 @@ fn loaded(text: &str) -> Arc<Loaded> {
     Arc::new(ConfigSchema::new().parse(&format!("{head}{text}"), "m.yaml", &overrides).unwrap())
 }
 
-/// Returns value, origin and `live` of a key.
+/// Returns value, origin and `live` of a configuration key in the page.
 fn row(page: &Value, path: &str) -> Value {
     let settings = page["settings"].as_array().unwrap();
     let row = settings.iter().find(|row| row["path"] == path).unwrap_or_else(|| panic!("no {path}"));

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::election::{Ending, Leadership, LeaseEvent};
 
-/// A replica with leader election.
+/// A replica that takes part in a leader election.
 struct Candidate {
     leader: Leader,
     leadership: watch::Sender<Leadership>,

@@ -10,7 +10,7 @@ use crate::client::connect::Connections;
 use crate::metrics::Registry;
 use crate::testing::TestContext;
 
-/// An address without a server; no request is sent to it.
+/// The URL of an API server that does not exist; no request is sent to it.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl Cluster {

@@ -26,14 +26,14 @@ use crate::manager::{Manager, RunContext, Runnable};
 use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 
-/// An address without a server.
+/// The URL of an API server that does not exist.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 fn at(server: &str) -> Config {
     Config::new(server.parse().unwrap())
 }
 
-/// Sends the time of its start, and ends.
+/// A runnable that sends the time of its start, and ends.
 struct Starts(oneshot::Sender<Instant>);
 
 impl Runnable for Starts {
@@ -53,7 +53,7 @@ fn add_runnable(manager: &Manager) -> oneshot::Receiver<Instant> {
     when
 }
 
-/// Takes connections in and never answers.
+/// Returns a server that accepts connections and never answers, and the configuration to connect to it.
 fn silent() -> (TcpListener, Config) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -231,7 +231,7 @@ fn put(name: &str) -> http::Request<Body> {
     http::Request::put(path).body(Body::from(b"{}".to_vec())).unwrap()
 }
 
-/// A run of the controller `web`.
+/// Returns the context of a run of the controller `web`.
 fn run_of(manager: &Manager, needs_lease: bool) -> Context {
     manager
         .shared
@@ -286,7 +286,7 @@ async fn a_run_has_a_client_of_its_own_where_it_asks_for_one_and_while_it_lasts(
     tokio::time::timeout(PATIENCE, ended).await.expect("clients end with the run");
 }
 
-/// Writes one object.
+/// A reconciler that writes one object.
 struct Writes;
 
 impl Reconciler for Writes {

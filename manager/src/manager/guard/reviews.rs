@@ -41,61 +41,64 @@ use crate::key::Chain;
 use crate::serve::PeerAddress;
 use crate::util::{BoundedMap, Limit, LogEvery, TokenBucket};
 
-/// How long the answer about a token is cached, accepted or not.
+/// How long the result of a token review is cached, accepted or not.
 const TOKEN_TTL: Duration = Duration::from_mins(1);
-/// How long an allowed access is cached.
+/// How long an access review that allowed the access is cached.
 const ALLOWED_TTL: Duration = Duration::from_mins(5);
-/// How long a denied access is cached: short, because a new right takes effect after it.
+/// How long an access review that denied the access is cached: short, because a new right takes effect after
+/// it.
 const DENIED_TTL: Duration = Duration::from_secs(30);
 
-/// How long one review may take, its wait for a slot included.
+/// How long one review by the API server may take, its wait for a slot included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from other
-/// addresses must not delay. Reviews of admitted tokens are as few as scrapers, and are not limited.
+/// The most reviews of unknown tokens in flight, and as many again from preferred peers, which a flood from
+/// other addresses must not delay. Reviews of admitted tokens are as few as scrapers, and are not limited.
 const AT_ONCE: usize = 6;
 
-/// How long an admitted token or peer is preferred. Longer than scrapes are apart.
+/// How long a token or peer is preferred after a request of it was admitted. Longer than scrapes are apart.
 const PREFERRED_TTL: Duration = Duration::from_hours(1);
 
-/// Reviews of unknown tokens per second. A scraper with a new token needs two.
+/// The most reviews of unknown tokens per second. A scraper with a new token needs two.
 const PER_SECOND: u32 = 20;
 
-/// Reviews of unknown tokens at once after a pause: all scrapers after a start.
+/// The most reviews of unknown tokens at once after a pause: enough for all scrapers after a start.
 const BURST: u32 = 40;
 
-/// Entries of each map. More than the reviews of unknown tokens in an [`TOKEN_TTL`].
+/// The most entries of each map of cached reviews. More than the reviews of unknown tokens within
+/// [`TOKEN_TTL`].
 const REMEMBERED: usize = 4096;
 
-/// The reviews by one API server.
+/// Reviews of tokens and accesses by one API server, with a cache of the results.
 pub(in crate::manager) struct Reviews {
     client: Client,
     /// The audience that tokens need; `None` for that of the API server.
     audience: Option<&'static str>,
     unknown_peers: ReviewLimit,
-    /// Of peers from which another token was admitted: the new token of a known scraper must not wait for a
-    /// flood of made-up ones from elsewhere.
+    /// Limits reviews of unknown tokens from peers from which another token was admitted: the new token of a
+    /// known scraper must not wait for a flood of made-up ones from elsewhere.
     preferred_peers: ReviewLimit,
     memory: Mutex<Memory>,
 }
 
-/// Limits the reviews of tokens that were not admitted before.
+/// Limits the reviews of tokens that were not admitted before, in flight and per second.
 struct ReviewLimit {
     slots: Semaphore,
     rate: Mutex<TokenBucket>,
 }
 
 struct Memory {
-    /// By token; `None` for a token that the server does not know.
+    /// The cached user of each token, by the token's digest; `None` for a token that the API server does not
+    /// know.
     users: BoundedMap<Digest, Option<UserInfo>>,
-    /// Whether access is allowed, by the digest of user, path and method.
+    /// Whether an access is allowed, by the digest of user, path and method.
     accesses: BoundedMap<Digest, bool>,
-    /// Tokens that were admitted, and addresses from which they came.
+    /// Digests of tokens that were admitted, and of the addresses from which they came.
     preferred: BoundedMap<Digest, ()>,
     failures: LogEvery,
 }
 
-/// A review without an answer.
+/// The reason that the API server gave no result of a review.
 #[derive(Debug, thiserror::Error)]
 enum ReviewError {
     #[error("the API server cannot be asked")]
@@ -106,7 +109,8 @@ enum ReviewError {
     Flood,
 }
 
-/// Admits only requests that the API server allows, and marks them as [`Authorized`].
+/// Returns the router behind a check that admits only requests which the API server allows, and marks them as
+/// [`Authorized`].
 pub(in crate::manager) fn reviewed(router: Router, reviews: Reviews) -> Router {
     router.layer(from_fn_with_state(Arc::new(reviews), admit))
 }
@@ -125,7 +129,8 @@ async fn admit(State(reviews): State<Arc<Reviews>>, request: Request, next: Next
 // === impl Reviews ===
 
 impl Reviews {
-    /// Reviews through this client, which has to belong to the runtime that serves.
+    /// Makes reviews that use this client, which has to belong to the runtime that serves. `audience` is the
+    /// audience that tokens need; `None` for that of the API server.
     pub(in crate::manager) fn new(client: Client, audience: Option<&'static str>) -> Self {
         let limit = || {
             let rate = TokenBucket::new(Limit::per_second(PER_SECOND.into(), BURST));
@@ -175,7 +180,8 @@ impl Reviews {
         Ok(())
     }
 
-    /// Returns the limit of the reviews of a token; `None` for one that was admitted before.
+    /// Returns the limit that applies to the reviews of a token; `None` for a token that was admitted before,
+    /// which is not limited.
     fn limit(&self, token: &Digest, peer: Option<&Digest>) -> Option<&ReviewLimit> {
         let (mut memory, now) = (self.memory.lock(), Instant::now());
         if memory.preferred.get(token, now).is_some() {
@@ -187,7 +193,8 @@ impl Reviews {
         }
     }
 
-    /// Returns the owner of a token, if it has one.
+    /// Returns the user that a token belongs to, from the cache or by a review; `None` if the token is
+    /// unknown.
     async fn user(&self, token: &str, limit: Option<&ReviewLimit>) -> Result<Option<UserInfo>, ReviewError> {
         let key = digest(token.as_bytes());
         if let Some(user) = self.memory.lock().users.get(&key, Instant::now()) {
@@ -256,7 +263,7 @@ impl Reviews {
         answer.map_err(|error| ReviewError::Request(Box::new(error)))
     }
 
-    /// Logs a failure, and returns the answer to the request that had it.
+    /// Logs the failure of a review, and returns the response to the request that needed the review.
     fn failure(&self, error: &ReviewError, text: String) -> Response {
         let failures = self.memory.lock().failures.add(1, Instant::now());
         if let Some(failures) = failures {

@@ -22,22 +22,22 @@ use crate::inspect::{Authorized, refusal};
 use crate::key::Chain;
 use crate::util::{Follower, read_regular};
 
-/// Longest token: room for a JWT.
+/// The longest valid token in bytes: room for a JWT.
 const LONGEST_BYTES: usize = 8192;
 
-/// The answer to a request without a token, mostly of a person at a terminal.
+/// The text of the response to a request without a token, mostly of a person at a terminal.
 const NO_TOKEN: &str = "show the token of inspect.tokenFile: \
     mainstay inspect --config PATH or --token-file FILE, otherwise the header Authorization: Bearer TOKEN";
 
-/// A file that holds a token. Cheap to clone; all clones have the same token.
+/// A file that holds the token for the debug pages. Cheap to clone; all clones have the same token.
 #[derive(Clone, Debug)]
 pub(in crate::manager) struct TokenFile {
     path: Arc<Path>,
-    /// `None` while the file holds no token.
+    /// The digest of the token; `None` while the file holds no token.
     token: Arc<RwLock<Option<Digest>>>,
 }
 
-/// A file without a token: one that cannot be read, or that holds something else.
+/// Error of a token file that cannot be read, or that holds something else than a token.
 #[derive(Debug, thiserror::Error)]
 #[error("no token in {}", path.display())]
 pub struct TokenFileError {
@@ -48,20 +48,20 @@ pub struct TokenFileError {
 // === impl TokenFile ===
 
 impl TokenFile {
-    /// Reads the token that the file holds now.
+    /// Reads the token that the file at this path holds now.
     pub(in crate::manager) fn new(path: &Path) -> Result<Self, TokenFileError> {
         let token = parse(path, read_regular(path))?;
         Ok(Self { path: path.into(), token: Arc::new(RwLock::new(Some(token))) })
     }
 
-    /// Holds a token without a file.
+    /// Makes a token file of a token, without a file.
     #[cfg(any(test, fuzzing))]
     pub(in crate::manager) fn holding(token: &str) -> Self {
         let token = Arc::new(RwLock::new(Some(digest(token.as_bytes()))));
         Self { path: Path::new("none").into(), token }
     }
 
-    /// Follows the file for ever.
+    /// Reads the token again each time the file changes, for ever.
     pub(in crate::manager) async fn follow(self) {
         let mut file = Follower::new([self.path.to_path_buf()]);
         loop {
@@ -89,7 +89,8 @@ fn token_in(bytes: &[u8]) -> io::Result<Digest> {
     Ok(digest(token))
 }
 
-/// Admits only requests with the token, and marks them as [`Authorized`].
+/// Returns the router behind a check that admits only requests with the token of the file, and marks them as
+/// [`Authorized`].
 pub(in crate::manager) fn token_required(router: Router, file: TokenFile) -> Router {
     router.layer(from_fn_with_state(file, admit))
 }

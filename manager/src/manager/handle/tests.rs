@@ -18,7 +18,7 @@ use crate::metrics::Format;
 use crate::reconcile::{Action, Context, Outcome, Reconciler};
 use crate::watch::{Enqueue, Sink, Source, function};
 
-/// The grace period of the managers here.
+/// The grace period of the managers in these tests.
 const GRACE: Duration = Duration::from_secs(30);
 /// Longer than any step of these tests; the clock is paused, so a wait for it takes no time.
 const LONG: Duration = Duration::from_hours(1);
@@ -32,7 +32,7 @@ fn quiet(held: Arc<()>) -> impl Source<NamespacedName> {
     })
 }
 
-/// Sends the key and trigger of each run, which then takes this long.
+/// A reconciler that sends the key and trigger of each run, which then takes this long.
 struct Tells {
     runs: mpsc::UnboundedSender<(String, Trigger)>,
     takes: Duration,
@@ -58,7 +58,7 @@ fn web() -> NamespacedName {
     NamespacedName::namespaced("shop", "web")
 }
 
-/// Lets every task that can go on do so.
+/// Waits until every task that can continue has done so.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
     for _ in 0..10 {
@@ -166,7 +166,7 @@ async fn a_removal_waits_for_the_run_and_however_many_ask_for_it() {
     handle.remove().await.unwrap();
 }
 
-/// Runs until the controller, or the manager, begins to stop.
+/// A reconciler that runs until the controller, or the manager, begins to stop.
 struct Heeds(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Heeds {
@@ -219,7 +219,7 @@ async fn a_run_that_never_ends_is_dropped_after_the_grace_period_and_named() {
     manager.register(registration).expect("the name is free");
 }
 
-/// Blocks the thread of its first run until the test lets it go.
+/// A reconciler that blocks the thread of its first run until the test releases it.
 struct Blocks {
     runs: mpsc::UnboundedSender<()>,
     go_on: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,

@@ -11,7 +11,7 @@ use super::{PendingRunnable, Shared, Timers};
 use crate::controller::{NamedTasks, Work};
 use crate::manager::RunContext;
 
-/// Members that are stopped together.
+/// The running members of a manager that are stopped together, such as all leader-only ones.
 pub(super) struct Group {
     pub(super) stop: CancellationToken,
     pub(super) tasks: NamedTasks,
@@ -24,7 +24,8 @@ impl Group {
         Self { stop, tasks: NamedTasks::default() }
     }
 
-    /// Starts a runnable; with `work`, in a term of the Lease, which drops the runnable when it is lost.
+    /// Starts a runnable in this group. With `work` it runs in a term of the Lease, and is dropped when the
+    /// Lease is lost.
     pub(super) fn start(&mut self, pending: PendingRunnable, shared: &Shared, work: Option<Work>) {
         let name = Arc::clone(&pending.name);
         debug!(name = &*name, "starting");
@@ -47,8 +48,8 @@ impl Group {
         });
     }
 
-    /// Waits for the members to end. At the deadline it aborts the late ones and adds their names to
-    /// `problems`.
+    /// Waits for the members of this group to end. At the deadline it aborts the late ones and adds their
+    /// names to `problems`.
     pub(super) async fn end(&mut self, timers: &Timers, deadline: Instant, problems: &mut Problems) {
         while let Some(failure) = timers.until(deadline, self.tasks.failure()).await {
             let Some(failure) = failure else { return };

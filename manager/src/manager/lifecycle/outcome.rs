@@ -9,19 +9,20 @@ use super::{ManagerError, StopError};
 use crate::controller::Failure;
 use crate::key::Chain;
 
-/// The reason of the stop.
+/// The reason that a manager stops.
 pub(super) enum End {
     Asked,
     Failed(Failure),
     LeaseLost,
 }
 
-/// The problems of the stop.
+/// The problems of the parts of a manager while it stopped.
 #[derive(Default)]
 pub(super) struct Problems {
-    /// The late parts, in the order of the stop. A name may occur twice: of a controller, and of its work.
+    /// The names of the late parts, in the order of the stop. A name may occur twice: of a controller, and of
+    /// its work.
     pub(super) late: Vec<String>,
-    /// The failures, in the order of the stop.
+    /// The failures of parts, each with the name of the part, in the order of the stop.
     failures: Vec<Failure>,
 }
 

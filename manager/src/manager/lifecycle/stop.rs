@@ -8,8 +8,8 @@ use super::{Candidate, ELECTION, EVENTS_TIME, OWN_TURN, Running, Timers, own_tur
 // === impl Running ===
 
 impl Running<'_> {
-    /// Stops all members: leader-only ones first, then the Lease, then the others in the opposite order of
-    /// their start.
+    /// Stops all members of the manager: leader-only ones first, then the Lease, then the others in the
+    /// opposite order of their start.
     pub(super) async fn stop_members(
         &mut self,
         end: &End,

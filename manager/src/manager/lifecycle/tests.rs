@@ -26,7 +26,7 @@ use crate::metrics::Format;
 use crate::reconcile::{Action, BoxError, Context, Outcome, Reconciler};
 use crate::watch::{Sink, Source, SourceFuture, channel};
 
-/// Servers on loopback at any free port, changed by `inspect`.
+/// Returns a configuration with all servers on loopback at any free port, changed by `inspect`.
 fn configuration(inspect: &str) -> ManagerConfiguration {
     let text = format!(
         "apiVersion: config.mainstay.dev/v1alpha1\nkind: ManagerConfiguration\n\
@@ -119,7 +119,7 @@ async fn inspection_is_off_where_the_configuration_says_so() {
     assert_eq!(manager("").inspect_addr(), None);
 }
 
-/// Waits for the stop, and records it.
+/// A reconciler that reports its run, waits for the stop, and records it.
 struct Parting(mpsc::UnboundedSender<()>);
 
 impl Reconciler for Parting {

@@ -17,25 +17,26 @@ use crate::manager::readiness::check_name;
 /// Runnables that wait for the first lists of stores, or for the start of their group.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// In the order of their addition.
+    /// The runnables that still wait for stores, in batches in the order of their addition.
     batches: Vec<Batch>,
-    /// Runnables that no longer wait for stores.
+    /// Runnables that no longer wait for stores, but have not started.
     listed: Vec<PendingRunnable>,
 }
 
-/// Runnables that were added together.
+/// Runnables that were added to the manager together.
 struct Batch {
     runnables: Vec<PendingRunnable>,
-    /// Resolves once every store that was declared before them has been listed, or its wait has ended.
+    /// Resolves once every store that was declared before these runnables has been listed, or its wait has
+    /// ended.
     listing: BoxFuture<'static, ()>,
-    /// The time at which the log reports that they wait; `None` after the report.
+    /// The time at which the log reports that these runnables still wait; `None` after the report.
     report_at: Option<Instant>,
 }
 
 // === impl Waiting ===
 
 impl Waiting {
-    /// Adds runnables.
+    /// Adds runnables that wait until the stores declared now have been listed.
     pub(super) fn enter(&mut self, runnables: Vec<PendingRunnable>, clusters: &Clusters) {
         if runnables.is_empty() {
             return;
@@ -51,7 +52,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until the stores of a batch have been listed; for ever if there is no batch.
+    /// Waits until the stores of a batch of runnables have been listed; for ever if there is no batch.
     ///
     /// # Cancel safety
     /// Call it again; that does not lengthen the wait.
@@ -67,22 +68,23 @@ impl Waiting {
         .await;
     }
 
-    /// Takes the runnables that no longer wait for stores.
+    /// Takes the runnables that no longer wait for stores, so that they can be started.
     pub(super) fn take_listed(&mut self) -> Vec<PendingRunnable> {
         std::mem::take(&mut self.listed)
     }
 
-    /// Puts back a runnable because its group has not started.
+    /// Puts back a runnable that was taken by [`Waiting::take_listed`], because its group has not started.
     pub(super) fn put_back(&mut self, pending: PendingRunnable) {
         self.listed.push(pending);
     }
 
-    /// Returns the time of the next [`Waiting::report`].
+    /// Returns the time at which [`Waiting::report`] has to be called next; `None` if no runnable waits
+    /// unreported.
     pub(super) fn report_at(&self) -> Option<Instant> {
         self.batches.iter().filter_map(|batch| batch.report_at).min()
     }
 
-    /// Logs the runnables that have waited long for stores, once each.
+    /// Logs the runnables that have waited for stores longer than [`PATIENCE`], once each.
     pub(super) fn report(&mut self, clusters: &Clusters) {
         let now = Instant::now();
         let mut names = Vec::new();

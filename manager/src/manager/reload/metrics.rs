@@ -9,7 +9,7 @@ use crate::metrics::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// The families of one manager. Cheap to clone.
+/// The metrics about the configuration of one manager and its reloads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct ReloadMetrics {
     successful: Gauge,
@@ -18,11 +18,11 @@ pub(super) struct ReloadMetrics {
     restart_needed: Gauge,
 }
 
-/// The result of a changed file.
+/// The result of a reload of the changed configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Applied,
-    /// The file has the same values as before.
+    /// The configuration file has the same values as before.
     Unchanged,
     Refused,
 }

@@ -26,29 +26,30 @@ use crate::reconcile::BoxError;
 use crate::serve::{connect_tls, exchange};
 use crate::util::sha256;
 
-/// The timeout of a connection on this machine or through a forwarded port.
+/// The timeout to open a connection to a manager on this machine or through a forwarded port.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of an answer. A manager answers 503 after ten seconds.
+/// The timeout of the answer of a manager, which answers 503 by itself after ten seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The server of a manager's debug pages.
+/// The server of a manager's debug pages to connect to.
 pub(super) struct Server {
     pub(super) address: String,
     pub(super) token: Option<String>,
-    /// The SHA-256 of the only accepted certificate; `None` for plain HTTP.
+    /// The SHA-256 of the only accepted certificate of the server; `None` for plain HTTP.
     pub(super) certificate: Option<String>,
-    /// Whether the server must not forward the request to the leader.
+    /// Whether the replica must answer itself, instead of forwarding the request to the leader.
     pub(super) own: bool,
 }
 
-/// A successful answer.
+/// A successful answer of a manager's debug pages.
 pub(super) struct Answer {
     pub(super) body: String,
-    /// The header of a standby; `None` from a leader.
+    /// The data of the header that a standby replica adds to its answer; `None` from a leader.
     pub(super) standby: Option<Standby>,
 }
 
-/// Returns the address for clients on the same machine of a server that listens on `socket`.
+/// Returns the address at which clients on the same machine reach a server that listens on `socket`: loopback
+/// if it listens on all addresses.
 pub(super) fn reachable(socket: SocketAddr) -> SocketAddr {
     let ip = match socket.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -79,12 +80,12 @@ pub(super) fn certificate(directory: &Path) -> Result<String, Failure> {
 // === impl Server ===
 
 impl Server {
-    /// Requests a page.
+    /// Requests the debug page at this path from the manager.
     pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.send(Request::get(path), Bytes::new()).await
     }
 
-    /// Sends an action.
+    /// Sends an action to the manager, by a POST with this body.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/json");
         self.send(request, body.to_string().into()).await

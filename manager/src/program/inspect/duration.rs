@@ -11,7 +11,7 @@ const DAY: u64 = 24 * HOUR;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortDuration(pub Duration);
 
-/// Returns seconds of an answer as [`ShortDuration`]; `-` for an unknown value.
+/// Returns a number of seconds as the text of a [`ShortDuration`]; `-` for an unknown value.
 pub(super) fn short(seconds: Option<f64>) -> String {
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     duration.map_or_else(|| "-".to_owned(), |duration| ShortDuration(duration).to_string())

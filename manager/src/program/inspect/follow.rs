@@ -13,21 +13,23 @@ use super::client::{Answer, Server};
 use super::table::{Role, Table, Widths};
 use super::{Failure, Output, Page, standby, unknown_form};
 
-/// Time between two requests. Each of them walks the whole queue, which delays reconciles.
+/// Time between two requests for a followed page. Each request walks the whole queue, which delays
+/// reconciles.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The output so far.
+/// The state of `inspect --watch`: the rows and notes printed so far.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     widths: Widths,
-    /// The values of each row, by the row's names.
+    /// The last printed values of each row, by the cells that name the row.
     rows: BTreeMap<Vec<String>, Vec<String>>,
     notes: Vec<String>,
-    /// Whether the titles are printed.
+    /// Whether the column titles have been printed.
     titled: bool,
 }
 
-/// Prints changes until standard output is closed. Fails only if the first request fails.
+/// Requests a page again and again and prints its changes, until standard output is closed. Fails if the
+/// first request fails, an answer cannot be parsed, or standard output cannot be written to.
 pub(super) async fn follow(
     page: &Page,
     json: bool,
@@ -71,8 +73,8 @@ pub(super) async fn follow(
 // === impl Follower ===
 
 impl Follower {
-    /// Returns the titles at first, and the rows that have changed since the last call. Prints the notes if
-    /// they changed.
+    /// Returns the lines to print: the column titles at the first call, and the rows that have changed since
+    /// the last call. Prints the notes of the table if they changed.
     pub(super) fn changed_rows(&mut self, table: &Table, output: &mut Output<'_>) -> String {
         let mut lines = Vec::new();
         if !std::mem::replace(&mut self.titled, true) {
@@ -108,7 +110,7 @@ impl Follower {
     }
 }
 
-/// Returns the row to print for a row that has vanished.
+/// Returns the row to print, with the word `gone`, for a row of the table that has vanished.
 fn gone_row(table: &Table, names: &[String]) -> Vec<String> {
     let (mut names, mut word) = (names.iter(), Some("gone"));
     let mut cell = |role| match role {

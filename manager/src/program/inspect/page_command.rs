@@ -7,13 +7,13 @@ use super::{Failure, Output, ServerFlags, block_on, standby, unknown_form};
 use crate::config::ConfigSchema;
 use crate::program::flags::add_args;
 
-/// Returns the path of the page for the arguments, or a problem of the arguments.
+/// Returns the URL path of a debug page for the arguments of a command, or a problem of the arguments.
 type Path = dyn Fn(&ArgMatches) -> Result<String, String> + Send + Sync;
-/// Formats the body of an answer for people.
+/// Formats the body of a debug page for people.
 type Show = dyn Fn(&str) -> Result<String, serde_json::Error> + Send + Sync;
 
-/// A command that requests one of a program's [own pages](crate::inspect::OwnPages) from a running manager
-/// and prints it.
+/// A command that requests one of a program's [own debug pages](crate::inspect::OwnPages) from a running
+/// manager and prints it.
 ///
 /// Beside its own arguments it has the flags of `inspect` for the server and the output: `--address`,
 /// `--config`, `--token-file`, `--own` and `-o table|json`.
@@ -29,8 +29,9 @@ pub struct PageCommand {
 // === impl PageCommand ===
 
 impl PageCommand {
-    /// Makes a command. `path` returns the path of the page for the command's arguments, such as
-    /// `/debug/prices/today`; its error is reported as wrong input. `show` formats the answer for people.
+    /// Makes a command for a debug page. `path` returns the path of the page for the command's arguments,
+    /// such as `/debug/prices/today`; its error is reported as wrong input. `show` formats the answer for
+    /// people.
     pub fn new(
         command: Command,
         path: impl Fn(&ArgMatches) -> Result<String, String> + Send + Sync + 'static,
@@ -39,7 +40,7 @@ impl PageCommand {
         Self { command: add_args::<ServerFlags>(command), path: Box::new(path), show: Box::new(show) }
     }
 
-    /// Executes the command.
+    /// Executes the command: requests its debug page and prints the answer.
     pub(in crate::program) fn run(
         &self,
         matches: &ArgMatches,

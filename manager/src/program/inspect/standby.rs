@@ -4,14 +4,15 @@ use super::Output;
 use crate::inspect::pages::Standby;
 use crate::program::escaped;
 
-/// Prints the note, if the answer is from a standby.
+/// Prints the note about a standby to standard error, if the answer is from a standby.
 pub(super) fn print_note(standby: Option<&Standby>, output: &mut Output<'_>) {
     if let Some(standby) = standby {
         output.note(&note(standby, &output.command));
     }
 }
 
-/// Returns the note. `command` is the command line.
+/// Returns the note about an answer from a standby: it names the leader, and a command to ask the leader.
+/// `command` is the present command line.
 pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     let Standby { identity, leader, pod, namespace, forwarded, trouble } = standby;
     let of = escaped(&format!("this replica ({identity}) is a standby and reconciles nothing"));
@@ -33,8 +34,8 @@ pub(super) fn note(standby: &Standby, command: &[String]) -> String {
     format!("{of}; {leader}. Ask it:\n  {}", escaped(&line.join(" ")))
 }
 
-/// Returns a command line without `--address`, which is the address of this replica, and may be a forwarded
-/// port.
+/// Returns the words of a command line without `--address` and its value, which is the address of this
+/// replica, and may be a forwarded port.
 fn in_pod(command: &[String]) -> impl Iterator<Item = &str> {
     let mut is_address = false;
     command.iter().map(String::as_str).filter(move |argument| {
@@ -44,7 +45,7 @@ fn in_pod(command: &[String]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Quotes a word for a shell, if necessary.
+/// Returns a word of a command line, quoted for a shell if necessary.
 fn word(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

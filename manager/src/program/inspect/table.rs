@@ -4,38 +4,39 @@ use std::fmt;
 
 use crate::program::escaped;
 
-/// The space between two columns.
+/// The space between two columns of a printed table.
 const GAP: &str = "   ";
 
-/// A table of text.
+/// A table to print: columns, rows of text, and lines and notes around it.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) columns: Vec<(&'static str, Role)>,
-    /// As many cells in each as there are columns.
+    /// The rows of the table, each with as many cells as there are columns.
     pub(super) rows: Vec<Vec<String>>,
-    /// Lines below the table; `-w` does not print them.
+    /// Lines to print below the table; `--watch` does not print them.
     pub(super) below: Vec<String>,
-    /// Notes for standard error.
+    /// Notes about the table to print to standard error.
     pub(super) notes: Vec<String>,
-    /// A limit leaves out some of the rows.
+    /// Whether a limit leaves out some of the rows.
     pub(super) cut: bool,
 }
 
-/// A column of a table of `T`: its title, its role, and the cell of a row.
+/// A column of a table with rows made from `T`: its title, its role, and the function that makes a cell.
 pub(super) type Column<'a, T> = (&'static str, Role, &'a dyn Fn(&T) -> String);
 
-/// The meaning of a column for `-w`.
+/// The role of a column when `--watch` looks for changed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Part of the row's identity.
+    /// The cell is part of the row's identity.
     Name,
-    /// A changed value prints the row again.
+    /// A changed cell in this column prints the row again.
     Value,
-    /// Changes all the time, as an age does, and prints nothing.
+    /// The cell changes all the time, as an age does, so a change does not print the row again.
     Volatile,
 }
 
-/// The widths of the columns. They only grow, so that later rows are aligned with earlier ones.
+/// The widths of a table's columns, in characters. They only grow, so that later rows are aligned with
+/// earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Widths(Vec<usize>);
 
@@ -59,7 +60,7 @@ impl Table {
         self.columns.iter().map(|(title, _)| (*title).to_owned()).collect()
     }
 
-    /// Returns the cells of a row in columns of one role.
+    /// Returns those cells of a row that are in columns of one role.
     pub(super) fn cells<'a>(&'a self, row: &'a [String], role: Role) -> impl Iterator<Item = &'a str> {
         let cells = self.columns.iter().zip(row).filter(move |((_, of), _)| *of == role);
         cells.map(|(_, cell)| cell.as_str())
@@ -82,7 +83,7 @@ impl fmt::Display for Table {
 // === impl Widths ===
 
 impl Widths {
-    /// Widens the columns for these rows.
+    /// Widens the columns so that the cells of these rows fit.
     pub(super) fn fit<'a>(&mut self, rows: impl IntoIterator<Item = &'a Vec<String>>) {
         for row in rows {
             self.0.resize(self.0.len().max(row.len()), 0);
@@ -92,7 +93,7 @@ impl Widths {
         }
     }
 
-    /// Returns a row as one line with a line feed, without blanks at the end.
+    /// Returns a row of the table as one aligned line with a line feed, without blanks at the end.
     pub(super) fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&self.0) {

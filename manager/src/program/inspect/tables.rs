@@ -159,12 +159,12 @@ pub(super) fn leader(page: &Leader) -> Table {
     table
 }
 
-/// Returns the text of a cell; empty for an unknown value.
+/// Returns the text of a table cell; empty for an unknown value.
 fn text(value: Option<&str>) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Returns one line of the history of a Lease.
+/// Returns a change of the Lease as one line of its history, such as `3s ago: web-0 became leader`.
 fn line(turn: &LeaseChange) -> String {
     let holder = turn.identity.as_deref().unwrap_or("no replica");
     let reason = turn.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();

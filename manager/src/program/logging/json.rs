@@ -21,23 +21,23 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 use super::{Clock, lenient};
 use crate::key::Chain;
 
-/// Keys of every line; an underscore is appended to a field of the same name.
+/// Keys of every JSON log line; an underscore is appended to a field of the same name.
 const OWN_KEYS: [&str; 4] = ["ts", "level", "msg", "logger"];
-/// The first fields, in this order; the others follow by name.
+/// The fields that come first in a JSON log line, in this order; the others follow by name.
 const FIRST: [&str; 6] =
     ["controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID"];
-/// The last field.
+/// The field that comes last in a JSON log line.
 const LAST: &str = "error";
 
-/// Formats events.
+/// Formats log events as JSON, one object per line.
 pub(super) struct Json {
     pub(super) now: Clock,
 }
 
-/// Formats the fields of a span, as a JSON object.
+/// Formats the fields of a tracing span as a JSON object.
 pub(super) struct SpanFields;
 
-/// Fields as JSON, such as `{"name":"web","attempt":1`.
+/// Fields of a log event or a span as an unfinished JSON object, such as `{"name":"web","attempt":1`.
 struct JsonFields(Vec<u8>);
 
 impl<S> FormatEvent<S, SpanFields> for Json
@@ -99,7 +99,7 @@ impl<'w> FormatFields<'w> for SpanFields {
 }
 
 impl JsonFields {
-    /// Returns an object of these fields.
+    /// Returns a JSON object of the fields of a log event or a span.
     fn of(fields: &impl RecordFields) -> String {
         // Enough for most spans. Each reconcile has one, and its fields are formatted even if it logs
         // nothing.

@@ -26,29 +26,31 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 use super::lenient;
 use crate::util::{self, BoundedMap, TokenBucket};
 
-/// The limit of lines with the same key.
+/// The limit of log lines with the same key: a hundred at once, and then one each 100 ms.
 const RATE: util::Limit = util::Limit { interval: Duration::from_millis(100), burst: 100 };
-/// Time between two reports of lines left out.
+/// Time between two reports of log lines left out.
 pub(super) const REPORT: Duration = Duration::from_secs(10);
-/// The most keys to remember: far more than there are, unless controllers are named after objects.
+/// The most keys of log lines to remember: far more than there are, unless controllers are named after
+/// objects.
 const MAX_KEYS: usize = 1024;
-/// The target of the reports. They are the only lines of this module, and are not limited.
+/// The log target of the reports of lines left out. They are the only lines of this module, and are not
+/// limited.
 pub(super) const TARGET: &str = module_path!();
 
-/// The layer that limits lines.
+/// The tracing layer that limits repeated warnings and errors.
 #[derive(Clone, Debug)]
 pub(super) struct LineLimit(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Time between two reports.
+    /// Time between two reports of log lines left out.
     report: Duration,
-    /// The subscriber that this layer is part of; it gets the reports.
+    /// The log subscriber that this layer is part of; the reports are sent to it.
     subscriber: OnceLock<WeakDispatch>,
     /// Held until the lines taken from `inner` have been reported, so that `flush` waits for the other
     /// thread.
     reporting: Mutex<()>,
-    /// Never locked while a line is logged.
+    /// The state of the limits; never locked while a line is logged.
     inner: Mutex<Inner>,
 }
 
@@ -56,30 +58,30 @@ struct Shared {
 struct Inner {
     buckets: BoundedMap<LineKey, TokenBucket>,
     suppressed: HashMap<LineKey, Suppressed>,
-    /// Whether a thread runs that will report `suppressed`.
+    /// Whether a thread runs that will report the lines in `suppressed`.
     reported: bool,
 }
 
-/// Lines with the same key share one limit.
+/// The key of a log line: its place in the code and some fields. Lines with the same key share one limit.
 type LineKey = (Identifier, KeyFields);
 
-/// The fields that are part of a line's key.
+/// The fields of a log line that are part of its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct KeyFields {
     controller: Option<String>,
     kind: Option<String>,
 }
 
-/// Lines of one key that were left out since the last report.
+/// Log lines of one key that were left out since the last report.
 #[derive(Debug)]
 struct Suppressed {
     level: Level,
-    /// The text of the first line.
+    /// The text of the first line that was left out.
     line: String,
     count: u64,
 }
 
-/// Collects the message and the fields of a line's key.
+/// Collects the message of a log line and the fields of its key.
 #[derive(Default)]
 struct Reader {
     names: KeyFields,
@@ -89,7 +91,7 @@ struct Reader {
 // === impl LineLimit ===
 
 impl LineLimit {
-    /// Makes a layer that reports lines left out after this time.
+    /// Makes a layer that reports the log lines left out each time this duration has passed.
     pub(super) fn new(report: Duration) -> Self {
         let inner = Inner { buckets: BoundedMap::new(MAX_KEYS), suppressed: HashMap::new(), reported: false };
         Self(Arc::new(Shared {
@@ -100,7 +102,7 @@ impl LineLimit {
         }))
     }
 
-    /// Reports the lines left out since the last report.
+    /// Reports the log lines left out since the last report.
     pub(super) fn flush(&self) {
         let _reporting = self.0.reporting.lock();
         let suppressed = std::mem::take(&mut self.0.inner.lock().suppressed);
@@ -156,7 +158,8 @@ where
 // === impl Shared ===
 
 impl Shared {
-    /// Logs reports until no line has been left out between two of them.
+    /// Logs a report of lines left out each time the period has passed, until no line was left out in
+    /// between.
     fn report(&self) {
         loop {
             thread::park_timeout(self.report);
@@ -186,8 +189,8 @@ impl Shared {
 // === impl Inner ===
 
 impl Inner {
-    /// Returns `None` for a line within the limit. Otherwise counts the line, and returns whether the caller
-    /// has to start the thread that reports.
+    /// Returns `None` for a log line within the limit. Otherwise counts the line as left out, and returns
+    /// whether the caller has to start the thread that reports.
     fn suppress(&mut self, key: LineKey, level: Level, line: String, now: Instant) -> Option<bool> {
         let bucket = self.buckets.get_or_insert_with(&key, now, || TokenBucket::new(RATE));
         if bucket.take(now).is_ok() {
@@ -197,7 +200,7 @@ impl Inner {
         Some(!std::mem::replace(&mut self.reported, true))
     }
 
-    /// Takes the lines to report. If there are none, the thread that reports ends.
+    /// Takes the left-out lines to report. If there are none, the thread that reports ends.
     fn take(&mut self) -> HashMap<LineKey, Suppressed> {
         self.reported = !self.suppressed.is_empty();
         std::mem::take(&mut self.suppressed)
@@ -207,7 +210,8 @@ impl Inner {
 // === impl Reader ===
 
 impl Reader {
-    /// Returns the text to store a field in; `None` for other fields.
+    /// Returns the text in which the value of a log field is stored; `None` for fields that are not
+    /// collected.
     fn slot(&mut self, field: &Field) -> Option<&mut String> {
         match field.name() {
             "controller" => Some(self.names.controller.get_or_insert_default()),

@@ -9,10 +9,10 @@ use crate::key::KindId;
 /// Fields of the metadata that only the server writes: a request never changes them.
 const SERVER_FIELDS: [&str; 5] =
     ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"];
-/// The time of every write.
+/// The time that the API server of a unit test writes into objects, such as `creationTimestamp`.
 const WRITE_TIME: &str = "2000-01-01T00:00:00Z";
 
-/// Refuses a write that a server would refuse because of the stored object.
+/// Fails for a write that a server would refuse because of the stored object `old`.
 pub(super) fn check(
     request: &ApiRequest,
     old: Option<&Value>,
@@ -46,7 +46,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the object as changed by the request.
+/// Returns the object as changed by the write request; fails for requests that are not supported.
 pub(super) fn changed(
     verb: Verb,
     request: &ApiRequest,
@@ -75,7 +75,7 @@ pub(super) fn changed(
     Ok(new)
 }
 
-/// Restores the fields that a write cannot change, and removes them from a new object.
+/// Restores the fields of an object that a write cannot change; in a new object they are removed.
 pub(super) fn keep(new: &mut Value, old: Option<&Value>, status_only: bool) {
     if !status_only {
         set(new, "status", old.and_then(|old| old.get("status")));
@@ -97,14 +97,15 @@ fn set(object: &mut Value, field: &str, value: Option<&Value>) {
     }
 }
 
-/// Returns the object with the `apiVersion` and `kind` of this kind.
+/// Sets `apiVersion` and `kind` of a JSON object to this kind and returns the object.
 pub(super) fn of_kind(mut object: Value, kind: &KindId) -> Value {
     object["apiVersion"] = json!(kind.api_version());
     object["kind"] = json!(kind.kind());
     object
 }
 
-/// RFC 7386: mappings are merged, `null` removes, all else replaces.
+/// Merges a JSON merge patch into `target` (RFC 7386): mappings are merged, `null` removes a field, all else
+/// replaces it.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

@@ -8,13 +8,13 @@ use super::write::{Verb, resource};
 use crate::client::ResourcePath;
 use crate::key::NamespacedName;
 
-/// A refusal: its HTTP status, reason and message.
+/// A refusal by the API server of a unit test: HTTP status, reason and message.
 #[derive(Clone)]
 pub(super) struct Refusal(pub(super) u16, pub(super) &'static str, pub(super) String);
 
-/// A parsed request.
+/// A parsed request to the API server of a unit test.
 pub(super) struct ApiRequest {
-    /// `None` for a read.
+    /// The kind of write that the request is; `None` for a read.
     pub(super) verb: Option<Verb>,
     pub(super) path: ResourcePath,
     pub(super) body: Value,
@@ -48,7 +48,7 @@ impl ApiRequest {
         Ok(Self { verb, path, body, dry_run })
     }
 
-    /// Returns the name of the object; `None` for a create with a generated name.
+    /// Returns the namespace and name of the request's object; `None` for a create with a generated name.
     pub(super) fn name(&self) -> Option<NamespacedName> {
         let created = || self.body["metadata"]["name"].as_str().filter(|_| self.verb == Some(Verb::Create));
         let name = self.path.name.as_deref().or_else(created)?;
@@ -63,7 +63,7 @@ pub(super) fn not_found(request: &ApiRequest) -> Refusal {
     Refusal(404, "NotFound", format!("{} {name:?} not found", resource(&request.path)))
 }
 
-/// Refuses a request that this server does not support.
+/// Returns the refusal of a request with a feature that the API server of a unit test does not support.
 pub(super) fn unsupported(request: &ApiRequest, feature: &str) -> Refusal {
     let message = format!(
         "the API server of a unit test cannot answer {feature} ({}); script the answer with \
@@ -73,7 +73,7 @@ pub(super) fn unsupported(request: &ApiRequest, feature: &str) -> Refusal {
     Refusal(501, "NotImplemented", message)
 }
 
-/// Returns a `Status` with this refusal.
+/// Returns a JSON `Status` for a refusal with this code, reason and message.
 pub(super) fn failure(code: u16, reason: &str, message: &str) -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

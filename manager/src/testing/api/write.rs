@@ -7,44 +7,44 @@ use serde_json::Value;
 use crate::client::ResourcePath;
 use crate::key::NamespacedName;
 
-/// A request that writes.
+/// A write request that the API server of a unit test received.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Write {
-    /// The kind of write.
+    /// The kind of the write.
     pub verb: Verb,
-    /// The resource.
+    /// The API resource that the request names.
     pub path: ResourcePath,
-    /// The body; `Null` if there was none.
+    /// The body of the request; `Null` if there was none.
     pub body: Value,
-    /// Whether it is a dry run.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
-    /// The HTTP status of the answer.
+    /// The HTTP status with which the server answered the request.
     pub code: u16,
 }
 
-/// The kind of a write.
+/// The kind of a write request, such as create or apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verb {
-    /// POST.
+    /// Creates an object, by POST.
     Create,
-    /// PUT.
+    /// Replaces an object, by PUT.
     Replace,
-    /// Server-side apply.
+    /// Applies an object by server-side apply.
     Apply,
-    /// A JSON merge patch.
+    /// Changes an object by a JSON merge patch.
     Merge,
-    /// Any other patch.
+    /// Changes an object by any other patch.
     Patch,
-    /// DELETE.
+    /// Deletes an object, by DELETE.
     Delete,
 }
 
 // === impl Write ===
 
 impl Write {
-    /// Returns the namespace and name of the object; for a create, those of its body.
+    /// Returns the namespace and name of the written object; for a create, the name in the body.
     pub fn name(&self) -> NamespacedName {
         let in_body = self.body["metadata"]["name"].as_str();
         let name = self.path.name.as_deref().or(in_body).unwrap_or_default();
@@ -52,8 +52,8 @@ impl Write {
     }
 }
 
-/// Displays as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)` and the
-/// code of a refusal at the end.
+/// Displays a write as `apply deployments.apps shop/web`, with `/status` after the resource, and ` (dry run)`
+/// and the code of a refusal at the end.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb.as_str(), resource(&self.path))?;
@@ -69,7 +69,7 @@ impl fmt::Display for Write {
 }
 
 impl Verb {
-    /// Returns the lower-case word.
+    /// Returns the lower-case word for this kind of write, such as `apply`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",

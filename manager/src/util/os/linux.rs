@@ -13,17 +13,17 @@ use tokio::net::TcpStream;
 
 use super::ProcessUsage;
 
-/// A clock that advances while the machine is suspended.
+/// The clock for the time since boot, which advances while the machine is suspended.
 pub(super) const BOOT_CLOCK: ClockId = ClockId::Boottime;
 
-/// Ends the connection when sent bytes stay unacknowledged for this long.
+/// Sets that the system ends a TCP connection when sent bytes stay unacknowledged for this long.
 pub(super) fn set_user_timeout(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     Ok(sockopt::set_tcp_user_timeout(stream, milliseconds)?)
 }
 
-/// Reads `/proc`.
-/// Source: <https://github.com/prometheus/client_golang/blob/main/prometheus/process_collector_linux.go>.
+/// Reads the resource usage of this process from `/proc`. Source:
+/// <https://github.com/prometheus/client_golang/blob/main/prometheus/process_collector_linux.go>.
 pub(crate) fn process_usage() -> ProcessUsage {
     let [start_ticks, virtual_bytes, resident_pages] = parsed("/proc/self/stat", parse_stat);
     let [received_bytes, sent_bytes] = parsed("/proc/self/net/netstat", parse_netstat);
@@ -41,13 +41,15 @@ pub(crate) fn process_usage() -> ProcessUsage {
     }
 }
 
-/// Returns the numbers that `parse` finds in a file; `None` for each if the file has another format.
+/// Reads a file and returns the numbers that `parse` finds in it; `None` for each if the file has another
+/// format.
 fn parsed<const N: usize>(path: &str, parse: fn(&str) -> Option<[f64; N]>) -> [Option<f64>; N] {
     let found = fs::read_to_string(path).ok().and_then(|text| parse(&text));
     found.map_or([None; N], |numbers| numbers.map(Some))
 }
 
-/// Parses start in ticks, virtual bytes and resident pages in the format of `proc_pid_stat(5)`.
+/// Parses a process's start time in ticks, virtual bytes and resident pages in the format of
+/// `proc_pid_stat(5)`.
 fn parse_stat(stat: &str) -> Option<[f64; 3]> {
     // The name of the program is in parentheses, and may contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -57,7 +59,8 @@ fn parse_stat(stat: &str) -> Option<[f64; 3]> {
     Some([field(22)?, field(23)?, field(24)?])
 }
 
-/// Parses the bytes received and sent from pairs of lines: names, then numbers.
+/// Parses the bytes received and sent from `/proc/self/net/netstat`, which has pairs of lines: names, then
+/// numbers.
 fn parse_netstat(netstat: &str) -> Option<[f64; 2]> {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -68,7 +71,7 @@ fn parse_netstat(netstat: &str) -> Option<[f64; 2]> {
     Some([number("InOctets")?, number("OutOctets")?])
 }
 
-/// Parses the boot time of the machine, in seconds since 1970.
+/// Parses the boot time of the machine, in seconds since 1970, from `/proc/stat`.
 fn parse_boot_seconds(stat: &str) -> Option<[f64; 1]> {
     Some([stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?])
 }

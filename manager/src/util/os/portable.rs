@@ -8,17 +8,18 @@ use tokio::net::TcpStream;
 
 use super::ProcessUsage;
 
-/// A clock that advances while a Mac is suspended; on other systems it may stand still.
+/// The clock for the time since boot, which advances while a Mac is suspended; on other systems it may stand
+/// still.
 pub(super) const BOOT_CLOCK: ClockId = ClockId::Monotonic;
 
-/// Has no effect. A peer that vanishes while sent bytes are unacknowledged is detected when the system stops
-/// retransmitting, or by the time limit of the request.
+/// Has no effect on this system. A peer that vanishes while sent bytes are unacknowledged is detected when
+/// the system stops retransmitting, or by the time limit of the request.
 #[expect(clippy::unnecessary_wraps, reason = "Linux may refuse")]
 pub(super) fn set_user_timeout(_stream: &TcpStream, _timeout: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns no values, so the metrics are left out.
+/// Returns no values, so this system's metrics of the process are left out.
 pub(crate) fn process_usage() -> ProcessUsage {
     ProcessUsage::default()
 }

@@ -40,7 +40,7 @@ async fn an_address_is_ruled_out_only_after_a_complete_lookup() {
     assert!(tokio::time::timeout(PERIOD, server.first_lookup()).await.is_err(), "no lookup in this term yet");
 }
 
-/// A missing right mostly stays missing.
+/// Lookups back off, because the usual cause, a missing right, mostly stays missing.
 #[tokio::test(start_paused = true)]
 async fn failed_lookups_back_off() {
     let (server, began) = (server(), Instant::now());

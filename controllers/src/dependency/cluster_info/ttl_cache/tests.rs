@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use super::*;
 
-/// Answers each fetch with its number.
+/// A cache that answers each fetch with the number of the fetch.
 struct Counted {
     cache: TtlCache<&'static str, usize>,
     fetches: Cell<usize>,

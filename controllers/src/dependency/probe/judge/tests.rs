@@ -19,8 +19,8 @@ fn want(successes: u32, failures: u32, was_ready: bool) -> Want {
     }
 }
 
-/// Returns the state after each result: `?` pending, `r` ready, `n` not ready, `d` denied. Results are `+`
-/// a success, `-` a failure, `u` an inconclusive probe and `x` a denial.
+/// Returns the verdict after each probe result: `?` pending, `r` ready, `n` not ready, `d` denied. Results
+/// are `+` a success, `-` a failure, `u` an inconclusive probe and `x` a denial.
 fn judged(want: &Want, results: &str) -> String {
     let (mut streak, mut state) = (Streak::default(), VerdictState::Pending);
     let mut states = String::new();

@@ -10,7 +10,8 @@ use crate::dependency::probe::reachability::Reachability;
 use crate::dependency::probe::resolve::Resolve;
 use crate::reasons::probe;
 
-/// Succeeds if the name has at least the expected number of records. Their contents do not matter.
+/// Runs a `dns` check: succeeds if the name has at least the expected number of records. Their contents do
+/// not matter.
 pub(in crate::dependency::probe) async fn resolve_records(
     check: &DnsCheck,
     resolve: &dyn Resolve,
@@ -33,7 +34,7 @@ pub(in crate::dependency::probe) async fn resolve_records(
     }
 }
 
-/// Returns the failure for a failed lookup.
+/// Returns the failure of a check for a failed DNS lookup.
 pub(in crate::dependency::probe) fn unresolved(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => not_found(),

@@ -11,45 +11,46 @@ use crate::reasons::probe;
 /// The failure of a check, with as much detail as a user may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::dependency::probe) struct Failure {
-    /// Of several addresses the failure that got furthest is the result, so their order does not matter.
+    /// How far the attempt got. Of several addresses the failure that got furthest is the result, so their
+    /// order does not matter.
     reached: Reached,
     reason: &'static str,
     message: String,
 }
 
-/// How far an attempt got.
+/// How far an attempt to run a check got before it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
-    /// Nowhere: no answer at all.
+    /// The attempt got no answer at all.
     Nowhere,
-    /// To the network, which reported an error.
+    /// The attempt got to the network, which reported an error.
     Network,
-    /// To the machine, which refused the connection.
+    /// The attempt got to the machine, which refused the connection.
     Machine,
-    /// To a server, whose answer is not the expected one.
+    /// The attempt got to a server with another answer than the expected one.
     Server,
 }
 
 // === impl Failure ===
 
 impl Failure {
-    /// A server answered, but not as expected.
+    /// Makes the failure of a check after an answer of the server that is not the expected one.
     pub(super) fn answered(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reached: Reached::Server, reason, message: message.into() }
     }
 
-    /// The attempt failed before an answer.
+    /// Makes the failure of a check that failed before an answer of the server.
     pub(in crate::dependency::probe) fn before(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reached: Reached::Network, reason, message: message.into() }
     }
 
-    /// No answer within the timeout.
+    /// Makes the failure of a check without an answer within the timeout.
     pub(in crate::dependency::probe) fn timeout(within: Duration) -> Self {
         let message = format!("no answer within {within:?}");
         Self { reached: Reached::Nowhere, reason: probe::TIMEOUT, message }
     }
 
-    /// Connecting failed.
+    /// Makes the failure of a check that could not connect to the server.
     pub(in crate::dependency::probe) fn of_dial(error: &io::Error) -> Self {
         let (reached, reason, message) = match error.kind() {
             io::ErrorKind::ConnectionRefused => {
@@ -64,7 +65,8 @@ impl Failure {
         Self { reached, reason, message }
     }
 
-    /// The exchange failed: the connection ended before an answer, or the answer does not follow `protocol`.
+    /// Makes the failure of a check over an open connection: the connection ended before an answer, or the
+    /// answer does not follow `protocol`.
     pub(super) fn of_exchange(error: &(dyn Error + 'static), protocol: &str) -> Self {
         let is_end = |error: &(dyn Error + 'static)| {
             error.downcast_ref::<io::Error>().is_some_and(|io| {
@@ -84,23 +86,24 @@ impl Failure {
         Self::not_protocol(protocol)
     }
 
-    /// The answer does not follow `protocol`, or is longer than a probe reads.
+    /// Makes the failure of a check after an answer that does not follow `protocol`, or is longer than a
+    /// probe reads.
     pub(super) fn not_protocol(protocol: &str) -> Self {
         let message = format!("its answer is not {protocol}, or is longer than a probe reads");
         Self::answered(probe::PROTOCOL_ERROR, message)
     }
 
-    /// The server closed the connection before its answer.
+    /// Makes the failure of a check after the server closed the connection without an answer.
     pub(super) fn closed() -> Self {
         Self::answered(probe::CONNECTION_CLOSED, "it closed the connection without an answer")
     }
 
-    /// Returns the failure that got further; `self` if both got equally far.
+    /// Returns the one of two failures that got further; `self` if both got equally far.
     pub(in crate::dependency::probe) fn or_further(self, other: Self) -> Self {
         if other.reached > self.reached { other } else { self }
     }
 
-    /// Returns the result with this detail.
+    /// Returns the failure as the result of a probe, with this much detail.
     pub(in crate::dependency::probe) fn at(self, detail: Detail) -> ProbeResult {
         let Self { reason, message, .. } = self;
         match detail {

@@ -17,18 +17,19 @@ use crate::dependency::probe::Connection;
 use crate::reasons::probe;
 
 const METHOD: &str = "/grpc.health.v1.Health/Check";
-/// The protocol, as failures name it.
+/// The name of the protocol in the messages of failed gRPC checks.
 const PROTOCOL: &str = "gRPC";
-/// Most bytes of headers and of trailers.
+/// Maximum size of the headers, and of the trailers, of a gRPC answer in bytes.
 const MAX_HEADERS: u32 = 16 * 1024;
-/// Most bytes of an answer: its message has two, and whatever fields a later version may add.
+/// Maximum size of the body of a gRPC health answer in bytes: its message has two, and any fields that a
+/// later version may add.
 const MAX_MESSAGE: usize = 4 * 1024;
 
-/// The gRPC status codes that have a meaning for a health check.
+/// The gRPC status code `NOT_FOUND`: the health service does not know the service of the check.
 const NOT_FOUND: &str = "5";
 const UNIMPLEMENTED: &str = "12";
 
-/// Succeeds if the health service answers `SERVING` for the service of the check.
+/// Runs a `grpc` check: succeeds if the health service answers `SERVING` for the service of the check.
 pub(super) async fn health(check: &GrpcCheck, connection: Connection) -> Result<(), Failure> {
     let (scheme, connection) = match check.tls {
         GrpcTlsMode::Plaintext => ("http", connection),
@@ -77,15 +78,15 @@ async fn call(check: &GrpcCheck, scheme: &str, sender: SendRequest<Bytes>) -> Re
     }
 }
 
-/// Returns whether it is `application/grpc`, alone or with a format or parameters. `application/grpc-web`
-/// is another protocol, with its trailers in the body.
+/// Returns whether a content type is `application/grpc`, alone or with a format or parameters.
+/// `application/grpc-web` is another protocol, with its trailers in the body.
 /// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Reads the body of an answer, and its trailers.
+/// Reads the body of a gRPC answer and its trailers. Fails if the body is too long.
 async fn read(mut body: RecvStream) -> Result<(Vec<u8>, HeaderMap), Failure> {
     let mut message = Vec::new();
     while let Some(data) = body.data().await {
@@ -99,7 +100,8 @@ async fn read(mut body: RecvStream) -> Result<(Vec<u8>, HeaderMap), Failure> {
     Ok((message, trailers.unwrap_or_default()))
 }
 
-/// Returns the outcome of a call, if these headers contain its status.
+/// Returns the outcome of a gRPC call by the status in these headers or trailers; `None` if they contain no
+/// status.
 fn status_of(headers: &HeaderMap) -> Option<Result<(), Failure>> {
     let failure = match headers.get("grpc-status")?.to_str().unwrap_or_default() {
         "0" => return Some(Ok(())),

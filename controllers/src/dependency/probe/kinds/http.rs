@@ -16,17 +16,18 @@ use super::{Failure, USER_AGENT, drive_until, tls};
 use crate::dependency::probe::Connection;
 use crate::reasons::probe;
 
-/// Most bytes of a status line with headers; more is refused.
+/// Maximum size of the status line and headers of an HTTP answer in bytes; a longer answer is refused.
 const MAX_HEAD: usize = 16 * 1024;
-/// Most headers of an answer.
+/// Maximum number of headers of an HTTP answer.
 const MAX_HEADERS: usize = 100;
-/// Most bytes of a body that are read. Without reading it, servers would log a broken connection for each
-/// probe.
+/// Maximum number of bytes that are read of the body of an HTTP answer. Without reading it, servers would log
+/// a broken connection for each probe.
 const MAX_BODY: usize = 10 * 1024;
-/// Longest time to read the body; the status has decided already.
+/// Longest time to read the body of an HTTP answer; its status has decided the check already.
 const BODY_TIME: Duration = Duration::from_millis(100);
 
-/// Sends a GET and judges the status of the answer. A redirect is an answer like any other.
+/// Runs an `http` check: sends a GET, and succeeds if the status of the answer is an expected one. A redirect
+/// is an answer like any other.
 pub(super) async fn get(check: &HttpCheck, connection: Connection) -> Result<(), Failure> {
     let connection = match check.scheme {
         HttpScheme::Http => connection,

@@ -42,11 +42,12 @@ struct Listener {
     serving: JoinSet<()>,
 }
 
-/// The cluster of one check: it has no Service except `db`, whose cluster address is loopback.
+/// The fake cluster of one check: it has no Service except `db`, with a loopback address as its cluster
+/// address.
 struct FakeCluster {
     /// The value of the key `ca.crt` in every `ConfigMap`.
     authorities: Option<String>,
-    /// Whether the API server never answers a read of it.
+    /// Whether the API server never answers a read of a `ConfigMap`.
     is_silent: bool,
 }
 
@@ -56,7 +57,7 @@ struct NoNames;
 // === impl Listener ===
 
 impl Listener {
-    /// Calls `behave` for each connection.
+    /// Makes a listener that calls `behave` for each connection.
     async fn serve<F>(behave: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -77,7 +78,7 @@ impl Listener {
         Self { port, accepted, serving }
     }
 
-    /// Accepts connections and never answers.
+    /// Makes a listener that accepts connections and never answers.
     async fn hanging() -> Self {
         Self::serve(|stream| async move {
             let _open = stream;
@@ -86,7 +87,7 @@ impl Listener {
         .await
     }
 
-    /// Accepts connections and resets them.
+    /// Makes a listener that accepts connections and resets them.
     async fn resetting() -> Self {
         Self::serve(|stream| async move {
             // Closing with unread data resets the connection.
@@ -96,7 +97,7 @@ impl Listener {
         .await
     }
 
-    /// Reads the request, answers with these bytes, and closes.
+    /// Makes a listener that reads the request, answers with these bytes, and closes the connection.
     async fn answering(answer: &'static [u8]) -> Self {
         Self::serve(move |mut stream| async move {
             let mut request = [0; 4096];
@@ -204,7 +205,7 @@ async fn a_tcp_check_succeeds_once_the_connection_is_accepted() {
     assert_eq!(reason(ProbeCheck::Tcp(hanging.address())).await, "Refused");
 }
 
-/// Dials loopback addresses; all others never answer.
+/// Dialler that connects to loopback addresses; all other addresses never answer.
 struct HalfSilent;
 
 impl Dial for HalfSilent {

@@ -20,10 +20,11 @@ use crate::dependency::probe::authorities::{MAX_AUTHORITIES, MAX_KIB, NoAuthorit
 use crate::dependency::probe::cluster_info::ClusterInfo;
 use crate::reasons::probe;
 
-/// The authorities of the system, read at the first check that needs them.
+/// The certificate authorities of the manager's system, read at the first check that needs them.
 static SYSTEM: OnceCell<Arc<RootCertStore>> = OnceCell::const_new();
 
-/// Returns a configuration that trusts the authorities of a check.
+/// Returns a TLS configuration that trusts the certificate authorities of a check: those in its `ConfigMap`,
+/// or those of the system.
 pub(super) async fn trust(
     check: &TlsCheck,
     namespace: &str,
@@ -52,7 +53,8 @@ pub(super) async fn trust(
     verifying(&roots)
 }
 
-/// Succeeds if the certificate is valid now, for the name, and signed by a trusted authority.
+/// Runs a `tls` check: succeeds if the certificate of the server is valid now, for the name, and signed by a
+/// trusted authority.
 pub(super) async fn verified(
     check: &TlsCheck,
     config: &Arc<ClientConfig>,
@@ -61,8 +63,8 @@ pub(super) async fn verified(
     handshake(config, &check.server_name, connection).await.map(drop)
 }
 
-/// Encrypts a connection. Accepts any certificate, as the kubelet does for HTTPS probes. Offers `protocol` by
-/// ALPN.
+/// Encrypts a connection with TLS. Accepts any certificate, as the kubelet does for HTTPS probes. Offers
+/// `protocol` by ALPN.
 pub(super) async fn unverified(
     host: &Host,
     protocol: &[u8],

@@ -4,7 +4,7 @@ use super::*;
 use crate::dependency::probe::Target;
 use crate::dependency::probe::reachability::Reachability;
 
-/// Targets that are probed every ten seconds.
+/// An outage guard, with targets that are probed every ten seconds.
 struct Net {
     guard: OutageGuard,
     targets: Vec<(Target, Reachability, Contact)>,
@@ -43,7 +43,7 @@ impl Net {
         self.guard.evaluate(contacts, self.now)
     }
 
-    /// Probes all targets within ten seconds, one after the other.
+    /// Probes all targets within ten seconds, one after the other. Returns whether there is an alarm then.
     fn round(&mut self) -> bool {
         let step = Duration::from_secs(10) / u32::try_from(self.targets.len()).unwrap();
         for at in 0..self.targets.len() {

@@ -12,7 +12,7 @@ use crate::dependency::probe::authorities::{Authorities, NoAuthorities};
 use crate::dependency::probe::services::Backends;
 use crate::settings::{AllowEntry, AllowRule};
 
-/// Services by `namespace/name`.
+/// The Services of a fake cache, by `namespace/name`.
 struct Table(HashMap<&'static str, ServiceAnswer>);
 
 impl Services for Table {
@@ -21,7 +21,7 @@ impl Services for Table {
         found.cloned().unwrap_or(ServiceAnswer::NotFound)
     }
 
-    /// The backends of the cluster addresses in the table.
+    /// Returns the backends of the cluster addresses in the table.
     fn backends(&self, address: SocketAddr) -> Result<Option<Backends>, String> {
         let endpoint =
             |ip: &str, port, is_pod| Endpoint { ip: ip.parse().unwrap(), port: Some(port), is_pod };
@@ -84,7 +84,7 @@ fn policy(mode: ProbeMode) -> ProbePolicy {
     ProbePolicy { mode, allow, denied_ports: vec![6000], ..default }
 }
 
-/// Has addresses of the API server and of the manager, and one that is not looked up yet.
+/// A cluster with addresses of the API server and of the manager, and one that is not looked up yet.
 struct FakeCluster;
 
 impl ClusterInfo for FakeCluster {
@@ -110,7 +110,7 @@ fn check(policy: &ProbePolicy, text: &str) -> String {
     check_for(policy, Some(false), text)
 }
 
-/// Decides for the objects of namespace `shop`.
+/// Returns the authorizer for the objects of namespace `shop`.
 fn in_shop<'a>(policy: &'a ProbePolicy, services: &'a Table) -> Authorizer<'a> {
     Authorizer { policy, namespace: "shop", restricted: None, services, cluster: &FakeCluster }
 }
@@ -261,7 +261,7 @@ fn one_forbidden_address_among_many_forbids_the_name() {
     }
 }
 
-/// The cluster address of a Service, and a DNS name that resolves to it, reach the same endpoints.
+/// Every mode that dials raw addresses denies these addresses, in each of their forms.
 #[test]
 fn the_api_server_and_the_manager_itself_are_never_dialled() {
     for mode in [ProbeMode::AllowList, ProbeMode::Any] {
@@ -342,7 +342,7 @@ fn a_dns_name_admits_no_service_of_another_namespace() {
     assert_eq!(resolved(&named, name, "10.96.0.8"), "dial");
 }
 
-/// A tenant can list an address of another tenant in a Service.
+/// An entry without namespaces does not admit a namespace that enforces a Pod Security level.
 #[test]
 fn an_entry_admits_a_restricted_namespace_only_by_name() {
     let mut policy = policy(ProbeMode::AllowList);

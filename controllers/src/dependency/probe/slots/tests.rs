@@ -1,7 +1,7 @@
 use super::*;
 
 impl Slots {
-    /// Panics at the first invariant that does not hold. Returns how many slots are held.
+    /// Panics at the first invariant of the slots that does not hold. Returns the number of held slots.
     pub(in crate::dependency::probe) fn check(&self) -> usize {
         let state = self.state.lock();
         let held: usize = state.held.iter().sum();

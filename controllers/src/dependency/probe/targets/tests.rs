@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use super::*;
 
 impl Targets {
-    /// Panics at the first invariant that does not hold. Returns how many probes have begun and not ended.
+    /// Panics at the first invariant of the targets that does not hold. Returns the number of probes that
+    /// have begun and not ended.
     pub(in crate::dependency::probe) fn check(&self) -> usize {
         for (id, entry) in &self.entries {
             if entry.admitted {
@@ -38,7 +39,7 @@ impl Targets {
         self.entries.values().filter(|entry| entry.is_probed).count()
     }
 
-    /// The oldest targets of each namespace are admitted.
+    /// Asserts that the oldest targets of each namespace are admitted, and no others.
     fn check_admission(&self) {
         let mut ids = HashSet::new();
         for (namespace, of_namespace) in &self.namespaces {

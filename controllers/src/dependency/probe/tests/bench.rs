@@ -13,14 +13,14 @@ pub(super) enum Net {
 #[derive(Default)]
 pub(super) struct FakeNet {
     pub(super) hosts: Mutex<HashMap<SocketAddr, Net>>,
-    /// All dials, with their times.
+    /// All dialled addresses, with the times of the dials.
     pub(super) dialled: Mutex<Vec<(Instant, SocketAddr)>>,
     /// The number of dials that are neither finished nor dropped.
     pub(super) open: AtomicUsize,
     pub(super) names: Mutex<HashMap<String, Vec<IpAddr>>>,
 }
 
-/// A dial, counted in `FakeNet::open` until dropped.
+/// Guard of a dial, which is counted in `FakeNet::open` until the guard is dropped.
 struct Open<'a>(&'a FakeNet);
 
 impl Drop for Open<'_> {
@@ -48,7 +48,7 @@ impl Dial for FakeDial {
     }
 }
 
-/// The name servers of `dark` never answer, those of `broken` answer SERVFAIL.
+/// Resolver for which the name servers of `dark` never answer and those of `broken` answer SERVFAIL.
 struct FakeResolve(Arc<FakeNet>);
 
 impl Resolve for FakeResolve {
@@ -84,7 +84,7 @@ impl Services for TwoServices {
     }
 }
 
-/// An engine, and its driver in a task.
+/// A probe engine, and its driver in a task.
 pub(super) struct Bench {
     pub(super) engine: Engine,
     pub(super) net: Arc<FakeNet>,
@@ -120,7 +120,7 @@ impl Bench {
         self.engine.watch(&request(name), vec![want(address, period)]);
     }
 
-    /// Like [`watch`](Self::watch), with a timeout as long as the period.
+    /// Registers a target as [`watch`](Self::watch) does, with a timeout as long as the period.
     pub(super) fn watch_patiently(&self, name: &str, address: &str, period: u64) {
         let address = Address::parse("address", address).unwrap();
         let want = Want { timeout: Duration::from_secs(period), ..want(address, period) };
@@ -175,7 +175,7 @@ impl Bench {
         }
     }
 
-    /// Returns the objects that the callback got since the last call.
+    /// Returns the objects that the callback of the engine got since the last call.
     pub(super) fn notified(&mut self) -> Vec<String> {
         let mut notified: Vec<_> =
             std::iter::from_fn(|| self.changed.try_recv().ok()).map(|r| r.to_string()).collect();

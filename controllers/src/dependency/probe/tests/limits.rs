@@ -27,7 +27,7 @@ async fn the_rate_of_a_namespace_is_bounded_beside_that_of_all() {
     assert!((285..=320).contains(&bench.dials_to(2)), "{}", bench.dials_to(2));
 }
 
-/// Returns the largest number of dials within any second.
+/// Returns the largest number of counted dials within any second.
 fn most_in_a_second(bench: &Bench, is_counted: impl Fn(&SocketAddr) -> bool) -> usize {
     let dialled = bench.net.dialled.lock();
     let at: Vec<Instant> =

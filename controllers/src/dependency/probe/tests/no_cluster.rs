@@ -9,10 +9,10 @@ use crate::dependency::probe::{
     AddressOwner, Authorities, Backends, ClusterInfo, NoAuthorities, ServiceAnswer, Services,
 };
 
-/// Has no Service.
+/// A cache without any Service.
 pub(crate) struct NoServices;
 
-/// Has no `ConfigMap`, no owner of an address and no restricted namespace.
+/// A cluster with no `ConfigMap`, no owner of an address and no restricted namespace.
 pub(crate) struct NoCluster;
 
 impl Services for NoServices {

@@ -14,7 +14,8 @@ fn served() -> Served {
     ])
 }
 
-/// Returns the next step while checks need every kind, and groups as long as none of their kinds is open.
+/// Returns the next step for the kinds while checks need every kind, and groups as long as none of their
+/// kinds is open.
 fn next(kinds: &mut Kinds<u8>) -> Result<Step<u8>, Option<Instant>> {
     let is_open = kinds.get(&jobs("v1")).is_some();
     kinds.next(Instant::now(), |_| true, |_| !is_open)
@@ -38,7 +39,7 @@ fn opens(kinds: &mut Kinds<u8>) {
     assert_eq!(kinds.opened(&kind, 7), None);
 }
 
-/// Kinds with one that is open.
+/// Returns kinds of which one is open.
 fn opened() -> Kinds<u8> {
     let mut kinds = Kinds::default();
     assert_eq!(open(&mut kinds), Err(None));

@@ -10,7 +10,7 @@ fn is_checked(scenario: &Scenario) -> bool {
     needs_checks(&scenario.object, &scenario.object.plan().unwrap(), scenario.live.as_ref())
 }
 
-/// Writes the Deployment and loses the write of the status.
+/// Runs the gate once: writes the Deployment and loses the write of the status.
 fn lose_status(mut scenario: Scenario, now: i64, seen: &[Observation]) -> Scenario {
     scenario.now = now;
     scenario.observations = seen.to_vec();

@@ -64,7 +64,7 @@ pub(super) fn scenario(spec: &Value) -> Scenario {
     scenario
 }
 
-/// Returns the body of a write; `template` is that of the live Deployment.
+/// Returns the Deployment that a planned write sends; `template` is that of the live Deployment.
 pub(super) fn body(scenario: &Scenario, planned: PlannedWrite, template: &Value) -> Value {
     let mut body = desired(&scenario.object, &[]);
     if let Some(live) = scenario.live.as_ref().filter(|_| planned.holds_template) {
@@ -77,7 +77,7 @@ pub(super) fn body(scenario: &Scenario, planned: PlannedWrite, template: &Value)
     }
 }
 
-/// Applies the planned write.
+/// Applies the planned write of a decision to the Deployment of the scenario.
 fn perform(scenario: &mut Scenario, decision: &Decision) {
     let Some(write) = decision.write() else { return };
     let mut body = body(scenario, write, &json!({}));
@@ -106,12 +106,12 @@ pub(super) fn apply_event(scenario: &mut Scenario, event: Event) {
     }
 }
 
-/// Runs one reconcile with all its writes.
+/// Runs one reconcile of the scenario with all its writes.
 fn reconcile(scenario: &mut Scenario) -> Decision {
     reconcile_once(scenario, true)
 }
 
-/// Runs one reconcile; unless `written`, its status write is lost.
+/// Runs one reconcile of the scenario; unless `written`, its status write is lost.
 fn reconcile_once(scenario: &mut Scenario, written: bool) -> Decision {
     let decision = scenario.decide();
     let status = scenario.report(&decision);

@@ -8,23 +8,24 @@ use super::properties::{Event, any_event, any_spec, apply_event, body, scenario}
 use super::*;
 use crate::status_mirror::mirror;
 
-/// Most rounds until no actor writes any more: a write of one actor may cause writes of the others.
+/// Maximum number of rounds until no actor writes any more: a write of one actor may cause writes of the
+/// others.
 const ROUNDS: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Actor {
     Gate,
-    /// The gate with a cache that does not show the last edit yet.
+    /// The gate acts with a cache that does not show the last edit yet.
     StaleGate,
     Mirror,
     Controller,
 }
 
-/// An API server with one object. Its status has two field managers.
+/// An API server with one WaitDeployment. Its status has two field managers.
 #[derive(Clone, Debug)]
 struct World {
     scenario: Scenario,
-    /// The object before its last edit.
+    /// The WaitDeployment before its last edit.
     past: WaitDeployment,
     /// The Deployment's whole spec; `scenario` has only the decoded part.
     spec: Value,
@@ -64,7 +65,7 @@ impl World {
         }
     }
 
-    /// Runs one actor. Unless `written`, its status write is lost.
+    /// Runs one actor once. Unless `written`, its status write is lost.
     fn act(&mut self, actor: Actor, written: bool) {
         match actor {
             Actor::Gate => {
@@ -115,7 +116,7 @@ impl World {
         (!is_shown(&status, &self.scenario.object)).then(|| json!(status))
     }
 
-    /// Applies the Deployment.
+    /// Applies the Deployment as the API server does.
     fn apply(&mut self, mut body: Value) {
         let before = self.scenario.live.take();
         let is_new = before.is_none();
@@ -138,7 +139,8 @@ impl World {
         body
     }
 
-    /// Merges both parts into one status, and asserts that no field and no condition has two owners.
+    /// Merges the parts of both field managers into one status, and asserts that no field and no condition
+    /// has two owners.
     fn show(&mut self) {
         let mut status = self.of_gate.clone();
         for (key, value) in self.of_mirror.as_object().unwrap() {
@@ -171,7 +173,8 @@ impl World {
         panic!("the actors do not stop writing: {self:#?}");
     }
 
-    /// Returns the visible state without times and counts of Deployments.
+    /// Returns the visible state of the WaitDeployment and its Deployment without times and counts of
+    /// Deployments.
     fn summary(&self, watched: bool) -> String {
         let (object, live) = (&self.scenario.object, self.scenario.live.as_ref().unwrap());
         let status = object.status.as_ref().unwrap();

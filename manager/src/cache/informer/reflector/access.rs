@@ -22,14 +22,16 @@ use super::request::read_all;
 use crate::cache::store::Scope;
 use crate::key::KindId;
 
-/// Milliseconds between two reviews, drawn at random so that stores do not send them together. A denied kind
-/// counts as absent after at most eighteen seconds more, so a revoked right is reported within a minute.
+/// Milliseconds between two access reviews of a watch, drawn at random so that stores do not send them
+/// together. A denied kind counts as absent after at most eighteen seconds more, so a revoked right is
+/// reported within a minute.
 const PERIOD: RangeInclusive<u64> = 30_000..=36_000;
-/// Most times that the period is doubled; it is then longer than any watch lasts.
+/// Largest number of times that the period between access reviews is doubled; it is then longer than any
+/// watch lasts.
 const DOUBLINGS: u32 = 4;
-/// Time limit of one review; the next is sent after another period.
+/// Time limit of one access review; the next is sent after another period.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes read of a response, many times the usual size.
+/// Largest number of bytes read of the response to an access review, many times the usual size.
 const MAX_RESPONSE: usize = 64 * 1024;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -37,17 +39,17 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Checks the right of one reflector to watch.
 pub(super) struct AccessCheck {
     client: kube::Client,
-    /// The `SelfSubjectAccessReview` that is sent.
+    /// The body of the `SelfSubjectAccessReview` that is sent.
     review: Bytes,
-    /// Consecutive denials after which the server accepted the next watch. Relaxed: only the reflector's task
-    /// uses it.
+    /// Number of consecutive reviews that denied the watch although the server accepted the next watch.
+    /// Relaxed: only the reflector's task uses it.
     false_denials: AtomicU32,
 }
 
 // === impl AccessCheck ===
 
 impl AccessCheck {
-    /// Makes a check of the right to watch a kind; without a `namespace`, in all namespaces.
+    /// Makes a check of the right to watch a kind in `namespace`; without one, in all namespaces.
     pub(super) fn new(client: kube::Client, kind: &KindId, scope: &Scope, namespace: Option<&str>) -> Self {
         // An authorizer may allow only requests with a selector. Servers that do not know these fields ignore
         // them.
@@ -69,7 +71,7 @@ impl AccessCheck {
         Self { client, review: review.to_string().into(), false_denials: AtomicU32::new(0) }
     }
 
-    /// Returns once the server denies the right to watch.
+    /// Sends access reviews from time to time, and returns once the server denies the right to watch.
     pub(super) async fn denied(self: Arc<Self>, mut random: fastrand::Rng) {
         loop {
             let doublings = self.false_denials.load(Ordering::Relaxed).min(DOUBLINGS);
@@ -87,12 +89,12 @@ impl AccessCheck {
         }
     }
 
-    /// Notes that the server has denied a list or a watch too.
+    /// Records that the server has denied a list or a watch too, so the denial by the review was true.
     pub(super) fn confirm_denial(&self) {
         self.false_denials.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the server allows the watch; `None` if the review fails.
+    /// Sends one access review and returns whether the server allows the watch; `None` if the review fails.
     async fn send(&self) -> Option<bool> {
         let request = Request::post(PATH)
             .header(ACCEPT, "application/json")
@@ -105,8 +107,8 @@ impl AccessCheck {
     }
 }
 
-/// Returns the only name that a field selector allows. Sent with the review, because an RBAC rule for one
-/// object by name also allows to watch that object.
+/// Returns the only object name that a field selector allows; `None` if it does not name one. Sent with the
+/// review, because an RBAC rule for one object by name also allows to watch that object.
 fn only_name(fields: &str) -> Option<&str> {
     fields.split(',').find_map(|field| {
         let value = field.trim().strip_prefix("metadata.name=")?;

@@ -6,38 +6,43 @@
 
 use std::time::Duration;
 
-/// The first delay, as in client-go. A restarting API server is often back by then.
+/// The first delay after a failed request of a reflector, as in client-go. A restarting API server is often
+/// back by then.
 const BASE: Duration = Duration::from_millis(800);
-/// Upper bound of the delay after an error response, exclusive. Without jitter the longest is 20 s.
+/// Upper bound of the delay of a reflector after an error response, exclusive. Without jitter the longest is
+/// 20 s.
 const MAX: Duration = Duration::from_secs(30);
-/// Upper bound of the delay after a request without a response, exclusive. Readiness promises that a watch
-/// that was cut is up again within five seconds; a new watch takes one of them to prove that it works.
+/// Upper bound of the delay of a reflector after a request without a response, exclusive. Readiness promises
+/// that a watch that was cut is up again within five seconds; a new watch takes one of them to prove that it
+/// works.
 const MAX_NO_RESPONSE: Duration = Duration::from_secs(3);
 
-/// Doubling delays with jitter, from 0.8 s to below 30 s, or below 3 s while the server does not respond.
+/// The delays of a reflector after failures: they double, with jitter, from 0.8 s to below 30 s, or below 3 s
+/// while the server does not respond.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    /// Error responses since the last progress.
+    /// Number of error responses since the last progress of the watch.
     errors: u32,
-    /// Requests without a response since the last progress. Counted apart, so that the first error response
-    /// of a server that comes back is followed by a short delay.
+    /// Number of requests without a response since the last progress of the watch. Counted apart, so that the
+    /// first error response of a server that comes back is followed by a short delay.
     no_responses: u32,
 }
 
 // === impl Backoff ===
 
 impl Backoff {
-    /// Returns the delay after another error response; `random` is in `0.0..1.0`.
+    /// Counts one more error response and returns the delay after it; `random` is in `0.0..1.0`.
     pub(super) fn after_error(&mut self, random: f64) -> Duration {
         next(&mut self.errors, MAX, random)
     }
 
-    /// Returns the delay after another request without a response; `random` is in `0.0..1.0`.
+    /// Counts one more request without a response and returns the delay after it; `random` is in `0.0..1.0`.
     pub(super) fn after_no_response(&mut self, random: f64) -> Duration {
         next(&mut self.no_responses, MAX_NO_RESPONSE, random)
     }
 
-    /// Forgets all failures. Called when the watch has advanced, never because a connection was opened.
+    /// Forgets all failures, so that delays begin short again. Called when the watch has advanced, never
+    /// because a connection was opened.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }

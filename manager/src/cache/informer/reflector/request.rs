@@ -16,42 +16,46 @@ use crate::cache::object::Projection;
 use crate::cache::store::Scope;
 use crate::key::Chain;
 
-/// Longest time without a byte before the head of a response, and within a page.
+/// Longest time that a server may send no byte, before the head of a response and within a page.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
-/// Upper bound of a `Retry-After`, so that a wrong header cannot stop a reflector for hours.
+/// Upper bound of the delay that a `Retry-After` header requests, so that a wrong header cannot stop a
+/// reflector for hours.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
-/// Most bytes read of an error response.
+/// Largest number of bytes read of the body of an error response.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
 /// Characters that are escaped in a query value: all but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The collection that one reflector lists and watches.
+/// The collection that one reflector lists and watches, and the client that sends the requests.
 pub(super) struct Endpoint {
     client: kube::Client,
-    /// The path and the selectors of every request, ending in `?` or `&`.
+    /// The path and the selectors in the URL of every request, ending in `?` or `&`.
     base: String,
     projection: Projection,
 }
 
-/// Why a list or a watch failed.
+/// Why a list or a watch of a reflector failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The version or continue token has expired (410); list again.
+    /// The resourceVersion or continue token of the request has expired (410), so the reflector lists again.
     Expired,
-    /// The server does not stream lists; list by pages.
+    /// The server does not stream lists, for this reason, so the reflector lists by pages.
     Unstreamed(String),
-    /// The server named a delay before the next request.
+    /// The server refused the request, with this error text, and named a delay before the next one.
     RetryAfter(Duration, String),
     /// The kind is not served (404).
     NotFound(String),
     /// This identity may not list or watch the kind (403).
     Forbidden(String),
-    /// Any other error response. It may be caused by the version, so some of them in a row lead to a list.
+    /// The server sent any other error response. It may be caused by the version, so some of them in a row
+    /// lead to a list.
     Refused(String),
-    /// The server is busy, or the response broke off. The version may still be good.
+    /// The server is busy, or the response broke off. The resourceVersion may still be good, so the watch
+    /// resumes.
     Broken(String),
-    /// No response: the server could not be reached, closed the connection or was silent for too long.
+    /// The request had no response: the server could not be reached, closed the connection or was silent for
+    /// too long.
     Unanswered(String),
 }
 
@@ -66,14 +70,14 @@ impl Endpoint {
         Self { client, base, projection }
     }
 
-    /// Requests one page of at most `limit` items (0 = all): the first, or the one of the continue token
-    /// `next`.
+    /// Requests one page of a list, of at most `limit` items (0 = all): the first page, or that of the
+    /// continue token `next`.
     pub(super) async fn page(&self, limit: u32, next: Option<&str>) -> Result<Body, Failure> {
         let next = next.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
         self.send(&format!("limit={limit}{next}"), "PartialObjectMetadataList").await
     }
 
-    /// Opens a watch of the changes after a version.
+    /// Opens a watch of the changes after `version`, which the server ends after this number of seconds.
     pub(super) async fn watch(&self, version: &str, seconds: u64) -> Result<Body, Failure> {
         let version = escaped(version);
         let query =
@@ -81,7 +85,8 @@ impl Endpoint {
         self.send(&query, "PartialObjectMetadata").await
     }
 
-    /// Opens a watch that begins with all present objects ([KEP-3157](https://kep.k8s.io/3157)).
+    /// Opens a watch that begins with all present objects ([KEP-3157](https://kep.k8s.io/3157)), and which
+    /// the server ends after this number of seconds.
     pub(super) async fn streamed_list(&self, seconds: u64) -> Result<Body, Failure> {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
@@ -93,7 +98,8 @@ impl Endpoint {
         })
     }
 
-    /// Sends a request; `partial` is the type that is requested for metadata-only objects.
+    /// Sends a GET with this query and returns the body of the response. `partial` is the type that is
+    /// requested for metadata-only objects.
     async fn send(&self, query: &str, partial: &str) -> Result<Body, Failure> {
         let accept = match self.projection {
             Projection::Full => "application/json".to_owned(),
@@ -120,7 +126,7 @@ impl Endpoint {
     }
 }
 
-/// Reads the next bytes of a body; `None` at its end.
+/// Reads the next bytes of a response body; `None` at its end.
 pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     let frame = timeout(READ_TIMEOUT, body.frame()).await.map_err(|_| Failure::Broken(sent_nothing()))?;
     let Some(frame) = frame else { return Ok(None) };
@@ -128,7 +134,7 @@ pub(super) async fn next_bytes(body: &mut Body) -> Result<Option<Bytes>, Failure
     Ok(Some(frame.into_data().unwrap_or_default()))
 }
 
-/// Reads a body to its end, or until at least `limit` bytes of it are read.
+/// Reads a response body to its end, or until at least `limit` bytes of it are read.
 pub(super) async fn read_all(mut body: Body, limit: usize) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     while whole.len() < limit
@@ -143,12 +149,13 @@ fn sent_nothing() -> String {
     format!("the server sent nothing for {READ_TIMEOUT:?}")
 }
 
-/// Reads the seconds of a `Retry-After` header. API servers do not send its date form.
+/// Returns the delay in a `Retry-After` header; `None` without one. API servers send seconds, not its date
+/// form.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Escapes a query value.
+/// Escapes a text for use as a value in the query of a URL.
 fn escaped(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, ESCAPED)
 }
@@ -156,7 +163,8 @@ fn escaped(text: &str) -> PercentEncode<'_> {
 // === impl Failure ===
 
 impl Failure {
-    /// Classifies an error response; `header` is its `Retry-After`.
+    /// Classifies an error response of the API server as a failure; `header` is the delay in its
+    /// `Retry-After`.
     pub(super) fn from_status(status: &Status, header: Option<Duration>) -> Self {
         let text = match (status.message.as_str(), status.reason.as_str()) {
             ("", "") => format!("the server answered {}", status.code),

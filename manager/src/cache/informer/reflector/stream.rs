@@ -15,31 +15,35 @@ use crate::cache::object::{ResourceVersion, ScanError};
 use crate::cache::store::{ObjectStore, Received};
 use crate::key::Chain;
 
-/// The `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
+/// The range of the `timeoutSeconds` of a watch, drawn at random so that watches do not end together.
 const WATCH_SECONDS: std::ops::RangeInclusive<u64> = 240..=300;
 /// Time after `timeoutSeconds` at which the reflector closes a watch that the server has not ended. A proxy
 /// in between may have dropped the connection without a reset.
 const GRACE: Duration = Duration::from_secs(5);
-/// Longest time without a byte in the initial events. A server that ignores `sendInitialEvents` stays silent.
+/// Longest time that a server may send no byte within the initial events of a streamed list. A server that
+/// ignores `sendInitialEvents` stays silent.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(15);
-/// A read in the initial events that takes at least this long had to wait for the server.
+/// Duration from which a read of initial events of a watch counts as one that had to wait for the server.
 const WAITED: Duration = Duration::from_micros(100);
-/// Pause after a read in the initial events that had to wait, so that more objects arrive before the next
-/// one. A wake-up for each object would take a third of the list's processor time.
+/// Pause after a read of initial events of a watch that had to wait, so that more objects arrive before the
+/// next read. A wake-up for each object would take a third of the list's processor time.
 const GATHER: Duration = Duration::from_millis(1);
 /// Age from which a watch without events counts as working.
 const WORKING_AFTER: Duration = Duration::from_secs(1);
-/// Age from which a watch without events counts as progress.
+/// Age from which a watch without events counts as progress, so that the delays after failures begin short
+/// again.
 const PROGRESS_AFTER: Duration = Duration::from_secs(10);
 
-/// One watch connection.
+/// One watch connection of a reflector, and its state.
 struct Stream {
     body: Body,
     lines: Lines,
-    /// The epoch of the list that the initial events make up; `None` once they have ended.
+    /// The number (epoch) of the list that the initial events of the watch make up; `None` once they have
+    /// ended.
     listing: Option<u64>,
     began: Instant,
-    /// `timeoutSeconds` and [`GRACE`] after `began`; the server should have ended the watch before.
+    /// The moment at which the reflector closes the watch: `timeoutSeconds` and [`GRACE`] after `began`; the
+    /// server should have ended the watch before.
     end: Instant,
     /// Whether the watch has proved to work, by an event, the end mark or its age.
     works: bool,
@@ -48,7 +52,7 @@ struct Stream {
 // === impl Reflector ===
 
 impl Reflector {
-    /// Lists by the initial events of a watch, and then watches on the same connection.
+    /// Lists the objects by the initial events of a watch, and then watches on the same connection.
     pub(super) async fn stream_list(&mut self) -> Result<(), Failure> {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
@@ -68,7 +72,7 @@ impl Reflector {
         Err(Failure::Unstreamed(reason))
     }
 
-    /// Watches the changes after a version.
+    /// Watches the changes after `version` until the connection ends.
     pub(super) async fn watch(&mut self, version: &ResourceVersion) -> Result<(), Failure> {
         let seconds = self.random.u64(WATCH_SECONDS);
         let began = Instant::now();
@@ -77,7 +81,7 @@ impl Reflector {
         self.read(Stream::new(body, &self.store, None, began, seconds)).await
     }
 
-    /// Applies events until the stream ends, or an access review denies the watch.
+    /// Applies the events of a watch until its stream ends, or an access review denies the watch.
     async fn read(&mut self, mut stream: Stream) -> Result<(), Failure> {
         let denied = Arc::clone(&self.access).denied(self.random.fork());
         // Events first: the server sent them while the watch was allowed.
@@ -128,7 +132,7 @@ impl Reflector {
         }
     }
 
-    /// Handles a stream that was silent until [`Stream::timeout`]: it fails, or counts as working.
+    /// Handles a watch that was silent until [`Stream::timeout`]: the watch fails, or counts as working.
     fn timed_out(&mut self, stream: &mut Stream) -> Result<(), Failure> {
         if stream.listing.is_some() {
             let reason = "the server does not send initial events, or does not end them".to_owned();
@@ -222,7 +226,7 @@ impl Reflector {
         }
     }
 
-    /// Resets the delays and the count of refusals, because the watch has advanced or lasted.
+    /// Resets the delays after failures and the count of refusals, because the watch has advanced or lasted.
     fn progressed(&mut self) {
         self.backoff.reset();
         self.refusals = 0;
@@ -230,9 +234,9 @@ impl Reflector {
     }
 }
 
-/// Classifies an ERROR event. The same error may follow each time the watch resumes from this version, for
-/// example if an object was deleted that the server could not read, so unlike a broken connection it counts
-/// as a refusal. Only a busy server (429) does not object to the version.
+/// Classifies an ERROR event of a watch as a failure. The same error may follow each time the watch resumes
+/// from this version, for example if an object was deleted that the server could not read, so unlike a broken
+/// connection it counts as a refusal. Only a busy server (429) does not object to the version.
 fn error_event(raw: &[u8]) -> Failure {
     let status = read_status(0, raw);
     match Failure::from_status(&status, None) {
@@ -251,7 +255,7 @@ impl Stream {
         Self { body, lines, listing, began, end, works: false }
     }
 
-    /// Returns until when the next read waits.
+    /// Returns the moment until which the next read of the watch waits for bytes.
     fn timeout(&self) -> Instant {
         match self.listing {
             Some(_) => Instant::now() + INITIAL_TIMEOUT,

@@ -20,10 +20,10 @@ use serde::Deserialize;
 use super::{Label, Labels, Owner, Uid};
 use crate::cache::object::scan::hash_of;
 
-/// Tables up to this size are not swept.
+/// Number of entries up to which a table of shared strings or lists is not swept for unused ones.
 const FEW: usize = 64;
 
-/// Strings and lists that the versions of one store share.
+/// Strings and lists of metadata that the objects of one store share, so that equal ones are stored once.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<Tables>);
 
@@ -36,13 +36,13 @@ struct Tables {
 }
 
 struct Entries<T: ?Sized> {
-    /// Each entry with its hash, which would take time to compute again.
+    /// Each shared string or list with its hash, which would take time to compute again.
     table: HashTable<(u64, Arc<T>)>,
-    /// Entries in use at the last sweep.
+    /// Number of entries of the table that were in use at the last sweep.
     used: usize,
 }
 
-/// A label, borrowed from the JSON.
+/// Key and value of a label, borrowed from the JSON.
 pub(in crate::cache::object) type LabelText<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// An owner reference, borrowed from the JSON.
@@ -68,7 +68,7 @@ impl Pool {
         self.0.lock().texts.text(text)
     }
 
-    /// Returns shared labels; `labels` must be sorted by key.
+    /// Returns the shared list that equals these labels; `labels` must be sorted by key.
     pub(in crate::cache::object) fn labels(&self, labels: &[LabelText<'_>]) -> Labels {
         let Tables { texts, labels: kept, .. } = &mut *self.0.lock();
         let same = |label: &Label, text: &LabelText<'_>| label.0[..] == text.0 && label.1[..] == text.1;
@@ -85,7 +85,7 @@ impl Pool {
         kept.list(finalizers, |one, text| one[..] == **text, |text| texts.text(text))
     }
 
-    /// Drops the entries that no version uses.
+    /// Drops the shared strings and lists that no object uses any more.
     pub(crate) fn sweep(&self) {
         let Tables { texts, labels, owners, finalizers } = &mut *self.0.lock();
         labels.sweep();

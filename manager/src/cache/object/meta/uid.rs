@@ -10,21 +10,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A uid as the API server sent it. Cheap to clone.
+/// The uid of an object as the API server sent it. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
 #[debug("{self}")]
 pub struct Uid(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    /// A UUID in lower case, with hyphens at the standard positions.
+    /// A uid that is a UUID in lower case, with hyphens at the standard positions.
     Uuid([u8; 16]),
     Text(Arc<str>),
 }
 
 /// The offsets of the hyphens in the text of a UUID, one bit each.
 const HYPHENS: u64 = 1 << 8 | 1 << 13 | 1 << 18 | 1 << 23;
-/// The length of a UUID as text.
+/// The length of a UUID as text, in bytes.
 const LENGTH: usize = 36;
 
 // === impl Uid ===
@@ -36,7 +36,7 @@ impl Uid {
     }
 }
 
-/// Parses a UUID, if `Display` of [`Uid`] would write the same text.
+/// Parses a UUID, if `Display` of [`Uid`] would write the same text; `None` for any other text.
 fn parse(text: &str) -> Option<[u8; 16]> {
     if text.len() != LENGTH {
         return None;

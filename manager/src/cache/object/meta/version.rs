@@ -8,30 +8,32 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A resourceVersion as the API server sent it.
+/// The resourceVersion of an object as the API server sent it.
 #[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
 #[debug("{self}")]
 pub struct ResourceVersion(Form);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
-    /// A number that `Display` writes exactly as it was read: no sign, no leading zero.
+    /// A resourceVersion that is a number, which `Display` writes exactly as it was read: no sign, no leading
+    /// zero.
     Number(u64),
-    /// Double boxing saves memory: every version holds this enum, and hardly any server sends such a text.
+    /// A resourceVersion that is not a plain number. Double boxing saves memory: every version holds this
+    /// enum, and hardly any server sends such a text.
     Opaque(Arc<Box<str>>),
 }
 
 // === impl ResourceVersion ===
 
 impl ResourceVersion {
-    /// Parses the text of the API server. Every text is valid.
+    /// Makes a resourceVersion from the text of the API server. Every text is valid.
     pub fn new(text: &str) -> Self {
         let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
         let number = if plain { text.parse().ok() } else { None };
         Self(number.map_or_else(|| Form::Opaque(Arc::new(text.into())), Form::Number))
     }
 
-    /// Returns the number; `None` for an opaque text.
+    /// Returns the resourceVersion as a number; `None` for an opaque text.
     pub(crate) fn number(&self) -> Option<u64> {
         match self.0 {
             Form::Number(number) => Some(number),
@@ -39,7 +41,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Compares two versions; `None` if they differ and at least one is not a number.
+    /// Compares two resourceVersions; `None` if they differ and at least one is not a number.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (&self.0, &other.0) {
             (Form::Number(one), Form::Number(other)) => Some(one.cmp(other)),
@@ -47,7 +49,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Returns whether this version is newer; `false` if the two cannot be compared.
+    /// Returns whether this resourceVersion is newer than `other`; `false` if the two cannot be compared.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Greater)
     }

@@ -14,7 +14,7 @@ use crate::cache::object::{PAUSED_ANNOTATION, RECONCILE_AT_ANNOTATION};
 /// Part of the names of the annotations [`PAUSED_ANNOTATION`] and [`RECONCILE_AT_ANNOTATION`].
 const DOMAIN: &[u8] = b"mainstay.dev";
 
-/// The members of `metadata` that are read, as they are written.
+/// The members of an object's `metadata` that are read, as they are written in its JSON.
 #[derive(Default)]
 pub(super) struct Metadata<'a> {
     pub(super) name: Option<&'a str>,
@@ -29,7 +29,8 @@ pub(super) struct Metadata<'a> {
     pub(super) deleted_at: Option<&'a str>,
     pub(super) grace: Option<&'a str>,
     pub(super) managed_fields: Option<&'a str>,
-    /// The range of `managedFields` together with one comma; empty if there is none.
+    /// The range of `managedFields` in the object's JSON, together with one comma, which is left out of the
+    /// body; empty if there is none.
     pub(super) cut: Range<usize>,
 }
 
@@ -83,7 +84,7 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// Returns the values of `Meta::paused` and `Meta::reconcile_at_hash`.
+    /// Returns the values of `Meta::paused` and `Meta::reconcile_at_hash` for the annotations of the object.
     pub(super) fn steering(&self) -> Result<(bool, u64), ScanError> {
         let (mut paused, mut reconcile_at_hash) = (false, 0);
         // Few objects have an annotation of this domain, and this search costs little compared to reading all
@@ -98,7 +99,8 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// Returns the text of a field; `null` counts as absent, as it does for the API server.
+/// Returns the JSON text of a field; `None` if it is absent, or `null`, which counts as absent, as it does
+/// for the API server.
 pub(super) fn present(field: Option<&str>) -> Option<&str> {
     field.filter(|raw| *raw != "null")
 }
@@ -115,7 +117,7 @@ pub(super) fn text<'a>(
     Value { start: 0, text: raw }.string().map(Some).ok_or(ScanError::Type(name))
 }
 
-/// Returns the labels sorted by key.
+/// Returns the labels in a JSON object, sorted by key. Fails if a key is there twice.
 pub(super) fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError> {
     let mut pairs = Vec::with_capacity(if raw.is_some() { 8 } else { 0 });
     strings("labels", raw, |key, value| pairs.push((key, value)))?;
@@ -126,7 +128,7 @@ pub(super) fn labels(raw: Option<&str>) -> Result<Vec<LabelText<'_>>, ScanError>
     }
 }
 
-/// Iterates over an object with string values.
+/// Calls `each` with the key and value of every member of a JSON object with string values, such as labels.
 pub(super) fn strings<'a>(
     name: &'static str,
     field: Option<&'a str>,

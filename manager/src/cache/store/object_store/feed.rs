@@ -14,30 +14,31 @@ use crate::cache::store::{Arrival, Removal, STALL_TIMEOUT, Table, Values};
 use crate::client::{Extent, Writer};
 use crate::key::{Chain, NamespacedName};
 
-/// The reflector stops reading from its connection while so many changes are undelivered.
+/// Number of undelivered changes of a store at which the reflector stops reading from its connection.
 const BACKLOG: usize = 1024;
 
-/// How an object was received.
+/// How an object was received from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// In the list of this epoch, or in the initial events of a watch.
+    /// The object was in the list with this number (epoch), or in the initial events of a watch.
     Listed(u64),
-    /// In an ADDED or MODIFIED event.
+    /// The object was in an ADDED or MODIFIED event.
     Changed,
-    /// In a DELETED event.
+    /// The object was in a DELETED event.
     Deleted,
 }
 
-/// A scanned and transformed version, to be stored.
+/// A scanned and transformed version of an object, to be stored.
 struct Scanned {
     view: View,
-    /// The whole object, if less than that is stored: index functions are called with it.
+    /// The whole object, if less than that is stored: index functions are called with it. `None` if the whole
+    /// object is stored.
     whole: Option<View>,
 }
 
 // === impl ObjectStore ===
 
-/// Entries from reflectors.
+/// Entry of objects from the reflectors into a store.
 impl ObjectStore {
     pub(crate) fn begin_list(&self) -> u64 {
         self.table.write().begin_list()
@@ -54,8 +55,8 @@ impl ObjectStore {
         self.context.pool.sweep();
     }
 
-    /// Handles one object of a list or a watch event; returns its resourceVersion, `None` if the object was
-    /// refused. A refused object does not affect other ones.
+    /// Stores or removes one object of a list or a watch event; returns its resourceVersion, `None` if the
+    /// object was refused. A refused object does not affect other ones.
     pub(crate) fn receive<'a>(
         &self,
         part: usize,
@@ -67,7 +68,8 @@ impl ObjectStore {
         accepted.map_err(|error| self.refuse_object(part, received, raw.bytes, &error)).ok()
     }
 
-    /// As [`Self::receive`]; returns the reason if the object is not accepted.
+    /// Stores or removes one object of a list or a watch event, as [`Self::receive`] does; returns the reason
+    /// if the object is not accepted.
     pub(crate) fn accept(
         &self,
         part: usize,
@@ -100,7 +102,7 @@ impl ObjectStore {
         self.step(|table| table.advance(part, version));
     }
 
-    /// Counts an object that was not accepted, and logs it once.
+    /// Counts an object or event of the server that was not accepted, and logs it once.
     pub(crate) fn refuse(&self, raw: &[u8], error: &ScanError) {
         self.count_refused(&PartialIdentity::of(raw), error);
     }
@@ -114,8 +116,9 @@ impl ObjectStore {
         }
     }
 
-    /// As [`Self::refuse`], for an object that may be stored. A listed object exists, so its stored version
-    /// stays, unless that has another uid. A deletion takes effect if the object's identity is readable.
+    /// Counts and logs an object that was not accepted, as [`Self::refuse`] does, if an older version of it
+    /// may be stored. A listed object exists, so its stored version stays, unless that has another uid. A
+    /// deletion takes effect if the object's identity is readable.
     pub(crate) fn refuse_object(&self, part: usize, received: Received, raw: &[u8], error: &ScanError) {
         let identity = PartialIdentity::of(raw);
         if let PartialIdentity { request: Some(request), uid, version } = &identity
@@ -139,8 +142,9 @@ impl ObjectStore {
         self.count_refused(&identity, error);
     }
 
-    /// Waits until few enough changes are undelivered and few enough bodies unpacked. The reflector reads on
-    /// only then, so that a slow handler fills the server's socket and not the memory of this process.
+    /// Waits until few enough changes of the store are undelivered and few enough bodies unpacked. The
+    /// reflector reads on only then, so that a slow handler fills the server's socket and not the memory of
+    /// this process.
     ///
     /// # Cancel safety
     /// No state is changed.
@@ -210,8 +214,8 @@ impl ObjectStore {
         Ok(Scanned { view: View::new(self.context.clone(), meta, body), whole })
     }
 
-    /// Returns whether this version is stored already, as after an own write: then only the progress of the
-    /// list or watch is recorded.
+    /// Returns whether this version of an object is stored already, as after an own write: then only the
+    /// progress of the list or watch is recorded.
     fn knows(&self, part: usize, received: Received, scan: &Scan<'_>) -> bool {
         let Scan { request, uid, resource_version, .. } = scan;
         if let Received::Listed(epoch) = received {
@@ -229,7 +233,7 @@ impl ObjectStore {
         known
     }
 
-    /// Calls the index functions with a version and then stores it by `change`.
+    /// Calls the index functions with a version of an object and then stores the version by `change`.
     fn arrive<T>(&self, scanned: Scanned, change: impl FnOnce(&mut Table, Arrival) -> T) -> T {
         let Scanned { view, whole } = scanned;
         loop {
@@ -245,10 +249,11 @@ impl ObjectStore {
     }
 }
 
-/// Entries from own writes. Each returns whether reads now include the write. This is also true if the write
-/// does not affect the store: the object is outside its scope, or the store has not started.
+/// Entry of own writes into a store. Methods that apply a write return whether reads now include it. This is
+/// also true if the write does not affect the store: the object is outside its scope, or the store has not
+/// started.
 impl ObjectStore {
-    /// Stores the object of a response to a write.
+    /// Stores the object in the response to an own write. Returns whether reads now include the write.
     pub(crate) fn written(&self, raw: &[u8], writer: Writer) -> bool {
         if !self.started.load(Ordering::Acquire) {
             return true;
@@ -272,12 +277,12 @@ impl ObjectStore {
         true
     }
 
-    /// Returns the uid of the stored object of a name.
+    /// Returns the uid of the stored object of this name; `None` if there is no such object.
     pub(crate) fn shown(&self, request: &NamespacedName) -> Option<String> {
         self.table.read().get(request).map(|view| view.meta().uid.to_string())
     }
 
-    /// Hides an object that an own write has deleted.
+    /// Hides an object that an own write has deleted. Returns whether reads now include the deletion.
     pub(crate) fn removed(&self, removal: &Removal<'_>, writer: Writer) -> bool {
         !self.started.load(Ordering::Acquire) || self.step(|table| table.hide(removal, writer))
     }

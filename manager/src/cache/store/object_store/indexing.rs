@@ -34,7 +34,8 @@ impl ObjectStore {
         }
     }
 
-    /// Returns when the index is complete, even if another call is filling it too.
+    /// Adds an index by function and fills it with the stored objects. Returns when the index is complete,
+    /// even if another call is filling it too.
     pub(crate) fn index(&self, function: &Arc<IndexFunction>) {
         let mut walk = {
             let mut table = self.table.write();
@@ -66,7 +67,8 @@ impl ObjectStore {
         }
     }
 
-    /// Removes an index and its failure count.
+    /// Removes an index by function from the store, and its failure count if no other index has the same
+    /// name.
     pub(crate) fn unindex(&self, function: &Arc<IndexFunction>) {
         let mut table = self.table.write();
         let index = table.indexes.remove_function(function);
@@ -90,7 +92,8 @@ impl ObjectStore {
         self.table.read().indexes.label_keys().map(ToOwned::to_owned).collect()
     }
 
-    /// Calls an index function; a failure is counted and logged. Never called under a lock.
+    /// Calls an index function with an object and returns the index values; a failure is counted and logged,
+    /// and gives no values. Never called under a lock.
     pub(super) fn index_values(&self, function: &IndexFunction, view: &View) -> Box<[Arc<str>]> {
         function.evaluate(view).unwrap_or_else(|failure| {
             if let Some(failures) = self.counts.count_unindexed(&function.name) {

@@ -10,7 +10,7 @@ use crate::key::NamespacedName;
 
 // === impl ObjectStore ===
 
-/// Reads. `declared` is the store as the reader has declared it; errors name its scope.
+/// Reads of a store. `declared` is the store as the reader has declared it; errors name its scope.
 impl ObjectStore {
     pub(crate) fn get(&self, request: &NamespacedName, declared: &Self) -> Result<Option<View>, ReadError> {
         let table = self.table.read();
@@ -35,18 +35,19 @@ impl ObjectStore {
         self.table.read().synced
     }
 
-    /// As [`crate::cache::UntypedStore::settled`]; also ends when the last user is gone.
+    /// Waits until the store has been listed once or its kind was found not to be served or readable; also
+    /// ends when the last user of the store is gone.
     pub(crate) async fn settled(&self) {
         self.retired.run_until_cancelled(self.counts.settled()).await;
     }
 
     /// Waits until the store has settled, an attempt to list has failed, or `patience` has passed since the
-    /// start; also ends when the last user is gone.
+    /// start; also ends when the last user of the store is gone.
     pub(crate) async fn tried(&self, patience: Duration) {
         self.retired.run_until_cancelled(self.counts.tried(patience)).await;
     }
 
-    /// Waits until reads of an object return the given version or a newer one.
+    /// Waits until reads of an object return this version of it or a newer one.
     pub(crate) async fn caught_up(&self, request: &NamespacedName, version: &ResourceVersion) {
         loop {
             // Created before the check, so that a change in between is not missed.
@@ -62,8 +63,8 @@ impl ObjectStore {
         self.counts.status(self, &self.table.read())
     }
 
-    /// Fails for a namespace outside the scope. `None` is outside too if the kind is namespaced and the store
-    /// does not hold all namespaces.
+    /// Checks that a namespace is in the scope of the store, and fails otherwise. `None` is outside too if
+    /// the kind is namespaced and the store does not hold all namespaces.
     pub(crate) fn in_scope(&self, namespace: Option<&str>) -> Result<(), ReadError> {
         let inside = |part: &Option<Arc<str>>| match part {
             None => true,

@@ -4,43 +4,43 @@ use std::sync::Arc;
 
 use crate::cache::object::{Compressor, Dictionary, Form, Packed, Samples, View};
 
-/// A new dictionary, measured on samples that were not used to train it.
+/// A new compression dictionary, measured on samples that were not used to train it.
 pub(super) struct Trained {
     pub(super) dictionary: Arc<Dictionary>,
-    /// The sizes of these samples, packed with the new dictionary.
+    /// The sizes of the measured samples, packed with the new dictionary.
     pub(super) new: Sizes,
-    /// The sizes of the same samples, packed with the previous dictionary.
+    /// The sizes of the measured samples, packed with the previous dictionary; zero without one.
     pub(super) old: Sizes,
 }
 
-/// The total size of some bodies in bytes: plain, and as they are kept.
+/// The total size of some bodies in bytes: uncompressed (plain), and as they are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) plain: usize,
     pub(super) kept: usize,
 }
 
-/// The result of one batch.
+/// The result of packing one batch of bodies.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The versions that were packed, with their new form.
+    /// The versions of objects that were packed, with their packed bodies.
     pub(super) packed: Vec<(View, Packed)>,
-    /// The sizes of all bodies of the batch that were tried.
+    /// The total size of the bodies of the batch that were tried, plain and packed.
     pub(super) sizes: Sizes,
 }
 
-/// The most that `Pack::Auto`, and each single body, may still need when packed, in percent of the plain
-/// bytes.
+/// Largest packed size, in percent of the plain bytes, at which packing pays: under `Pack::Auto` for a kind
+/// as a whole, and always for each single body.
 pub(super) const MAX_PACKED_PERCENT: usize = 66;
-/// The most that a new dictionary may need, in percent of the bytes with the old one: all bodies are packed
-/// again for it.
+/// Largest size of bodies packed with a new dictionary, in percent of their size with the old one, at which
+/// the new dictionary is used: all bodies are packed again for it.
 const MAX_RETRAINED_PERCENT: usize = 95;
 
 // === impl Batch ===
 
 impl Batch {
-    /// Packs one body, unless it is packed with this dictionary already, is not stored any more, or hardly
-    /// shrinks.
+    /// Packs the body of `view` in this batch, unless it is packed with this dictionary already, is not
+    /// stored any more, or hardly shrinks.
     pub(super) fn pack(&mut self, dictionary: &Arc<Dictionary>, compressor: &mut Compressor, view: View) {
         if !view.is_held_elsewhere() {
             return;
@@ -62,7 +62,8 @@ impl Batch {
 // === impl Trained ===
 
 impl Trained {
-    /// Trains on some bodies and measures the result; `None` if memory runs out.
+    /// Trains a dictionary on the bodies of `views` and measures it, also against `old`; `None` if memory
+    /// runs out.
     pub(super) fn measure(
         number: u32,
         views: &[View],
@@ -85,7 +86,7 @@ impl Trained {
         Some(Self { dictionary, new, old: before })
     }
 
-    /// Returns whether the new dictionary is worth packing all bodies again.
+    /// Returns whether the new dictionary saves enough to pack all bodies of the store again.
     pub(super) fn is_better(&self) -> bool {
         self.new.kept <= percent(self.old.kept, MAX_RETRAINED_PERCENT)
     }

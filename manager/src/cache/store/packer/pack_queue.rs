@@ -6,49 +6,51 @@
 use super::Rules;
 use crate::cache::object::View;
 
-/// The new bodies that are not packed yet.
+/// The queue of the new bodies of a store that wait to be packed (compressed).
 #[derive(Debug, Default)]
 pub(crate) struct PackQueue {
     stage: Stage,
-    /// The bodies since the last rotation.
+    /// The bodies that were queued since the last rotation of the queue.
     young: Vec<QueuedBody>,
-    /// The bodies of the rotation before.
+    /// The bodies that were queued before the last rotation of the queue and are packed after the next one.
     old: Vec<QueuedBody>,
-    /// Plain bytes of both lists and of the bodies taken but not done.
+    /// Plain bytes of all queued bodies, and of the bodies that were taken from the queue and are not packed
+    /// yet.
     bytes: usize,
-    /// Plain bytes of the bodies taken but not done.
+    /// Plain bytes of the bodies that were taken from the queue and are not packed yet.
     taken: usize,
-    /// Whether the packer has to be woken. Cleared by the step that wakes it.
+    /// Whether the packer has to be woken to compress queued bodies. Cleared by the step that wakes it.
     wake: bool,
-    /// Set when the packer has blocked the reflector for too long: until it makes progress, bodies are not
+    /// Whether the packer has blocked the reflector for too long: until it makes progress, no bodies are
     /// queued.
     stalled: bool,
 }
 
-/// A body in the queue, or taken from it.
+/// A body in the queue of bodies to be packed, or taken from it.
 #[derive(Debug)]
 pub(crate) struct QueuedBody {
     pub(super) view: View,
-    /// Its share of the byte counts of the queue; the form of the body may change meanwhile.
+    /// The plain bytes of the body, as counted in the queue; the form of the body may change meanwhile.
     pub(super) bytes: usize,
 }
 
-/// The treatment of offered bodies.
+/// The stage of the queue of bodies to be packed: whether it takes new bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Bodies are not queued.
+    /// New bodies are not queued.
     #[default]
     Closed,
-    /// Bodies are not queued; the packer is woken when the bodies of the store reach so many bytes.
+    /// New bodies are not queued; the packer is woken when the bodies of the store reach so many bytes.
     Above(usize),
-    /// Bodies are queued.
+    /// New bodies are queued to be packed, under these thresholds.
     Open(Rules),
 }
 
 // === impl PackQueue ===
 
 impl PackQueue {
-    /// Offers a version that was just stored; `total` is the bytes of the store, including this version.
+    /// Offers the body of a version that was just stored to the queue; `total` is the bytes of the store,
+    /// including this version.
     pub(crate) fn offer(&mut self, view: &View, total: usize) {
         match self.stage {
             Stage::Closed => {}
@@ -64,18 +66,19 @@ impl PackQueue {
         }
     }
 
-    /// Returns whether the packer has to be woken, and resets that; called once per step.
+    /// Returns whether the packer has to be woken, and resets that; called once per change of the store's
+    /// table.
     pub(crate) fn take_wake(&mut self) -> bool {
         std::mem::take(&mut self.wake)
     }
 
-    /// Returns whether so many plain bytes are queued that the reflector should wait.
+    /// Returns whether so many bytes of bodies wait to be packed that the reflector should stop reading.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self.stage, Stage::Open(rules) if self.bytes >= rules.full)
     }
 
     /// If the queue is full, gives up on the packer: drops the queued bodies and queues no further ones until
-    /// the packer makes progress. Returns whether it did so.
+    /// the packer makes progress. Returns whether the queue has given up.
     pub(crate) fn give_up(&mut self) -> bool {
         let full = self.is_full();
         if full {
@@ -84,13 +87,13 @@ impl PackQueue {
         full
     }
 
-    /// Returns whether the queue had given up, and resets that: the packer then has to check all stored
-    /// bodies.
+    /// Returns whether the queue had given up on the packer, and resets that: the packer then has to check
+    /// all stored bodies.
     pub(super) fn resume(&mut self) -> bool {
         std::mem::take(&mut self.stalled)
     }
 
-    /// Drops the queued bodies and begins another stage.
+    /// Drops the queued bodies and begins another stage of the queue.
     pub(super) fn begin(&mut self, stage: Stage) {
         *self = Self { stage, ..Self::default() };
     }
@@ -99,14 +102,14 @@ impl PackQueue {
         self.young.is_empty() && self.old.is_empty()
     }
 
-    /// Returns whether so many bytes are queued that bodies are packed without delay.
+    /// Returns whether so many bytes are in the queue that bodies are packed without delay.
     pub(super) fn is_eager(&self) -> bool {
         let waiting = self.bytes.saturating_sub(self.taken);
         matches!(self.stage, Stage::Open(rules) if waiting >= rules.eager)
     }
 
-    /// Takes the bodies older than one rotation, or all of them if they are many. Their bytes have to be
-    /// given back by [`PackQueue::done`].
+    /// Takes the bodies from the queue that are older than one rotation, or all of them if they are many.
+    /// Their bytes have to be given back by [`PackQueue::done`].
     pub(super) fn rotate(&mut self) -> Vec<QueuedBody> {
         let eager = self.is_eager();
         let mut due = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
@@ -117,7 +120,7 @@ impl PackQueue {
         due
     }
 
-    /// Subtracts the bytes of bodies that were taken and are packed now.
+    /// Subtracts the bytes of bodies that were taken from the queue and are packed now.
     pub(crate) fn done(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);

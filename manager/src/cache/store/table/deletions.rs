@@ -16,30 +16,32 @@ use hashbrown::HashMap;
 use crate::cache::object::{Meta, ResourceVersion, Uid};
 use crate::key::NamespacedName;
 
-/// Keys remembered, in about 30 KB: many more than one read of a connection contains.
+/// Largest number of deleted uids, and of names, that are remembered, in about 30 KB: many more than one read
+/// of a connection contains.
 const REMEMBERED: usize = 256;
 
-/// The remembered deletions.
+/// The remembered deletions of objects, so that late or repeated events do not restore them.
 #[derive(Debug, Default)]
 pub(super) struct Deletions {
     uids: Recent<Uid>,
-    /// Names whose newest known version is not in the store.
+    /// Names of objects with a newest known version that is not in the store.
     names: Recent<NamespacedName>,
 }
 
-/// The last so many keys, with the version that each has reached.
+/// The last [`REMEMBERED`] keys, uids or names of objects, with the version that each has reached.
 #[derive(Debug)]
 struct Recent<K> {
     reached: HashMap<K, Reached>,
-    /// The same keys, oldest first.
+    /// The remembered keys, oldest first.
     order: VecDeque<K>,
 }
 
 #[derive(Debug)]
 struct Reached {
-    /// `None`: above every version, because a uid is never reused.
+    /// The version that the object or name has reached; `None`: above every version, because a uid is never
+    /// reused.
     version: Option<ResourceVersion>,
-    /// The epoch of the last list that had begun by then.
+    /// The number (epoch) of the last list that had begun when this deletion or name was recorded.
     epoch: u64,
 }
 
@@ -56,28 +58,29 @@ impl Deletions {
         self.uids.note(uid, None, epoch);
     }
 
-    /// Records that a name has reached a version that the store does not hold.
+    /// Records that the name of an object has reached a version that the store does not hold.
     pub(super) fn note_name(&mut self, request: &NamespacedName, version: &ResourceVersion, epoch: u64) {
         self.names.note(request, Some(version), epoch);
     }
 
-    /// Returns whether this version is outdated: it precedes the deletion of its object, or its name has
-    /// reached a newer version. A version that re-entered a selection is newer than its deletion.
+    /// Returns whether this version of an object is outdated: it precedes the deletion of its object, or its
+    /// name has reached a newer version. A version that re-entered a selection is newer than its deletion.
     pub(super) fn outdate(&self, meta: &Meta) -> bool {
         let deleted = self.uids.order_of(&meta.uid, &meta.resource_version);
         let passed = self.names.order_of(&meta.request, &meta.resource_version);
         deleted.is_some_and(Ordering::is_ge) || passed.is_some_and(Ordering::is_gt)
     }
 
-    /// As [`Self::outdate`], for a listed object. Records that are older than the list are dropped first: the
-    /// server decides, and may have been restored from a backup.
+    /// Returns whether this version of a listed object is outdated, as [`Self::outdate`] does. Records that
+    /// are older than the list are dropped first: the server decides, and may have been restored from a
+    /// backup.
     pub(super) fn outdate_listed(&mut self, epoch: u64, meta: &Meta) -> bool {
         self.uids.forget_before_list(epoch, &meta.uid);
         self.names.forget_before_list(epoch, &meta.request);
         self.outdate(meta)
     }
 
-    /// Returns whether a deletion of this uid is remembered.
+    /// Returns whether a deletion of the object with this uid is remembered.
     pub(super) fn knows(&self, uid: &Uid) -> bool {
         self.uids.reached.contains_key(uid)
     }
@@ -105,8 +108,8 @@ impl<K: Clone + Eq + Hash> Recent<K> {
         self.reached.insert(key.clone(), Reached { version: version.cloned(), epoch });
     }
 
-    /// Compares the version that the key has reached with another one; `None` if either is unknown or they
-    /// have no order.
+    /// Compares the version that the key, a uid or a name, has reached with another one; `None` if either is
+    /// unknown or they have no order.
     fn order_of(&self, key: &K, version: &ResourceVersion) -> Option<Ordering> {
         match &self.reached.get(key)?.version {
             Some(reached) => reached.compare(version),
@@ -114,7 +117,7 @@ impl<K: Clone + Eq + Hash> Recent<K> {
         }
     }
 
-    /// Drops a record older than the list.
+    /// Drops the record of this key if it is older than the list of `epoch`.
     fn forget_before_list(&mut self, epoch: u64, key: &K) {
         if self.reached.get(key).is_some_and(|known| known.epoch < epoch) {
             self.reached.remove(key);

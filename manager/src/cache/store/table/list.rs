@@ -8,7 +8,7 @@ use crate::key::NamespacedName;
 /// An object that a list shows at an older version than the stored one.
 #[derive(Debug)]
 pub(crate) struct Older {
-    /// The epoch of the list.
+    /// The number (epoch) of the list that shows the object.
     epoch: u64,
     stored: View,
     pub(crate) listed: View,
@@ -17,14 +17,14 @@ pub(crate) struct Older {
 // === impl Table ===
 
 impl Table {
-    /// Begins a list of one part; returns its epoch.
+    /// Begins a list of the store's objects; returns the number (epoch) of the list.
     pub(crate) fn begin_list(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
     }
 
-    /// Marks the stored version of a listed object as seen. An unreadable object with another uid is a new
-    /// one: the stored one is gone then, and is not marked.
+    /// Marks the stored version of a listed object as seen by the list. An unreadable object with another uid
+    /// is a new one: the stored one is gone then, and is not marked.
     pub(crate) fn keep(&mut self, epoch: u64, request: &NamespacedName, uid: Option<&Uid>) {
         if let Some((number, slot)) = self.objects.lookup(request)
             && uid.is_none_or(|uid| slot.view.meta().uid == *uid)
@@ -33,7 +33,8 @@ impl Table {
         }
     }
 
-    /// Marks a listed object as seen. An older version of it earlier in the same list is dropped.
+    /// Marks the listed object in slot `number` as seen by the list. An older version of it earlier in the
+    /// same list is dropped.
     pub(crate) fn mark_seen(&mut self, epoch: u64, number: Number) {
         let Some(slot) = self.objects.get_mut(number) else { return };
         if std::mem::replace(&mut slot.seen, epoch) == epoch {
@@ -43,7 +44,7 @@ impl Table {
         }
     }
 
-    /// Stores one object of a list, or of an initial event.
+    /// Stores one object of a list, or of an initial event of a watch, unless it is outdated.
     pub(crate) fn listed(&mut self, part: usize, epoch: u64, arrival: Arrival) {
         let meta = arrival.view.meta();
         match self.hidden.get_mut(&meta.uid) {
@@ -73,8 +74,9 @@ impl Table {
         }
     }
 
-    /// Ends a list: removes the objects that it could include and did not. Returns the objects that it shows
-    /// at an older version although the stored version is not newer than the list, for [`Self::set_back`].
+    /// Ends a list: removes the stored objects that it could include and did not. Returns the objects that it
+    /// shows at an older version although the stored version is not newer than the list, for
+    /// [`Self::set_back`].
     pub(crate) fn end_list(&mut self, part: usize, epoch: u64, version: &ResourceVersion) -> Vec<Older> {
         let Some(Part { namespace, older, .. }) = self.parts.get_mut(part) else { return Vec::new() };
         let (namespace, mut older) = (namespace.clone(), std::mem::take(older));
@@ -113,7 +115,8 @@ impl Table {
         older
     }
 
-    /// Stores the older version that a list has shown, unless the stored version has changed meanwhile.
+    /// Stores the older version of an object that a list has shown, unless the stored version has changed
+    /// meanwhile.
     pub(crate) fn set_back(&mut self, older: &Older, arrival: Arrival) {
         if let Some((number, _)) =
             self.objects.lookup(older.stored.request()).filter(|(_, slot)| slot.view.is(&older.stored))
@@ -122,7 +125,8 @@ impl Table {
         }
     }
 
-    /// Returns the objects of a part that its list could include and did not.
+    /// Returns the slots of the objects of a namespace, or of all, that a list of it could include and did
+    /// not.
     fn vanished(&self, namespace: Option<&str>, epoch: u64, version: &ResourceVersion) -> Vec<Number> {
         let vanished =
             |slot: &Slot| slot.seen < epoch && !slot.view.meta().resource_version.is_newer_than(version);

@@ -11,9 +11,9 @@ use crate::key::NamespacedName;
 pub(crate) struct Removal<'a> {
     pub(crate) request: &'a NamespacedName,
     pub(crate) uid: &'a Uid,
-    /// A version that the object had; `None` if the response contained none.
+    /// A version that the deleted object had; `None` if the response contained none.
     pub(crate) version: Option<&'a ResourceVersion>,
-    /// The uids that reads returned for the name before the request was sent.
+    /// The uids that reads returned for the object's name before the request was sent.
     pub(crate) shown: &'a [String],
 }
 
@@ -36,7 +36,8 @@ impl Table {
         }
     }
 
-    /// Handles an own write whose object is outside the selection: removes the older version from the store.
+    /// Handles an own write with an object outside the store's selection: removes the older version from the
+    /// store.
     pub(crate) fn left_selection(&mut self, meta: &Meta, writer: Writer) {
         let Meta { request, uid, resource_version, .. } = meta;
         if self.part_of(request).is_none() {
@@ -52,8 +53,8 @@ impl Table {
         }
     }
 
-    /// Handles an own DELETE: hides the uid until its event or a newer list. Returns whether reads of the
-    /// name now include the deletion.
+    /// Handles an own DELETE: hides the object of this uid until its event or a newer list. Returns whether
+    /// reads of the name now include the deletion.
     pub(crate) fn hide(&mut self, removal: &Removal<'_>, writer: Writer) -> bool {
         let Removal { request, uid, version, shown } = *removal;
         if self.part_of(request).is_none() {

@@ -8,29 +8,30 @@ use super::Table;
 use crate::cache::object::View;
 use crate::cache::store::{IndexValue, Number, Plan, Select, Slot, merged};
 
-/// Slots visited per stride. A waiting writer then waits for one or two microseconds and is hardly ever put
-/// to sleep. With half as many, a list of ten thousand objects takes a tenth longer.
+/// Number of slots that one stride of a list visits under the lock. A waiting writer then waits for one or
+/// two microseconds and is hardly ever put to sleep. With half as many, a list of ten thousand objects takes
+/// a tenth longer.
 pub(super) const STRIDE: usize = 16;
 
-/// The progress of a list. The lock is released between two strides.
+/// The progress of a list of a store's objects. The lock is released between two strides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     next: Number,
-    /// Slots inserted later are skipped.
+    /// Number of insertions when the list began: slots inserted later are skipped.
     births: u64,
 }
 
 // === impl Table ===
 
-/// Lists.
+/// Lists of the objects in a store's table.
 impl Table {
-    /// Begins a list of the objects stored now.
+    /// Begins a list of the objects that are stored now.
     pub(crate) fn walk(&self) -> Walk {
         Walk { next: 0, births: self.objects.births }
     }
 
-    /// Visits the slots of one stride, through the narrowest index that the selection allows, and appends
-    /// clones of the selected objects, undecoded. Returns whether there may be more.
+    /// Visits the slots of one stride of a list, through the narrowest index that the selection allows, and
+    /// appends clones of the selected objects, undecoded. Returns whether there may be more.
     pub(crate) fn stride(&self, walk: &mut Walk, select: &Select, out: &mut Vec<View>) -> bool {
         let first = walk.next;
         let mut looked = 0;
@@ -60,7 +61,7 @@ impl Table {
         select.functions.iter().all(has) && select.admits(slot.view.meta())
     }
 
-    /// Returns an estimate of the number of objects that a list visits.
+    /// Returns an estimate of the number of objects that a list with this selection visits.
     pub(crate) fn estimate(&self, select: &Select) -> usize {
         self.indexes.plan(select).len().min(self.objects.len())
     }
@@ -72,7 +73,7 @@ impl Table {
 
 /// Filling of indexes that are declared after objects were stored.
 impl Table {
-    /// Returns the objects of the next stride, to be added to an index; empty at the end.
+    /// Returns the objects of the next stride of a walk, to be added to an index; empty at the end.
     pub(crate) fn unindexed(&self, walk: &mut Walk) -> Vec<(Number, View)> {
         let next = self.objects.from(walk.next).take(STRIDE);
         let next: Vec<_> = next.map(|(number, slot)| (number, slot.view.clone())).collect();

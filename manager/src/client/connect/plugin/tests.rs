@@ -17,7 +17,7 @@ fn plugin(script: &str) -> ExecConfig {
     }
 }
 
-/// One that writes this as its status.
+/// A plug-in that writes an `ExecCredential` with this status.
 fn writes(status: &serde_json::Value) -> ExecConfig {
     let answer = serde_json::json!({"kind": "ExecCredential", "apiVersion": API_VERSION, "status": status});
     plugin(&format!("echo '{answer}'"))

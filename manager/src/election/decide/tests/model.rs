@@ -23,19 +23,19 @@ use super::*;
 
 /// The rates of two clocks, in thousandths.
 const PAIRS: [[u32; 2]; 3] = [[950, 1050], [1050, 950], [1000, 1000]];
-/// As [`PAIRS`], of three.
+/// The rates of three clocks, in thousandths.
 const TRIPLES: [[u32; 3]; 3] = [[950, 1050, 1000], [1050, 1000, 950], [1000, 950, 1050]];
 
 /// Longest time of a healthy cluster without a leader: a whole claim, which restarts if the Lease is found
 /// cleared and then deleted, plus the longest wait of a candidate between two gets.
 const LEADERLESS: Duration = Duration::from_secs(30);
-/// Time after that for which the leader must not change.
+/// Time, after a leader was elected in a healthy cluster, for which the leader must not change.
 const CALM: Duration = Duration::from_secs(30);
 
-/// Longest remaining claim after that: the longest lease duration of the replicas.
+/// Longest claim that may remain after the calm time: the longest lease duration of the replicas.
 const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 
-/// Two clocks, then three.
+/// Iterates over the rates of two clocks, then of three.
 fn all_rates() -> impl Iterator<Item = &'static [u32]> {
     PAIRS.iter().map(|rates| &rates[..]).chain(TRIPLES.iter().map(|rates| &rates[..]))
 }

@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 struct Server {
     asked: Arc<Mutex<Vec<Value>>>,
-    /// Whether it answers.
+    /// Whether and how the server answers reviews.
     up: Arc<Mutex<Up>>,
 }
 
@@ -83,7 +83,7 @@ impl Server {
         *self.up.lock() = up;
     }
 
-    /// Returns the requests since the last call.
+    /// Returns the requests that the server got since the last call.
     fn take(&self) -> Vec<Value> {
         std::mem::take(&mut self.asked.lock())
     }
@@ -93,7 +93,7 @@ async fn ask(guarded: &Router, authorization: Option<&str>) -> (u16, String) {
     ask_from([10, 0, 0, 1], guarded, authorization).await
 }
 
-/// Status and text of the answer to a peer of this address.
+/// Sends a request from a peer of this address, and returns status and text of the answer.
 async fn ask_from(peer: [u8; 4], guarded: &Router, authorization: Option<&str>) -> (u16, String) {
     let mut request = http::Request::builder().uri("/metrics").extension(PeerAddress(peer.into()));
     if let Some(authorization) = authorization {

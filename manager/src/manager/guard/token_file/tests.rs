@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 
-/// Status and text; the handler behind the guard reports whether the token was presented.
+/// Sends a request and returns status and text of the answer; the handler behind the guard reports whether
+/// the token was presented.
 async fn asked(guarded: &Router, authorization: Option<&str>) -> (u16, String) {
     let mut request = Request::builder().uri("/debug/leader");
     if let Some(authorization) = authorization {

@@ -14,7 +14,7 @@ use crate::reconcile::BoxError;
 /// Far longer than any step of these tests, because the machine may compile meanwhile.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// How many have started and ended, and how many of those that were made still exist.
+/// Counts how many runnables of a test have started, how many have ended, and how many still exist.
 #[derive(Clone, Default)]
 struct Census {
     started: watch::Sender<usize>,
@@ -22,7 +22,7 @@ struct Census {
     alive: Arc<()>,
 }
 
-/// Counts itself, and ends so many turns of the runtime after the stop.
+/// A runnable that counts itself, and ends this many turns of the runtime after the stop.
 struct Counted(RunnableGroup, usize, Census);
 
 impl Census {
@@ -64,7 +64,8 @@ impl Runnable for Counted {
     }
 }
 
-/// Has so many threads add one runnable each at the same moment, together with what the caller does then.
+/// Adds one runnable from each of this many threads at the same moment as `meanwhile` runs, and returns the
+/// results.
 async fn add_at_once(
     manager: &Manager,
     census: &Census,

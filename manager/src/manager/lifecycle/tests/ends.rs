@@ -16,7 +16,8 @@ use crate::manager::{RegisterError, RunContext, Runnable};
 /// Long enough for parts that obey the stop; the test waits this long for a part that does not.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs these until all have started, cancels the cues, stops the manager if `asked`, and returns its error.
+/// Runs a manager with these parts until all have started, cancels their cues, stops the manager if `asked`,
+/// and returns its error.
 async fn end_of(parts: &[(&'static str, RunnableGroup, Way)], asked: bool) -> ManagerError {
     let mut configuration = configuration("");
     configuration.shutdown.grace_period = GRACE.into();
@@ -152,7 +153,7 @@ async fn a_manager_whose_run_is_dropped_drops_what_runs_and_leads_no_more() {
     assert!(matches!(&error, RegisterError::Stopped { name } if **name == *"late"), "{error:?}");
 }
 
-/// Hands its context out, and does not listen.
+/// A runnable that sends its context to the test, and ignores the stop.
 struct HandsOut(RunnableGroup, mpsc::UnboundedSender<RunContext>);
 
 impl Runnable for HandsOut {

@@ -10,7 +10,7 @@ use super::*;
 use crate::cache::{Scope, Store};
 use crate::manager::RunnableGroup::{LeaderElection, Others, Servers};
 
-/// A manager with one of each kind of part, and the record of its events.
+/// A manager with one part of each kind, and the record of their events.
 struct Lifecycle {
     manager: Manager,
     diary: Diary,
@@ -20,7 +20,7 @@ struct Lifecycle {
     running: JoinSet<Result<(), ManagerError>>,
     /// A store ends with its last handle, and here the caches are to end it.
     _store: Option<Store<ConfigMap>>,
-    /// Writes down when the caches begin and end, if there are any.
+    /// The API server that records when the caches begin and end; `None` with an empty cache.
     server: Option<Server>,
 }
 
@@ -122,7 +122,7 @@ impl Server {
     }
 }
 
-/// The start of all groups.
+/// The events of the start of all groups, in order.
 const START: [&[&str]; 4] = [
     &["webhooks starts"],
     &["caches start"],
@@ -130,7 +130,7 @@ const START: [&[&str]; 4] = [
     &["sweep starts", "web runs"],
 ];
 
-/// The same with an empty cache.
+/// The events of the start of all groups with an empty cache, in order.
 const START_BARE: [&[&str]; 3] =
     [&["webhooks starts"], &["feed starts", "always runs"], &["sweep starts", "web runs"]];
 
@@ -279,7 +279,7 @@ async fn a_stop_before_the_caches_have_been_listed_is_in_order_and_at_once() {
     diary.reads(&[&["webhooks starts"], &["webhooks ends"]]);
 }
 
-/// Returns the name of the part that failed, and its error.
+/// Returns the name of the part that failed, and its error as text.
 fn told(ended: Result<(), ManagerError>) -> (String, String) {
     match ended.unwrap_err() {
         ManagerError::Failed { name, source, others } if others.is_empty() => {

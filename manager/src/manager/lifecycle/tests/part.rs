@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Diary(watch::Sender<Vec<String>>);
 
-/// Notes an end, whichever way it comes.
+/// Records the end of a part when it is dropped, in whichever way the part ended.
 struct Ends(String, Diary);
 
-/// A runnable that writes down when it starts and ends.
+/// A runnable that records when it starts and ends.
 pub(super) struct Part {
     pub(super) name: &'static str,
     pub(super) group: RunnableGroup,

@@ -2,13 +2,12 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// The status `SERVING`.
+/// The number of the status `SERVING` in an answer of the gRPC health service.
 const SERVING: u64 = 1;
-/// Bytes before each message: whether it is compressed, and its length.
+/// Number of bytes before each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Encodes a `HealthCheckRequest`, whose field 1 is the name of the service; empty stands for the whole
-/// server.
+/// Encodes a `HealthCheckRequest`. Its field 1 is the name of the service; empty stands for the whole server.
 pub(super) fn request(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
@@ -23,8 +22,8 @@ pub(super) fn request(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// Decodes a `HealthCheckResponse`, whose field 1 is the status. Returns whether it is `SERVING`, or `None`
-/// for an invalid message.
+/// Decodes a `HealthCheckResponse`. Its field 1 is the status. Returns whether the status is `SERVING`, or
+/// `None` for an invalid message.
 pub(in crate::dependency::probe::kinds) fn is_serving(framed: &[u8]) -> Option<bool> {
     let (prefix, mut message) = framed.split_at_checked(PREFIX)?;
     let [0, length @ ..] = prefix else { return None };

@@ -14,7 +14,8 @@ use crate::dependency::probe::tests::no_cluster::{NoCluster, NoServices};
 const A: u16 = 1;
 const SRV: u16 = 33;
 
-/// The answers by name and type: one per query in this order; the last one repeats.
+/// The answers of a fake name server by name and record type: one per query in this order; the last one
+/// repeats.
 type Answers = HashMap<(&'static str, u16), Vec<Vec<&'static [u8]>>>;
 
 struct NameServer {
@@ -55,7 +56,7 @@ impl NameServer {
     }
 }
 
-/// Returns name, type and the end of the first question.
+/// Returns name, record type and the position of the end of the first question in a DNS packet.
 fn question(packet: &[u8]) -> (String, u16, usize) {
     let (mut at, mut labels) = (12, Vec::new());
     while packet[at] != 0 {
@@ -137,7 +138,7 @@ async fn a_name_outside_the_suffixes_is_not_sent_to_the_name_server() {
     assert_eq!(*server.queries.lock(), []);
 }
 
-/// Records the addresses, and refuses to connect.
+/// Dialler that records the addresses, and refuses to connect.
 #[derive(Default)]
 struct Recorded(Mutex<Vec<SocketAddr>>);
 

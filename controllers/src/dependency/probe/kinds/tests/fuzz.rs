@@ -31,9 +31,11 @@ mod authority;
 #[path = "../../../../../../fuzz/replay.rs"]
 mod replay;
 
-/// Most bytes of an endless answer that may be accepted: the bound of a connection, and data in flight.
+/// Maximum number of bytes of an endless answer that may be accepted: the bound of a connection, and data in
+/// flight.
 const MAX_SENT: usize = 512 * 1024;
-/// Longer than any probe lasts; paused time passes only while all tasks wait.
+/// Time after which a check counts as hanging: longer than any probe lasts; paused time passes only while all
+/// tasks wait.
 const HANGS: Duration = Duration::from_mins(1);
 
 thread_local! {
@@ -69,7 +71,8 @@ fn verdict(check: &PreparedCheck<'_>, how: u8, bytes: &[u8]) -> Result<(), Failu
     })
 }
 
-/// Waits for the verdict while the server runs, and checks that the message quotes nothing of the answer.
+/// Waits for the result of a check while the server runs, and checks that the message quotes no part of the
+/// answer.
 fn ended(check: impl Future<Output = Result<(), Failure>>, server: impl Future) -> Result<(), Failure> {
     let verdict = RUNTIME.with(|runtime| {
         runtime.block_on(async { tokio::time::timeout(HANGS, super::drive_until(check, server)).await })
@@ -90,7 +93,7 @@ fn address() -> Address {
     Address { host: Host::Name("db".to_owned()), port: 80 }
 }
 
-/// Answers an HTTP check with the bytes after the first one.
+/// Fuzzes the `http` check: answers it with the bytes after the first one.
 pub fn http(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let check = HttpCheck {
@@ -118,8 +121,8 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// Answers a gRPC check with the bytes after the first one, or puts these bytes into an unknown field of a
-/// message.
+/// Fuzzes the `grpc` check: answers it with the bytes after the first one, or puts these bytes into an
+/// unknown field of a message.
 pub fn grpc(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let check = GrpcCheck { address: address(), service: "a.B".to_owned(), tls: GrpcTlsMode::Plaintext };
@@ -141,19 +144,19 @@ pub fn grpc(data: &[u8]) {
     assert_eq!(grpc::message::is_serving(&[&[0], &length[..], &message].concat()), Some(true));
 }
 
-/// An authority, and a certificate for `db` that it signed, with the key.
+/// A certificate authority, and a certificate for `db` that it signed, with the key.
 #[derive(Debug)]
 pub struct Authority {
-    /// The authority as PEM.
+    /// The certificate of the authority as PEM.
     pub pem: String,
-    /// The certificate.
+    /// The certificate for `db` as DER.
     pub leaf: Vec<u8>,
-    /// The key of the certificate as PKCS #8.
+    /// The private key of the certificate for `db`, as PKCS #8.
     pub leaf_key: Vec<u8>,
 }
 
-/// Answers a TLS check with the bytes after the first one, or with a valid certificate that these bytes
-/// edit; or parses them as authorities.
+/// Fuzzes the `tls` check: answers it with the bytes after the first one, or with a valid certificate that
+/// these bytes edit; or parses them as authorities.
 pub fn tls(authority: &Authority, data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     if how & 3 == 3 {
@@ -198,7 +201,7 @@ async fn handshake(leaf: Vec<u8>, key: &[u8], stream: DuplexStream) {
     let _connected = tokio_rustls::TlsAcceptor::from(Arc::new(server)).accept(stream).await;
 }
 
-/// Answers every query with the same bytes.
+/// A name server that answers every query with the same bytes.
 struct NameServer {
     resolve: TokioResolve,
     answer: Arc<Mutex<Vec<u8>>>,
@@ -223,7 +226,7 @@ impl NameServer {
     }
 }
 
-/// Returns flags, counts and records of `answer`, with the id and the question of `query`.
+/// Returns a DNS reply: flags, counts and records of `answer`, with the id and the question of `query`.
 fn reply(query: &[u8], answer: &[u8]) -> Vec<u8> {
     let (Some(id), Some(question), Some((head, records))) =
         (query.get(..2), query.get(12..), answer.split_at_checked(8))
@@ -235,7 +238,7 @@ fn reply(query: &[u8], answer: &[u8]) -> Vec<u8> {
     [id, &[head[0] | 0x80, head[1]], &[0, 1], &head[2..8], &question[..end], records].concat()
 }
 
-/// Answers a `dns` check with flags, counts and records; the first byte chooses the check.
+/// Fuzzes the `dns` check: answers it with flags, counts and records; the first byte chooses the check.
 pub fn dns(data: &[u8]) {
     let [how, bytes @ ..] = data else { return };
     let record = if how & 1 == 0 { DnsRecord::Address } else { DnsRecord::Srv };

@@ -7,7 +7,7 @@ use mainstay_api::wait_for::GrpcTlsMode;
 
 use super::*;
 
-/// A message with the status SERVING, after its prefix of five bytes.
+/// A gRPC message with the status SERVING, after its prefix of five bytes.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 0x08, 1];
 
 pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
@@ -18,8 +18,8 @@ pub(super) fn health(listener: &Listener, service: &str) -> ProbeCheck {
     })
 }
 
-/// Answers each call with this status, message and `grpc-status` in the trailers; without a message in the
-/// headers.
+/// Makes a listener that answers each gRPC call with this HTTP status, message and `grpc-status` in the
+/// trailers; without a message in the headers.
 async fn answering(status: u16, message: Option<&'static [u8]>, code: &'static str) -> Listener {
     answering_as("application/grpc", status, message, code).await
 }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::dependency::probe::tests::no_cluster::NoServices;
 
-/// Records the addresses, and refuses to connect.
+/// Dialler that records the addresses, and refuses to connect.
 #[derive(Default)]
 struct Recorded(Mutex<Vec<SocketAddr>>);
 
@@ -16,7 +16,8 @@ impl Dial for Recorded {
     }
 }
 
-/// Resolves `TEXT.example.com`, where `TEXT` is an address with dashes, to that address beside a good one.
+/// Resolver that resolves `TEXT.example.com`, where `TEXT` is an address with dashes, to that address beside
+/// a good one.
 struct Rebinding;
 
 impl Resolve for Rebinding {
@@ -33,7 +34,7 @@ impl Resolve for Rebinding {
     }
 }
 
-/// The API server is at `203.0.113.6`, the manager at `203.0.113.7`.
+/// A cluster with the API server at `203.0.113.6` and the manager at `203.0.113.7`.
 struct Owners;
 
 impl ClusterInfo for Owners {
@@ -140,7 +141,7 @@ const HOSTILE: [&str; 75] = [
     "fe80--1.example.com",
 ];
 
-/// Dials loopback addresses; any other address fails the test.
+/// Dialler that connects to loopback addresses; any other address fails the test.
 struct LoopbackOnly;
 
 impl Dial for LoopbackOnly {
@@ -150,7 +151,7 @@ impl Dial for LoopbackOnly {
     }
 }
 
-/// Each mode, with a list that allows everything.
+/// Returns a probe policy of each mode, with an allow list that allows everything.
 fn policies() -> [ProbePolicy; 3] {
     let allow = ["0.0.0.0/0", "::/0", ".example.com", ".localhost", "localhost"];
     let allow = allow.map(|rule| rule.parse::<crate::settings::AllowRule>().unwrap().into()).to_vec();

@@ -7,7 +7,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// A new authority.
+/// A new certificate authority.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -49,7 +49,7 @@ impl Authority {
     }
 }
 
-/// Serves TLS with a certificate: reads a request, and answers with these bytes.
+/// Makes a listener that serves TLS with this certificate: it reads a request, and answers with these bytes.
 pub(super) async fn serving(certificate: Certificate, answer: &'static [u8]) -> Listener {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -71,7 +71,7 @@ pub(super) async fn serving(certificate: Certificate, answer: &'static [u8]) -> 
     .await
 }
 
-/// A check that trusts the authorities of the `ConfigMap`.
+/// Returns a `tls` check of this listener that trusts the authorities of the `ConfigMap`.
 pub(super) fn handshake(listener: &Listener, name: &str) -> ProbeCheck {
     let ca = ConfigMapKey { name: "authorities".to_owned(), key: Some("ca.crt".to_owned()) };
     ProbeCheck::Tls(TlsCheck { address: listener.address(), server_name: name.to_owned(), ca: Some(ca) })
