@@ -12,43 +12,45 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// The files of the identities, as the programs' flags name them.
+/// The certificates and keys of a cluster: paths of their files, for the flags of the programs.
 #[derive(Debug)]
 pub(crate) struct Certificates {
+    /// Certificate of the authority that signs all other certificates.
     pub(crate) authority: PathBuf,
-    /// For 127.0.0.1 and localhost; every server of the cluster presents it.
+    /// Certificate that every server of the cluster presents, for 127.0.0.1 and localhost.
     pub(crate) server: PathBuf,
     pub(crate) server_key: PathBuf,
-    /// Of the group `system:masters`, which is allowed every request.
+    /// Certificate of the administrator, in the group `system:masters`, which is allowed every request.
     pub(crate) admin: PathBuf,
     pub(crate) admin_key: PathBuf,
-    /// Signs the tokens of ServiceAccounts, and checks them.
+    /// Key that signs the tokens of ServiceAccounts.
     pub(crate) service_account_key: PathBuf,
     pub(crate) service_account_public_key: PathBuf,
-    /// The authority once more, for the handshakes of this process.
+    /// Certificate of the authority as bytes, for the TLS handshakes of this process.
     pub(crate) authority_der: rustls::pki_types::CertificateDer<'static>,
     pub(crate) admin_der: rustls::pki_types::CertificateDer<'static>,
     pub(crate) admin_key_der: Vec<u8>,
 }
 
-/// Why the identities could not be made.
+/// The reason why the certificates of a cluster could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The library refused the parameters.
+    /// The certificate library refused the parameters.
     #[error("generating a certificate failed")]
     Generate(#[from] rcgen::Error),
-    /// A file could not be written.
+    /// A certificate or key could not be written to its file.
     #[error("writing {path} failed", path = .path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the write.
         source: io::Error,
     },
 }
 
 impl Certificates {
-    /// Makes all identities and writes them below `folder`, which must exist and be closed to others.
+    /// Makes all certificates and keys of a cluster and writes them below `folder`, which must exist and be
+    /// closed to other users.
     pub(crate) fn generate(folder: &Path) -> Result<Self, CertificateError> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");

@@ -28,26 +28,27 @@ pub use beside::ApiServer;
 pub use error::StartError;
 use shell::Shell;
 
-/// After SIGTERM an API server refuses new connections but waits for its watches; if it still waits after
-/// this time, it is killed, as a kubelet would do.
+/// Time between SIGTERM and SIGKILL for an API server: after SIGTERM it refuses new connections but waits
+/// for its watches.
 const APISERVER_GRACE: Duration = Duration::from_secs(2);
 
+/// File name of the program that runs the controllers of the cluster.
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// The settings of a cluster.
+/// The settings of a private cluster for development and tests.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The folder with the programs; `None` for `KUBEBUILDER_ASSETS`, else for those of tests/controlplane.
+    /// The folder with the programs of the control plane; `None` for `KUBEBUILDER_ASSETS`, else for those of tests/controlplane.
     pub assets: Option<PathBuf>,
     /// CustomResourceDefinitions that exist before the controllers start. The garbage collector discovers new
     /// kinds only every 30 seconds, but all kinds of its start at once.
     pub crds: Vec<Value>,
-    /// Only etcd and the API server: objects are stored but no controller acts on them, there is no Node, and
+    /// Whether only etcd and the API server run: objects are stored but no controller acts on them, there is no Node, and
     /// a deleted namespace stays. Takes a third of the memory.
     pub bare: bool,
     /// Flags appended to the API server's command line.
     pub apiserver_flags: Vec<String>,
-    /// Called with the lines of a build.
+    /// Receives the output of the build of the programs, line by line.
     pub progress: Progress,
 }
 
@@ -57,11 +58,11 @@ pub struct DevCluster {
     // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a
     // whole stop or start, so that two callers take turns.
     clients: Vec<Process>,
-    /// kube-controller-manager and kwok; empty in a bare cluster, and after a restart that failed.
+    /// The processes of kube-controller-manager and kwok; empty in a bare cluster, and after a restart that failed.
     controllers: Mutex<Vec<Process>>,
-    /// `None` while stopped by hand.
+    /// The process of the API server; `None` while a test has stopped it.
     apiserver: Mutex<Option<Process>>,
-    /// `None` while stopped by hand.
+    /// The process of etcd; `None` while a test has stopped it.
     etcd: Mutex<Option<Process>>,
     shell: Shell,
 }
@@ -69,7 +70,7 @@ pub struct DevCluster {
 // === impl DevCluster ===
 
 impl DevCluster {
-    /// Finds or builds the programs, starts them and returns once they work together: seconds, or about nine
+    /// Finds or builds the programs of the control plane, starts them and returns once they work together: seconds, or about nine
     /// minutes where they must be built without a warm cache.
     ///
     /// # Errors
@@ -119,32 +120,33 @@ impl DevCluster {
         Self { clients, controllers: Mutex::new(controllers), apiserver, etcd, shell }
     }
 
-    /// Returns the administrator's kubeconfig. It names files beside it, and is removed with the cluster.
+    /// Returns the path of the administrator's kubeconfig. It refers to files beside it, and is removed with the
+    /// cluster.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.shell.kubeconfig
     }
 
-    /// Returns the kubectl that belongs to the servers.
+    /// Returns the path of the kubectl that has the version of the servers.
     pub fn kubectl(&self) -> PathBuf {
         self.shell.programs.path("kubectl")
     }
 
-    /// Returns the address of the API server.
+    /// Returns the URL of the API server.
     pub fn url(&self) -> String {
         self.shell.url()
     }
 
-    /// Returns the file with the authority that signed the servers' certificates.
+    /// Returns the path of the certificate of the authority that signed the servers' certificates.
     pub fn authority_path(&self) -> &Path {
         &self.shell.certificates.authority
     }
 
-    /// Returns the folder in which the cluster keeps everything.
+    /// Returns the path of the folder in which the cluster keeps all its files.
     pub fn folder(&self) -> &Path {
         self.shell.folder.path()
     }
 
-    /// Returns etcd's socket, which takes gRPC and plain HTTP.
+    /// Returns the path of etcd's Unix socket, which takes gRPC and plain HTTP.
     pub fn etcd_socket(&self) -> PathBuf {
         self.folder().join(command_line::ETCD_SOCKET)
     }
@@ -154,7 +156,7 @@ impl DevCluster {
         self.shell.folder.keep_logs()
     }
 
-    /// Returns the ids of the running processes.
+    /// Returns the process ids of the running programs of the cluster.
     pub async fn process_ids(&self) -> Vec<u32> {
         let (controllers, etcd) = (self.controllers.lock().await, self.etcd.lock().await);
         let apiserver = self.apiserver.lock().await;
@@ -230,7 +232,7 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Ends every program and removes the folder, and returns when that is done.
+    /// Ends every program of the cluster and removes its folder, and returns when that is done.
     pub async fn stop(self) {
         // A graceful end would save no data: the folder is removed next.
         let servers = [self.apiserver, self.etcd].into_iter().filter_map(Mutex::into_inner);
@@ -241,7 +243,7 @@ impl DevCluster {
     }
 }
 
-/// Stops the process, if it runs, with this grace period, and returns when it is gone.
+/// Takes the process out of `process`, stops it with this grace period, and returns when it is gone.
 async fn end(process: &mut Option<Process>, grace: Duration) {
     if let Some(process) = process.take() {
         process.stop(grace).await;

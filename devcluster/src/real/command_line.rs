@@ -7,19 +7,19 @@ use std::path::Path;
 
 use crate::real::certificates::Certificates;
 
-/// etcd's socket in the cluster's folder, which is the working folder of all programs: no port, and closed to
+/// Name of etcd's Unix socket in the cluster's folder, which is the working folder of all programs: no port, and closed to
 /// other users by the folder. etcd requires the form `host:port` for the name of the file.
 pub(crate) const ETCD_SOCKET: &str = "etcd:0";
 const ETCD_PEER_SOCKET: &str = "etcd:1";
 
-/// The controllers that Deployments, their autoscalers, ServiceAccounts and deletion need; each further
+/// Names of the controllers that Deployments, their autoscalers, ServiceAccounts and deletion need; each further
 /// controller costs a few megabytes and some watches.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,deployment-controller,\
                            endpointslice-controller,garbage-collector-controller,\
                            horizontal-pod-autoscaler-controller,namespace-controller,replicaset-controller,\
                            serviceaccount-controller";
 
-/// One command line, built flag by flag.
+/// The command line of one program, built flag by flag.
 struct Flags(Vec<OsString>);
 
 impl Flags {

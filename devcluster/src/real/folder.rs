@@ -11,12 +11,12 @@ use std::process::Stdio;
 
 use tokio::process::{Child, ChildStdin, Command};
 
-/// The programs end on the same signal as the remover and may write a last file while it works, hence the
-/// rounds.
+/// A shell script that removes the folder `$1` after its standard input closes. The programs end on the same
+/// signal and may write a last file while it works, hence the ten rounds.
 const REMOVER: &str =
     r#"cat >/dev/null; for round in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit 0; sleep 0.5; done"#;
 
-/// A folder of this cluster alone.
+/// The temporary folder of one cluster, which a separate process removes when this process ends.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder, closed to other users: it holds keys and the data of etcd.
+    /// Makes the folder of a cluster, closed to other users: it holds keys and the data of etcd.
     pub(crate) fn create() -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir()?.keep();
         let mut child = Command::new("sh")
@@ -47,7 +47,7 @@ impl Folder {
         &self.path
     }
 
-    /// Returns the file for the output of this program.
+    /// Returns the path of the log file of a program of the cluster.
     pub(crate) fn log(&self, program: &str) -> PathBuf {
         self.path.join("logs").join(format!("{program}.log"))
     }
@@ -62,7 +62,7 @@ impl Folder {
         Ok(kept)
     }
 
-    /// Removes the folder now and waits until it is gone.
+    /// Removes the folder of the cluster now and returns when it is gone.
     pub(crate) async fn remove(self) {
         if let Some((mut child, lifeline)) = self.remover {
             drop(lifeline);

@@ -18,20 +18,21 @@ use tokio_rustls::TlsConnector;
 
 use crate::real::certificates::Certificates;
 
-/// A request without a response after this time fails; the caller sends it again until its own deadline.
+/// Timeout of one request to a server of the cluster; the caller sends it again until its own deadline.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than any single object here; a faulty server must not fill the memory of this process.
+/// Longest response body that is read from a server of the cluster: longer than any single object here. A
+/// faulty server must not fill the memory of this process.
 const BODY_LIMIT_BYTES: usize = 4 << 20;
 
-/// A client of this cluster's servers, with the rights of its administrator.
+/// An HTTPS client of the cluster's servers, with the certificate of its administrator.
 #[derive(Clone)]
 pub(crate) struct Https {
     connector: TlsConnector,
 }
 
-/// Status and body of a response, or the text of the error: every such error is transient while servers
-/// start.
+/// Status and body of an HTTP response, or the text of the error: every such error is transient while
+/// servers start.
 pub(crate) type Response = Result<(StatusCode, Bytes), String>;
 
 impl std::fmt::Debug for Https {

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// A port on 127.0.0.1. Only processes of this user can bind it, and only with the option to share it.
+/// A reserved TCP port on 127.0.0.1. Only processes of this user can bind it, and only with the option to share it.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -18,7 +18,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes a free port.
+    /// Reserves a free TCP port on 127.0.0.1.
     pub(crate) fn reserve() -> io::Result<Self> {
         let held = shared(0)?;
         Ok(Self { number: held.local_addr()?.port(), _held: held })
@@ -29,7 +29,7 @@ impl Port {
     }
 }
 
-/// Binds a port on 127.0.0.1, 0 for a free one, that other processes of this user may share.
+/// Binds a TCP port on 127.0.0.1, 0 for a free one, that other processes of this user may share.
 fn shared(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseport(true)?;

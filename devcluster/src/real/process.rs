@@ -15,10 +15,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// Makes the programs of tests/controlplane end with their standard input; other programs ignore it.
+/// Environment variable that makes the programs of tests/controlplane end when their standard input closes;
+/// other programs ignore it.
 const LIFELINE_VARIABLE: &str = "MAINSTAY_END_WITH_STDIN";
 
-/// A running program. It has its own process group, so that a Ctrl-C on the terminal reaches only this
+/// A running program of the control plane. It has its own process group, so that a Ctrl-C on the terminal reaches only this
 /// process, which decides in which order the programs end.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -28,7 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `executable` in `folder`; its output is appended to `log`.
+    /// Starts the program `executable` in `folder`; its output is appended to `log`.
     pub(crate) fn start(
         name: &'static str,
         executable: &Path,
@@ -59,12 +60,12 @@ impl Process {
         self.name
     }
 
-    /// Returns the process id while it runs.
+    /// Returns the process id while the program runs, else `None`.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Returns the exit status once it has ended.
+    /// Returns the exit status of the program once it has ended, else `None`.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         // An error here hides the status for good; the readiness deadline then ends the wait.
         self.child.try_wait().ok().flatten()

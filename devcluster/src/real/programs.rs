@@ -12,78 +12,80 @@ use tokio::process::Command;
 
 use crate::real::progress::Progress;
 
-/// The variable of envtest and similar tools: the folder of programs that the user has chosen.
+/// Environment variable, also of envtest, with the folder of programs that the user has chosen.
 const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// The build script, and its default folder for the programs.
+/// Path of the script that builds the programs, relative to the workspace.
 const BUILD_SCRIPT: &str = "tests/controlplane/build";
+/// Folder into which the build script writes the programs, relative to the workspace.
 const BUILT_FOLDER: &str = "target/controlplane/bin";
 
-/// The programs that one cluster needs.
+/// File names of the programs that one cluster needs.
 const NAMES: [&str; 6] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubectl"];
 
-/// A folder that holds every program by its usual name.
+/// A folder that holds every program of a control plane by its usual name.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) folder: PathBuf,
 }
 
-/// Where to search for the programs: the part of the environment that decides it, as a value.
+/// Where to search for the programs of a control plane: the chosen folder, the workspace, and whether Go is
+/// installed to build them.
 #[derive(Debug)]
 struct Search {
     chosen: Option<PathBuf>,
     assets: Option<PathBuf>,
     workspace: PathBuf,
-    /// Whether Go is on the path.
+    /// Whether the program `go` is on the path, so that the control plane can be built.
     go: bool,
 }
 
-/// Why there are no programs to start.
+/// The reason why no programs of a control plane could be found or built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramsError {
-    /// The folder was chosen by hand and is not complete.
+    /// The folder that the user chose lacks some of the programs.
     #[error(
         "{origin} is {folder}, which lacks {missing}; add them, or unset it to build all from \
          tests/controlplane",
         folder = .folder.display(), missing = .missing.join(", ")
     )]
     Incomplete {
-        /// The setting that chose the folder.
+        /// The setting or variable that chose the folder, such as `KUBEBUILDER_ASSETS`.
         origin: &'static str,
-        /// The folder.
+        /// The chosen folder.
         folder: PathBuf,
-        /// The programs that are not in it.
+        /// Names of the programs that the chosen folder lacks.
         missing: Vec<&'static str>,
     },
-    /// No programs, and no way to build them here. Tests may skip on it.
+    /// No folder with programs was found, and Go is not installed to build them. Tests skip on this error.
     #[error(
         "no control plane here: set KUBEBUILDER_ASSETS to a folder with {names}, or install Go 1.26 or later \
          to build them",
         names = NAMES.join(", ")
     )]
     Unavailable,
-    /// The build script could not be started.
+    /// The script that builds the programs could not be started.
     #[error("starting {script} failed", script = .script.display())]
     Script {
-        /// The script.
+        /// Path of the build script.
         script: PathBuf,
-        /// The cause.
+        /// The error of the start of the script.
         source: io::Error,
     },
-    /// The build failed; its output was reported as progress, and its last lines end the text.
+    /// The build of the programs failed. All its output was reported as progress.
     #[error("building the control plane failed ({status}); last lines: {last}")]
     Build {
-        /// The exit status of the script.
+        /// Exit status of the build script.
         status: std::process::ExitStatus,
-        /// Its last lines.
+        /// Last lines of the output of the build script.
         last: String,
     },
 }
 
 impl Programs {
-    /// Finds the programs, building them where that is possible and needed.
+    /// Returns the folder of the programs of a control plane; builds them where needed and possible.
     pub(crate) async fn find(chosen: Option<PathBuf>, progress: &Progress) -> Result<Self, ProgramsError> {
         let search = Search {
             chosen,
@@ -130,7 +132,7 @@ impl Programs {
     }
 }
 
-/// Runs the build script, which skips programs that are up to date.
+/// Runs the script that builds the programs of a control plane; it does nothing if they are up to date.
 async fn build(script: &Path, progress: &Progress) -> Result<(), ProgramsError> {
     const KEPT_LINES: usize = 10;
     let failed = |source| ProgramsError::Script { script: script.to_owned(), source };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A callback for each line of progress. The default has none.
+/// A callback that receives the output of a build, line by line. The default ignores it.
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Callback>>);
 
@@ -12,7 +12,7 @@ type Callback = dyn Fn(&str) + Send + Sync;
 // === impl Progress ===
 
 impl Progress {
-    /// Calls `callback` with each line.
+    /// Returns a progress that calls `callback` with each line of output.
     pub fn new(callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(callback)))
     }

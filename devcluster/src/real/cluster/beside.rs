@@ -11,13 +11,13 @@ use crate::real::port::Port;
 use crate::real::process::Process;
 
 /// Another API server on the data of a cluster, with the same identities, at an address of its own. Dropping
-/// it kills it.
+/// this handle kills the server.
 pub struct ApiServer<'c> {
     shell: &'c Shell,
     port: Port,
-    /// Part of the name of its log.
+    /// Number of the additional API server, a part of the name of its log.
     number: u32,
-    /// `None` while stopped by hand. The lock is held over a whole stop or start, so that two callers take
+    /// The process of the additional API server; `None` while a test has stopped it. The lock is held over a whole stop or start, so that two callers take
     /// turns.
     process: Mutex<Option<Process>>,
 }
@@ -29,7 +29,7 @@ impl DevCluster {
     /// go on using the first one.
     ///
     /// # Errors
-    /// If there is no port for it, or it cannot be started.
+    /// If no port is free, or the API server cannot be started.
     pub async fn another_apiserver(&self) -> Result<ApiServer<'_>, StartError> {
         static COUNT: AtomicU32 = AtomicU32::new(2);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -47,22 +47,22 @@ impl DevCluster {
 // === impl ApiServer ===
 
 impl ApiServer<'_> {
-    /// Returns its address.
+    /// Returns the URL of this additional API server.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port.number())
     }
 
-    /// Sends it SIGTERM, kills it after two seconds, and returns when it is gone.
+    /// Sends SIGTERM to this API server, kills it after two seconds, and returns when it is gone.
     pub async fn stop(&self) {
         if let Some(process) = self.process.lock().await.take() {
             process.stop(APISERVER_GRACE).await;
         }
     }
 
-    /// Starts it again, on the same address, and returns when it is ready. No effect if it runs.
+    /// Starts this API server again, on the same address, and returns when it is ready. No effect if it runs.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the API server cannot be started.
     pub async fn start(&self) -> Result<(), StartError> {
         let mut running = self.process.lock().await;
         if running.is_none() {

@@ -8,23 +8,24 @@ use std::time::Duration;
 use crate::real::certificates::CertificateError;
 use crate::real::programs::ProgramsError;
 
-/// A start takes three seconds on an idle machine; the bound is for a machine that is busy compiling.
+/// Deadline of the start of a cluster. A start takes three seconds on an idle machine; the bound is for a
+/// machine that is busy compiling.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Why a cluster, or one of its programs, did not start.
+/// The reason why a cluster, or one of its programs, did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There are no programs to start, or they could not be built.
+    /// The programs of the control plane were not found, or could not be built.
     #[error(transparent)]
     Programs(#[from] ProgramsError),
-    /// The temporary folder or a file in it could not be made.
+    /// The temporary folder of the cluster, or a file in it, could not be made.
     #[error("preparing the cluster's temporary folder failed")]
     Folder(#[source] io::Error),
-    /// The identities could not be made.
+    /// The certificates of the cluster could not be made.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
-    /// The identities do not make a TLS client.
+    /// The certificates of the cluster do not make a TLS client.
     #[error("preparing TLS failed")]
     Tls(#[from] rustls::Error),
     /// No port on loopback was free.
@@ -33,9 +34,9 @@ pub enum StartError {
     /// A program could not be started.
     #[error("starting {program} failed")]
     Spawn {
-        /// The program.
+        /// Name of the program.
         program: &'static str,
-        /// The cause.
+        /// The error of the start of the program.
         source: io::Error,
     },
     /// A program ended while the cluster was starting.
@@ -44,13 +45,13 @@ pub enum StartError {
         logs = .logs.display()
     )]
     Ended {
-        /// The program.
+        /// Name of the program that ended.
         program: &'static str,
-        /// Its exit status.
+        /// Exit status of the program that ended.
         status: ExitStatus,
         /// A folder with the logs of all programs.
         logs: PathBuf,
-        /// The end of its log.
+        /// Last lines of the log of the program that ended.
         quote: String,
     },
     /// A server or an object did not become ready in time.
@@ -59,9 +60,9 @@ pub enum StartError {
         logs = .logs.display()
     )]
     NotReady {
-        /// The server or object.
+        /// The server or object that did not become ready.
         subject: &'static str,
-        /// The result of the last check.
+        /// Text of the last check that failed.
         answer: String,
         /// A folder with the logs of all programs.
         logs: PathBuf,

@@ -22,16 +22,17 @@ use crate::real::port::Port;
 use crate::real::process::Process;
 use crate::real::programs::Programs;
 
-/// Time between two checks of a server that is not ready: short beside a start, long beside one request.
+/// Time between two checks whether a server is ready: short beside a start, long beside one request.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
-/// Lines of a log that an error quotes.
+/// Number of last lines of a program's log that an error quotes.
 const QUOTED_LINES: usize = 5;
 
+/// Name of the one Node of the cluster.
 const NODE: &str = "devcluster";
 const STAGES: &str = include_str!("stages.yaml");
 
-/// All parts of a cluster except its processes.
+/// The parts of a cluster that outlive a restart of its programs: folder, ports, certificates, clients.
 #[derive(Debug)]
 pub(super) struct Shell {
     pub(super) programs: Programs,
@@ -97,7 +98,8 @@ impl Shell {
         self.spawn_into(log, "kube-apiserver", &flags)
     }
 
-    /// Waits until `ready` succeeds for `subject`. Fails as soon as one of the `watched` processes ends.
+    /// Waits until the check `ready` succeeds for the part named `subject`. Fails as soon as one of the
+    /// `watched` processes ends.
     pub(super) async fn until<F>(
         &self,
         subject: &'static str,
@@ -130,7 +132,8 @@ impl Shell {
         StartError::Ended { program, status, logs: self.kept_logs(), quote: last_lines(&log) }
     }
 
-    /// Keeps the logs, and returns their folder; if that fails, the folder that is removed with the cluster.
+    /// Copies the logs to a folder that outlives the cluster and returns it; if the copy fails, returns the
+    /// folder of the cluster.
     pub(super) fn kept_logs(&self) -> PathBuf {
         self.folder.keep_logs().unwrap_or_else(|_| self.folder.path().to_owned())
     }
@@ -152,7 +155,7 @@ impl Shell {
         expect(self.https.get(port, path).await, &[StatusCode::OK]).map(drop)
     }
 
-    /// Creates the definition unless it exists, and succeeds once its kinds are served.
+    /// Creates the CustomResourceDefinition unless it exists, and succeeds once its kind is served.
     pub(super) async fn crd_served(&self, crd: &Value) -> Result<(), String> {
         const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let port = self.apiserver_port.number();
@@ -193,7 +196,8 @@ fn node() -> Value {
     })
 }
 
-/// Returns a kubeconfig with paths quoted as JSON strings, which are YAML strings too.
+/// Returns the text of the administrator's kubeconfig. Paths are quoted as JSON strings, which are YAML
+/// strings too.
 fn kubeconfig_text(url: &str, certificates: &Certificates) -> String {
     let quoted = |path: &Path| Value::from(path.to_string_lossy()).to_string();
     format!(
@@ -216,7 +220,7 @@ fn expect(response: Response, wanted: &[StatusCode]) -> Result<Bytes, String> {
     }
 }
 
-/// Succeeds if the object in `body` has this condition with status True.
+/// Succeeds if the object in `body` has the condition of this type with status True.
 fn condition(body: &[u8], name: &str) -> Result<(), String> {
     let object: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
