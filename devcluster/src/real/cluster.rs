@@ -38,13 +38,14 @@ const CONTROLLERS: &str = "kube-controller-manager";
 /// The settings of a private cluster for development and tests.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The folder with the programs of the control plane; `None` for `KUBEBUILDER_ASSETS`, else for those of tests/controlplane.
+    /// The folder with the programs of the control plane; `None` for `KUBEBUILDER_ASSETS`, else for those of
+    /// tests/controlplane.
     pub assets: Option<PathBuf>,
     /// CustomResourceDefinitions that exist before the controllers start. The garbage collector discovers new
     /// kinds only every 30 seconds, but all kinds of its start at once.
     pub crds: Vec<Value>,
-    /// Whether only etcd and the API server run: objects are stored but no controller acts on them, there is no Node, and
-    /// a deleted namespace stays. Takes a third of the memory.
+    /// Whether only etcd and the API server run: objects are stored but no controller acts on them, there is
+    /// no Node, and a deleted namespace stays. Takes a third of the memory.
     pub bare: bool,
     /// Flags appended to the API server's command line.
     pub apiserver_flags: Vec<String>,
@@ -58,7 +59,8 @@ pub struct DevCluster {
     // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a
     // whole stop or start, so that two callers take turns.
     clients: Vec<Process>,
-    /// The processes of kube-controller-manager and kwok; empty in a bare cluster, and after a restart that failed.
+    /// The processes of kube-controller-manager and kwok; empty in a bare cluster, and after a restart that
+    /// failed.
     controllers: Mutex<Vec<Process>>,
     /// The process of the API server; `None` while a test has stopped it.
     apiserver: Mutex<Option<Process>>,
@@ -70,8 +72,8 @@ pub struct DevCluster {
 // === impl DevCluster ===
 
 impl DevCluster {
-    /// Finds or builds the programs of the control plane, starts them and returns once they work together: seconds, or about nine
-    /// minutes where they must be built without a warm cache.
+    /// Finds or builds the programs of the control plane, starts them and returns once they work together:
+    /// seconds, or about nine minutes where they must be built without a warm cache.
     ///
     /// # Errors
     /// Programs that have started are killed. If a program fails, the logs are kept and the error has their
@@ -120,8 +122,8 @@ impl DevCluster {
         Self { clients, controllers: Mutex::new(controllers), apiserver, etcd, shell }
     }
 
-    /// Returns the path of the administrator's kubeconfig. It refers to files beside it, and is removed with the
-    /// cluster.
+    /// Returns the path of the administrator's kubeconfig. It refers to files beside it, and is removed with
+    /// the cluster.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.shell.kubeconfig
     }

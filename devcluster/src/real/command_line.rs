@@ -7,13 +7,13 @@ use std::path::Path;
 
 use crate::real::certificates::Certificates;
 
-/// Name of etcd's Unix socket in the cluster's folder, which is the working folder of all programs: no port, and closed to
-/// other users by the folder. etcd requires the form `host:port` for the name of the file.
+/// Name of etcd's Unix socket in the cluster's folder, which is the working folder of all programs: no port,
+/// and closed to other users by the folder. etcd requires the form `host:port` for the name of the file.
 pub(crate) const ETCD_SOCKET: &str = "etcd:0";
 const ETCD_PEER_SOCKET: &str = "etcd:1";
 
-/// Names of the controllers that Deployments, their autoscalers, ServiceAccounts and deletion need; each further
-/// controller costs a few megabytes and some watches.
+/// Names of the controllers that Deployments, their autoscalers, ServiceAccounts and deletion need; each
+/// further controller costs a few megabytes and some watches.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,deployment-controller,\
                            endpointslice-controller,garbage-collector-controller,\
                            horizontal-pod-autoscaler-controller,namespace-controller,replicaset-controller,\
@@ -34,8 +34,8 @@ impl Flags {
         self
     }
 
-    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::real::port::Port) that reserves
-    /// it.
+    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::real::port::Port) that
+    /// reserves it.
     fn serving(self, port: u16, certificates: &Certificates) -> Self {
         self.flag("bind-address", "127.0.0.1")
             .flag("secure-port", port.to_string())

@@ -10,7 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// A reserved TCP port on 127.0.0.1. Only processes of this user can bind it, and only with the option to share it.
+/// A reserved TCP port on 127.0.0.1. Only processes of this user can bind it, and only with the option to
+/// share it.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,

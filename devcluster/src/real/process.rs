@@ -19,8 +19,8 @@ use tokio::process::{Child, ChildStdin, Command};
 /// other programs ignore it.
 const LIFELINE_VARIABLE: &str = "MAINSTAY_END_WITH_STDIN";
 
-/// A running program of the control plane. It has its own process group, so that a Ctrl-C on the terminal reaches only this
-/// process, which decides in which order the programs end.
+/// A running program of the control plane. It has its own process group, so that a Ctrl-C on the terminal
+/// reaches only this process, which decides in which order the programs end.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,

@@ -17,8 +17,8 @@ pub struct ApiServer<'c> {
     port: Port,
     /// Number of the additional API server, a part of the name of its log.
     number: u32,
-    /// The process of the additional API server; `None` while a test has stopped it. The lock is held over a whole stop or start, so that two callers take
-    /// turns.
+    /// The process of the additional API server; `None` while a test has stopped it. The lock is held over a
+    /// whole stop or start, so that two callers take turns.
     process: Mutex<Option<Process>>,
 }
 
