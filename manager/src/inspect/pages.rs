@@ -197,9 +197,9 @@ pub(crate) struct Watch {
     pub(crate) working: bool,
     /// Seconds for which the watch has been working, or has been failing.
     pub(crate) since_seconds: f64,
-    /// Number of lists completed since the start.
+    /// Number of lists of this store completed since the start.
     pub(crate) lists: u64,
-    /// Number of watches opened since the start.
+    /// Number of watch requests of this store opened since the start.
     pub(crate) watches: u64,
     /// The last error of the list or watch; `null` while the watch works, and before the first answer.
     pub(crate) last_error: Option<String>,

@@ -154,8 +154,8 @@ impl Clusters {
         tokio::join!(self.own().cache().settled(), all);
     }
 
-    /// Ends the start's wait for other clusters: from now on only the manager's own makes this replica
-    /// unready.
+    /// Ends the start, during which other clusters count for readiness too: from now on only the stores of
+    /// the manager's own cluster make this replica unready.
     pub(super) fn on_start(&self) {
         self.shared.started.store(true, Ordering::Relaxed);
     }

@@ -45,7 +45,7 @@ pub struct TokioDial;
 // === impl Connection ===
 
 impl Connection {
-    /// Makes a connection from a stream, such as a TCP socket or one end of a pipe in memory.
+    /// Makes the connection of a probe to its target from a stream, such as a TCP socket or a pipe in memory.
     pub fn new(stream: impl Stream) -> Self {
         Self { stream: Box::new(stream), left: MAX_READ }
     }

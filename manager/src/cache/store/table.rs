@@ -141,7 +141,7 @@ impl Table {
         }
     }
 
-    /// Returns whether this version of an object is the stored one.
+    /// Returns whether the stored version of the object in `view` is that of `view`.
     pub(crate) fn holds(&self, view: &View) -> bool {
         self.get(view.request()).is_some_and(|stored| stored.is(view))
     }
