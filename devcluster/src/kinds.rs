@@ -4,6 +4,11 @@
 //! [`serde_json::Value`]s. Built-in kinds and custom resources are described by the same [`Schema`], so there is
 //! one implementation of defaults, pruning, patches and server-side apply.
 
+pub mod builtin;
+mod errors;
+mod kind;
 mod schema;
 
+pub use errors::{FieldError, Reason, quoted};
+pub use kind::{Generation, Kind, LazySchema, Scale, SelectableField, Subresource};
 pub use schema::{Fields, Form, List, Merge, Schema};
