@@ -5,6 +5,11 @@
 //! one implementation of defaults, pruning, patches and server-side apply.
 
 pub mod apply;
+pub mod builtin;
+mod errors;
+mod kind;
 mod schema;
 
+pub use errors::{FieldError, Reason, quoted};
+pub use kind::{Generation, Kind, LazySchema, Scale, SelectableField, Subresource};
 pub use schema::{Fields, Form, List, Merge, Schema};
