@@ -38,7 +38,7 @@ impl Scale<'_> {
         let mut written = Managers::decode(scale).unwrap_or_default();
         let before = Managers::decode(entries).unwrap_or_default();
         let mut managers = Managers::default();
-        for mut owner in before.owners {
+        for mut owner in before.owners.clone() {
             let Some(path) = self.path(&owner.api_version) else { continue };
             if let Some(path) = path.filter(|path| owner.fields.contains(path))
                 && written.take(&owner.id).is_none()
@@ -53,7 +53,9 @@ impl Scale<'_> {
         for owner in written.owners.into_iter().filter(owns) {
             let Some(path) = self.path(self.api_version).flatten() else { continue };
             let api_version = self.api_version.to_owned();
-            managers.set(Owner { api_version, fields: one(path), ..owner });
+            // The real server looks the time up among the object's entries, so a new one has none.
+            let time = before.get(&owner.id).and_then(|owner| owner.time);
+            managers.set(Owner { api_version, fields: one(path), time, ..owner });
         }
         managers.encode()
     }

@@ -49,7 +49,7 @@ impl<'a> Shape<'a> {
     /// map.
     pub(super) fn of(schema: &'a Schema, value: Option<&Value>) -> Self {
         match &schema.form {
-            Form::String | Form::Integer | Form::Number | Form::Boolean | Form::IntOrString => Self::Scalar,
+            Form::String | Form::Integer | Form::Number | Form::Boolean => Self::Scalar,
             Form::List { items, list, .. } => match list {
                 List::Atomic => Self::AtomicList(items),
                 List::Set => Self::Items(Items { schema: items, keys: &[] }),
@@ -57,7 +57,8 @@ impl<'a> Shape<'a> {
             },
             Form::Map { atomic, .. } => Self::Map(Entries { form: &schema.form, atomic: *atomic }),
             Form::Object(fields) => Self::Map(Entries { form: &schema.form, atomic: fields.atomic }),
-            Form::Any => match value {
+            // The real server checks no type here: that is left to the validation after the apply.
+            Form::Any | Form::IntOrString => match value {
                 Some(Value::Array(_)) => Self::AtomicList(&ANY),
                 None | Some(Value::Null | Value::Object(_)) => {
                     Self::Map(Entries { form: &schema.form, atomic: false })
