@@ -6,10 +6,19 @@
 
 pub mod apply;
 pub mod builtin;
+pub mod checks;
+pub mod custom;
+pub mod defaults;
 mod errors;
 mod kind;
+pub mod metadata;
+pub mod names;
+mod number;
+mod path;
+pub mod prune;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};
 pub use kind::{Generation, Kind, LazySchema, Scale, SelectableField, Subresource};
+pub use path::Path;
 pub use schema::{Fields, Form, List, Merge, Schema};
