@@ -4,6 +4,7 @@
 //! [`serde_json::Value`]s. Built-in kinds and custom resources are described by the same [`Schema`], so there is
 //! one implementation of defaults, pruning, patches and server-side apply.
 
+pub mod apply;
 pub mod builtin;
 pub mod checks;
 pub mod custom;
