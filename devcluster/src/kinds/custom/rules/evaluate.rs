@@ -22,7 +22,7 @@ const MAX_MESSAGE: usize = 5 << 10;
 ///
 /// `old` is the value that this one replaces. Rules about unchanged values are not enforced; which ones are
 /// unchanged follows from `correlated`, and `parent` is that of the nearest value above with an old one.
-pub fn check<'a>(
+pub(in crate::kinds::custom) fn check<'a>(
     value: &'a Value,
     old: Option<&'a Value>,
     schema: &'a Schema,
