@@ -8,6 +8,7 @@ pub mod apply;
 pub mod builtin;
 mod errors;
 mod kind;
+pub mod patch;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};

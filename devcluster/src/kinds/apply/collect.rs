@@ -176,7 +176,7 @@ fn scalar_problem(form: &Form, value: &Value) -> Option<String> {
 }
 
 /// A value as Go's `%v` shows it.
-fn go_value(value: &Value) -> String {
+pub(in crate::kinds) fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
