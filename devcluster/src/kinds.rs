@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod builtin;
 mod errors;
+mod go;
 mod kind;
 pub mod patch;
 mod schema;

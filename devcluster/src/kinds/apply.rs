@@ -57,7 +57,6 @@ use self::managers::{Id, Managers};
 use self::updater::{Applied, Conflict};
 use crate::kinds::Schema;
 
-pub(in crate::kinds) use self::collect::go_value;
 pub use self::field_set::FieldSet;
 pub use self::scale::Scale;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::PatchError;
 use super::merge::discard_nulls;
-use crate::kinds::{Form, Schema};
+use crate::kinds::{Form, Schema, go};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -173,11 +173,11 @@ fn field<'s>(schema: Option<&'s Schema>, name: &str) -> Result<&'s Schema, Patch
 fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     let mut patch = patch.clone();
     patch.insert(DIRECTIVE.to_owned(), directive.clone());
-    let text = crate::kinds::apply::go_value(directive);
+    let text = go::plain(directive);
     PatchError::Internal(format!("unknown patch type: {text} in map: {}", go_map(&patch)))
 }
 
 /// An object as Go's `%v` shows it.
 fn go_map(fields: &Fields) -> String {
-    crate::kinds::apply::go_value(&Value::Object(fields.clone()))
+    go::plain(&Value::Object(fields.clone()))
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{DIRECTIVE, Fields, SET_ORDER, field, go_map, list_name, merge_fields, unknown_directive};
 use super::{PatchError, without_directives};
-use crate::kinds::{Form, Merge, Schema};
+use crate::kinds::{Form, Merge, Schema, go};
 
 /// What the schema says of a list.
 #[derive(Clone, Copy)]
@@ -206,7 +206,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
             rest.next();
         }
         if !found {
-            let text = |items: &[Value]| crate::kinds::apply::go_value(&Value::Array(items.to_vec()));
+            let text = |items: &[Value]| go::plain(&Value::Array(items.to_vec()));
             return Err(PatchError::Internal(format!(
                 "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
                 text(patch),
@@ -298,7 +298,7 @@ fn of_maps(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
     }
     if items.any(|item| go_type(item) != go_type(first)) {
         let lists: Vec<_> = lists.iter().map(|list| Value::Array(list.to_vec())).collect();
-        let text = crate::kinds::apply::go_value(&Value::Array(lists));
+        let text = go::plain(&Value::Array(lists));
         return Err(PatchError::Internal(format!("list element types are not identical: {text}")));
     }
     Ok(first.is_object())
