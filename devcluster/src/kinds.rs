@@ -10,12 +10,14 @@ pub mod checks;
 pub mod custom;
 pub mod defaults;
 mod errors;
+mod go;
 mod kind;
 pub mod metadata;
 pub mod names;
 mod number;
 mod path;
 pub mod prune;
+pub mod patch;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::element::{Element, Numbers};
 use super::field_set::{FieldSet, Node};
 use super::shape::{Items, Shape, entries, items};
-use crate::kinds::{Form, Schema};
+use crate::kinds::{Form, Schema, go};
 
 /// The set of all fields that `value` mentions.
 pub(super) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
@@ -147,9 +147,9 @@ fn problems(schema: &Schema, value: &Value, duplicates: bool) -> Vec<Problem> {
             }
         }
         (Shape::AtomicList(_) | Shape::Items(_), _) => {
-            return refused(format!("expected list, got &{{{}}}", go_value(value)));
+            return refused(format!("expected list, got &{{{}}}", go::plain(value)));
         }
-        (Shape::Map(_), _) => return refused(format!("expected map, got &{{{}}}", go_value(value))),
+        (Shape::Map(_), _) => return refused(format!("expected map, got &{{{}}}", go::plain(value))),
     }
     found
 }
@@ -166,50 +166,11 @@ fn scalar_problem(form: &Form, value: &Value) -> Option<String> {
             format!("expected numeric (int or float), got {kind}")
         }),
         Form::String => (!value.is_string())
-            .then(|| format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))),
+            .then(|| format!("expected string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value))),
         Form::Boolean => {
-            (!value.is_boolean()).then(|| format!("expected boolean, got &{{{}}}", go_value(value)))
+            (!value.is_boolean()).then(|| format!("expected boolean, got &{{{}}}", go::plain(value)))
         }
         _ => (value.is_array() || value.is_object())
-            .then(|| format!("expected any scalar, got &{{{}}}", go_value(value))),
-    }
-}
-
-/// A value as Go's `%v` shows it.
-fn go_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<_> =
-                fields.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) => super::element::go_float(float),
-            None => number.to_string(),
-        },
-        Value::Bool(value) => value.to_string(),
-    }
-}
-
-/// A value as Go's `%#v` shows it.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => format!("{text:?}"),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<_> =
-                fields.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-        other => go_value(other),
+            .then(|| format!("expected any scalar, got &{{{}}}", go::plain(value))),
     }
 }

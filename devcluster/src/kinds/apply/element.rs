@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
+use crate::kinds::go;
+
 /// One step of a field path.
 #[derive(Clone, Debug)]
 pub(super) enum Element {
@@ -205,22 +207,10 @@ fn write_string(text: &mut String, string: &str, html: bool) {
 fn display(value: &Value, numbers: Numbers) -> String {
     match (value, numbers) {
         (Value::String(string), _) => format!("{string:?}"),
-        (Value::Number(number), Numbers::Decoded) => number.as_f64().map_or_else(String::new, go_float),
+        (Value::Number(number), Numbers::Decoded) => number.as_f64().map_or_else(String::new, go::float),
         (Value::Number(number), Numbers::Plain) if number.is_f64() => {
-            number.as_f64().map_or_else(String::new, go_float)
+            number.as_f64().map_or_else(String::new, go::float)
         }
         _ => value.to_string(),
-    }
-}
-
-/// A floating point number as Go's `%v` shows it.
-pub(super) fn go_float(float: f64) -> String {
-    let text = format!("{float:e}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
-        }
-        _ => format!("{float}"),
     }
 }
