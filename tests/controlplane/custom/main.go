@@ -1,15 +1,19 @@
-// Command custom prints how the real server judges custom resources: it reads cases from standard input and adds the
-// errors, removed fields and resulting objects. The answers are the fixtures of devcluster's tests; renew them with
+// Command custom prints how the real server judges custom resources and their definitions. It reads cases from standard
+// input and writes them with the errors, removed fields and resulting objects. The tests of devcluster compare with its
+// answers; add a case to the file and renew it with
 //
-//	go run ./custom < cases.json > answers.json
+//	file=../../devcluster/src/kinds/custom/answers.json
+//	go run ./custom < $file > answers.json && mv answers.json $file
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
@@ -58,6 +62,7 @@ func main() {
 	var cases []*testCase
 	check(json.NewDecoder(os.Stdin).Decode(&cases))
 	for _, one := range cases {
+		one.Unknown, one.Errors, one.Result = nil, nil, nil
 		var errs field.ErrorList
 		if one.Definition != nil {
 			errs = judgeDefinition(one)
@@ -72,10 +77,18 @@ func main() {
 			return a.Field < b.Field || a.Field == b.Field && a.Message < b.Message
 		})
 	}
-	encoder := json.NewEncoder(os.Stdout)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
-	check(encoder.Encode(cases))
+	fmt.Print("[\n")
+	for i, one := range cases {
+		line := &bytes.Buffer{}
+		encoder := json.NewEncoder(line)
+		encoder.SetEscapeHTML(false)
+		check(encoder.Encode(one))
+		if i > 0 {
+			fmt.Print(",\n")
+		}
+		fmt.Print(strings.TrimSpace(line.String()))
+	}
+	fmt.Print("\n]\n")
 }
 
 func judgeDefinition(one *testCase) field.ErrorList {

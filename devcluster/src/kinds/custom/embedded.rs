@@ -1,5 +1,7 @@
 //! Objects inside objects: their `apiVersion`, `kind` and `metadata`.
 
+use std::sync::{Arc, LazyLock};
+
 use serde_json::Value;
 
 use crate::kinds::builtin;
@@ -10,7 +12,7 @@ use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, Schema};
 
 /// Checks all embedded objects of a value.
-pub fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if schema.checks.as_ref().is_some_and(|checks| checks.embedded) && value.is_object() {
         check_object(value, path, errors);
     }
@@ -23,7 +25,7 @@ pub fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<F
 
 /// Removes unknown fields from the metadata of embedded objects, adds their paths to `unknown`, and returns the error
 /// for a field of the wrong type.
-pub fn coerce(
+pub(super) fn coerce(
     value: &mut Value,
     schema: &Schema,
     path: &Path<'_>,
@@ -66,7 +68,7 @@ pub fn coerce(
 }
 
 /// Removes unknown fields from metadata, and nulls; returns the error for a field of the wrong type.
-pub fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), FieldError> {
+pub(super) fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), FieldError> {
     let Some(schema) = metadata_schema() else { return Ok(()) };
     if let Some(detail) = wrong_type(metadata, schema, "") {
         return Err(FieldError::invalid(path.text(), metadata, &detail));
@@ -81,9 +83,12 @@ pub fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &mut Vec<
 }
 
 /// Returns the schema of `metadata`.
-pub fn metadata_schema() -> Option<&'static Schema> {
-    let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else { return None };
-    fields.fields.get("metadata").map(AsRef::as_ref)
+pub(super) fn metadata_schema() -> Option<&'static Schema> {
+    static METADATA: LazyLock<Option<Arc<Schema>>> = LazyLock::new(|| {
+        let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else { return None };
+        fields.fields.get("metadata").cloned()
+    });
+    METADATA.as_deref()
 }
 
 /// The first value of the wrong type, in the words of Go's JSON decoder.

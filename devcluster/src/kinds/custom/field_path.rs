@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A field that a path leads to.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub(super) struct Found<'a> {
     /// The path in the notation of field errors, such as `spec.replicas` or `labels[app]`.
     pub path: String,
     /// The name of the first field.
@@ -14,7 +14,7 @@ pub struct Found<'a> {
 }
 
 /// Follows a path through the properties of a schema; the error is the server's text.
-pub fn resolve<'a>(path: &str, schema: &'a Value, brackets: bool) -> Result<Found<'a>, String> {
+pub(super) fn resolve<'a>(path: &str, schema: &'a Value, brackets: bool) -> Result<Found<'a>, String> {
     let tokens = tokens(path);
     let mut tokens = tokens.iter().copied();
     let mut found = Found { path: String::new(), root: String::new(), schema };

@@ -9,7 +9,7 @@ use regex::Regex;
 use crate::kinds::names;
 
 /// Returns the check of a format; `None` where the server does not know the format.
-pub fn find(name: &str) -> Option<fn(&str) -> bool> {
+pub(super) fn find(name: &str) -> Option<fn(&str) -> bool> {
     Some(match name.replace('-', "").as_str() {
         "bsonobjectid" => |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
         "uri" => is_request_uri,
@@ -182,7 +182,7 @@ fn is_base64(text: &str) -> bool {
 }
 
 /// Whether the text is a date such as `2006-01-02`.
-pub fn is_date(text: &str) -> bool {
+pub(super) fn is_date(text: &str) -> bool {
     text.len() == 10 && text.is_ascii() && text.parse::<jiff::civil::Date>().is_ok()
 }
 
@@ -196,7 +196,7 @@ fn is_date_time(text: &str) -> bool {
 }
 
 /// Returns the length of a duration such as `1h30m` or `3 days` in nanoseconds.
-pub fn duration_nanoseconds(text: &str) -> Option<i128> {
+pub(super) fn duration_nanoseconds(text: &str) -> Option<i128> {
     if let Some(exact) = go_duration(text) {
         return Some(exact);
     }

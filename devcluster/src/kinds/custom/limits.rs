@@ -7,7 +7,7 @@ use crate::kinds::number::{Num, float_is_integer, float_text, float_to_int};
 use crate::kinds::path::Path;
 
 /// Checks lengths, pattern and format of a string. Of lengths and pattern only the first error counts.
-pub fn check_string(text: &str, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
+pub(super) fn check_string(text: &str, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
     out.count(1);
     let shown = || quoted(text);
     let length = if checks.max_length.is_some() || checks.min_length.is_some() { text.chars().count() } else { 0 };
@@ -30,7 +30,7 @@ pub fn check_string(text: &str, checks: &Checks, path: &Path<'_>, out: &mut Outc
 }
 
 /// Checks range and divisor of a number.
-pub fn check_number(value: Num, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
+pub(super) fn check_number(value: Num, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
     let range = Range::of(checks);
     range.check(value, "Checked", path, out);
     if let Some(factor) = checks.multiple_of {
@@ -151,7 +151,7 @@ impl Range {
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
-pub enum Count {
+pub(super) enum Count {
     /// Items of a list.
     Items,
     /// Fields or entries of an object.
@@ -159,7 +159,7 @@ pub enum Count {
 }
 
 /// Checks the number of items or properties.
-pub fn check_count(count: usize, of: Count, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
+pub(super) fn check_count(count: usize, of: Count, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
     let (min, max, noun) = match of {
         Count::Items => (checks.min_items, checks.max_items, "items"),
         Count::Properties => (checks.min_properties, checks.max_properties, "properties"),

@@ -9,7 +9,7 @@ use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, List, Schema};
 
 /// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no such rule.
-pub fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             for (name, value) in map {

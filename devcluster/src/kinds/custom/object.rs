@@ -51,7 +51,7 @@ impl CustomKind {
         let metadata = object.get("metadata").unwrap_or(&Value::Null);
         let path = Path::Root("metadata");
         metadata::check(metadata, self.kind.namespaced, NameRule::Subdomain, &path, &mut errors);
-        let mut outcome = Outcome { errors, ..Outcome::default() };
+        let mut outcome = Outcome::after(errors);
         validate(object, self.schema(), &root, None, &mut outcome);
         let mut errors = outcome.errors;
         if let Some(scale) = &self.kind.scale {
@@ -72,7 +72,7 @@ impl CustomKind {
         }
         let root = Path::Root("");
         check_metadata_update(object, old, &mut errors);
-        let mut outcome = Outcome { errors, ..Outcome::default() };
+        let mut outcome = Outcome::after(errors);
         let correlated = Correlated { new: object, old, schema: self.schema(), root: true };
         validate(object, self.schema(), &root, Some(correlated), &mut outcome);
         let mut errors = outcome.errors;
@@ -93,7 +93,7 @@ impl CustomKind {
             return errors;
         }
         check_metadata_update(object, old, &mut errors);
-        let mut outcome = Outcome { errors, ..Outcome::default() };
+        let mut outcome = Outcome::after(errors);
         if let (Some(status), Form::Object(fields)) = (object.get("status"), &self.schema().form)
             && let Some(schema) = fields.fields.get("status")
         {

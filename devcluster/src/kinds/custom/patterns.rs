@@ -6,7 +6,7 @@ use regex::Regex;
 ///
 /// The syntaxes are nearly the same. `\d`, `\w`, `\s` and `\b` mean ASCII in Go, and inside brackets `[`, `&&`, `--`
 /// and `~~` are plain characters, so those are rewritten.
-pub fn compile(source: &str) -> Result<Regex, regex::Error> {
+pub(super) fn compile(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(&translated(source))
 }
 

@@ -6,7 +6,7 @@ use crate::kinds::schema::{Form, List, Schema};
 
 /// A value together with the one that it replaces.
 #[derive(Clone, Copy, Debug)]
-pub struct Correlated<'a> {
+pub(super) struct Correlated<'a> {
     /// The new value.
     pub new: &'a Value,
     /// The old value.
@@ -19,7 +19,7 @@ pub struct Correlated<'a> {
 
 impl<'a> Correlated<'a> {
     /// Returns the value under this name, if both have one and the schema declares it.
-    pub fn key(self, name: &str) -> Option<Self> {
+    pub(super) fn key(self, name: &str) -> Option<Self> {
         if self.root && matches!(name, "apiVersion" | "kind" | "metadata") {
             return None;
         }
@@ -33,7 +33,7 @@ impl<'a> Correlated<'a> {
     }
 
     /// Returns the item at this place and the old one with the same keys.
-    pub fn index(self, index: usize) -> Option<Self> {
+    pub(super) fn index(self, index: usize) -> Option<Self> {
         let new = self.new.as_array()?.get(index)?;
         let Form::List { items, list, .. } = &self.schema.form else { return None };
         let old = find_item(self.old.as_array()?, new, list)?;
@@ -41,7 +41,7 @@ impl<'a> Correlated<'a> {
     }
 
     /// Whether the values are equal; the order of items with keys does not matter.
-    pub fn is_unchanged(self) -> bool {
+    pub(super) fn is_unchanged(self) -> bool {
         if self.root {
             return false;
         }
@@ -64,7 +64,7 @@ impl<'a> Correlated<'a> {
 }
 
 /// Returns the old item with the same keys; only lists of type `map` have such.
-pub fn find_item<'a>(old: &'a [Value], item: &Value, list: &List) -> Option<&'a Value> {
+pub(super) fn find_item<'a>(old: &'a [Value], item: &Value, list: &List) -> Option<&'a Value> {
     let List::Map(keys) = list else { return None };
     let item = item.as_object()?;
     old.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))

@@ -7,7 +7,7 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 
-pub use evaluate::check;
+pub(super) use evaluate::check;
 
 use super::field_path;
 use crate::kinds::errors::Reason;
@@ -78,7 +78,7 @@ impl Rule {
 ///
 /// The parser of the library needs gigabytes for some short texts that are mostly brackets, and its depth counter
 /// fails on deep ones, so both are refused before it sees them.
-pub fn parse(text: &str) -> Result<IdedExpr, String> {
+pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     let (mut open, mut noise, mut visible) = (0_usize, 0_u32, 0_u32);
     for c in text.chars().filter(|c| !c.is_whitespace()) {
         visible += 1;

@@ -28,7 +28,7 @@ pub fn schema(raw: &Value) -> Schema {
 }
 
 /// Whether the value or one below it has CEL rules.
-pub fn rules_within(schema: &Schema) -> bool {
+pub(super) fn rules_within(schema: &Schema) -> bool {
     schema.checks.as_ref().is_some_and(|checks| checks.rules_within)
 }
 
@@ -156,12 +156,12 @@ fn format(raw: &Value, types: &[JsonType]) -> Option<Format> {
 }
 
 /// Returns a keyword that is true or false, and false where it is missing.
-pub fn flag(raw: &Value, keyword: &str) -> bool {
+pub(super) fn flag(raw: &Value, keyword: &str) -> bool {
     raw.get(keyword).and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// Returns a keyword that is a list of strings.
-pub fn strings(raw: &Value, keyword: &str) -> Vec<String> {
+pub(super) fn strings(raw: &Value, keyword: &str) -> Vec<String> {
     let items = raw.get(keyword).and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }

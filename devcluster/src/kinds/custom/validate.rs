@@ -15,7 +15,7 @@ use crate::kinds::schema::{Form, Schema};
 
 /// The errors of a walk.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The errors found so far.
     pub errors: Vec<FieldError>,
     /// The number of checks, which picks the alternative that explains a failure.
@@ -23,6 +23,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// An outcome that begins with the errors of other checks.
+    pub(super) fn after(errors: Vec<FieldError>) -> Self {
+        Self { errors, matched: 0 }
+    }
+
     /// Adds an error in the value at this path.
     pub(super) fn push(&mut self, path: &Path<'_>, reason: Reason, shown: &str, detail: &str) {
         let name = path.name();
@@ -55,7 +60,7 @@ impl Outcome {
 
 /// Validates a value. Errors in values that an update leaves unchanged are not reported; `correlated` is the value
 /// that it replaces, if there is one.
-pub fn validate(
+pub(super) fn validate(
     value: &Value,
     schema: &Schema,
     path: &Path<'_>,

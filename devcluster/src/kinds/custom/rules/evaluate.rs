@@ -22,7 +22,7 @@ const MAX_MESSAGE: usize = 5 << 10;
 ///
 /// `old` is the value that this one replaces. Rules about unchanged values are not enforced; which ones are
 /// unchanged follows from `correlated`, and `parent` is that of the nearest value above with an old one.
-pub fn check<'a>(
+pub(in crate::kinds::custom) fn check<'a>(
     value: &'a Value,
     old: Option<&'a Value>,
     schema: &'a Schema,
@@ -186,6 +186,9 @@ fn error_text(error: &ExecutionError) -> String {
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
         ExecutionError::IndexOutOfBounds(Cel::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { function, message } if message.starts_with("string parse error") => {
+            format!("type conversion error from 'string' to '{function}'")
+        }
         ExecutionError::FunctionError { message, .. } => message.clone(),
         error => error.to_string(),
     }

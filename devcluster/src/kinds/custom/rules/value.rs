@@ -23,7 +23,7 @@ const RESERVED: [&str; 21] = [
 /// Returns the value as rules see it. `root` marks an object with `apiVersion`, `kind` and `metadata`.
 ///
 /// Only declared fields are visible, under escaped names, and numbers have their declared type.
-pub fn to_cel(value: &Value, schema: &Schema, root: bool) -> Cel {
+pub(super) fn to_cel(value: &Value, schema: &Schema, root: bool) -> Cel {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             let root = root || embedded(schema);
@@ -99,7 +99,7 @@ fn plain(value: &Value) -> Cel {
 }
 
 /// Returns the name of a field as an identifier of CEL; `None` where it has none.
-pub fn escape(name: &str) -> Option<String> {
+pub(super) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -122,10 +122,36 @@ pub fn escape(name: &str) -> Option<String> {
 }
 
 /// The functions that rules may call.
-pub static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLock::new(|| {
+pub(super) static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLock::new(|| {
     use kube_cel::KubeCelExt as _;
-    kube_cel::cel::Context::default().with_all()
+    let mut functions = kube_cel::cel::Context::default().with_all();
+    for name in TYPE_NAMES {
+        functions.add_variable_from_value(name, name.to_owned());
+    }
+    functions.add_function("type", |value: Cel| type_name(&value).to_owned());
+    functions
 });
+
+/// Types that rules may name. The library has no values for types, so their names stand for them.
+pub(super) const TYPE_NAMES: [&str; 9] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
+
+fn type_name(value: &Cel) -> &'static str {
+    match value {
+        Cel::Bool(_) => "bool",
+        Cel::Bytes(_) => "bytes",
+        Cel::Float(_) => "double",
+        Cel::Int(_) => "int",
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::Null => "null_type",
+        Cel::String(_) => "string",
+        Cel::UInt(_) => "uint",
+        Cel::Duration(_) => "google.protobuf.Duration",
+        Cel::Timestamp(_) => "google.protobuf.Timestamp",
+        Cel::Function(..) | Cel::Opaque(_) => "optional_type",
+    }
+}
 
 #[cfg(test)]
 mod tests {
