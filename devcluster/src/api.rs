@@ -41,6 +41,7 @@ use admission::{Admission, NamespaceLifecycle};
 use call::Call;
 use registry::Registry;
 use served::Served;
+use subresources::Tokens;
 
 pub use request::{Body, PatchType, Query, Request, Target, User, Verb};
 pub use response::{Content, List, Object, Response};
@@ -72,6 +73,7 @@ struct Shared {
     clock: Clock,
     random: Mutex<fastrand::Rng>,
     registry: RwLock<Arc<Registry>>,
+    tokens: Tokens,
     admission: Vec<Arc<dyn Admission>>,
 }
 
@@ -103,6 +105,7 @@ impl Api {
             clock: options.clock,
             random: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             registry: RwLock::new(Arc::new(Registry::builtin())),
+            tokens: Tokens::default(),
             admission,
         };
         let api = Self { shared: Arc::new(shared) };

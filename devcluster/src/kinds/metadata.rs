@@ -151,7 +151,8 @@ fn check_owners(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>)
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(path.text(), owner, detail));
+            let message = format!("Invalid value: {}: {detail}", shown_owner(owner));
+            errors.push(FieldError { path: path.text(), reason: Reason::Invalid, message });
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
@@ -162,11 +163,30 @@ fn check_owners(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>)
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                          and {name}"
                     );
-                    errors.push(FieldError::invalid(path.text(), owners, &detail));
+                    let shown = shown_owners(owners);
+                    let message = format!("Invalid value: {shown}: {detail}");
+                    errors.push(FieldError { path: path.text(), reason: Reason::Invalid, message });
                 }
             }
         }
     }
+}
+
+/// Owner references as texts show them: with the fields in the order of their type.
+fn shown_owners(owners: &Value) -> String {
+    let list: Vec<_> = owners.as_array().into_iter().flatten().map(shown_owner).collect();
+    format!("[{}]", list.join(","))
+}
+
+fn shown_owner(owner: &Value) -> String {
+    let mut fields: Vec<_> = ["apiVersion", "kind", "name", "uid"]
+        .into_iter()
+        .map(|name| format!("\"{name}\":{}", Value::from(text(owner, name))))
+        .collect();
+    for name in ["controller", "blockOwnerDeletion"] {
+        fields.extend(owner.get(name).filter(|value| value.is_boolean()).map(|value| format!("\"{name}\":{value}")));
+    }
+    format!("{{{}}}", fields.join(","))
 }
 
 fn check_finalizers(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {

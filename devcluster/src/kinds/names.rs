@@ -44,7 +44,12 @@ const MAX_SUBDOMAIN: usize = 253;
 
 /// Returns what is wrong with a domain name such as `example.com`; empty if nothing is.
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
-    let mut errors = too_long(name, MAX_SUBDOMAIN);
+    subdomain(name, "characters")
+}
+
+/// The server counts the length in characters or in bytes, depending on the field.
+fn subdomain(name: &str, unit: &str) -> Vec<String> {
+    let mut errors = too_long(name, MAX_SUBDOMAIN, unit);
     if !is_subdomain(name) {
         errors.push(format!(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
@@ -57,7 +62,7 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
 
 /// Returns what is wrong with a label of a domain name, such as `my-name`; empty if nothing is.
 pub fn dns1123_label(name: &str) -> Vec<String> {
-    let mut errors = too_long(name, MAX_LABEL);
+    let mut errors = too_long(name, MAX_LABEL, "characters");
     if is_label(name) {
         return errors;
     }
@@ -75,7 +80,7 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
 
 /// Returns what is wrong with a label that starts with a letter, such as `abc-123`; empty if nothing is.
 pub fn dns1035_label(name: &str) -> Vec<String> {
-    let mut errors = too_long(name, MAX_LABEL);
+    let mut errors = too_long(name, MAX_LABEL, "characters");
     if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
         errors.push(format!(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -109,14 +114,14 @@ pub fn qualified_name(name: &str) -> Vec<String> {
             name
         }
         Some((prefix, name)) => {
-            errors.extend(dns1123_subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
+            errors.extend(subdomain(prefix, "bytes").into_iter().map(|error| format!("prefix part {error}")));
             name
         }
     };
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     }
-    errors.extend(too_long(name, MAX_LABEL).into_iter().map(|error| format!("name part {error}")));
+    errors.extend(too_long(name, MAX_LABEL, "bytes").into_iter().map(|error| format!("name part {error}")));
     if !is_label_key(name) {
         errors.push(format!("name part {}", rule()));
     }
@@ -125,7 +130,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
 
 /// Returns what is wrong with a label's value; empty if nothing is.
 pub fn label_value(value: &str) -> Vec<String> {
-    let mut errors = too_long(value, MAX_LABEL);
+    let mut errors = too_long(value, MAX_LABEL, "bytes");
     if !value.is_empty() && !is_label_key(value) {
         errors.push(format!(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
@@ -144,8 +149,8 @@ fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     illegal.map(|illegal| format!("may not contain '{illegal}'")).collect()
 }
 
-fn too_long(name: &str, max: usize) -> Vec<String> {
-    if name.len() > max { vec![format!("must be no more than {max} bytes")] } else { Vec::new() }
+fn too_long(name: &str, max: usize, unit: &str) -> Vec<String> {
+    if name.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
 }
 
 fn is_label(name: &str) -> bool {

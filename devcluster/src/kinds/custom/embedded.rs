@@ -1,5 +1,7 @@
 //! Objects inside objects: their `apiVersion`, `kind` and `metadata`.
 
+use std::sync::{Arc, LazyLock};
+
 use serde_json::Value;
 
 use crate::kinds::builtin;
@@ -82,8 +84,11 @@ pub(super) fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &m
 
 /// Returns the schema of `metadata`.
 pub(super) fn metadata_schema() -> Option<&'static Schema> {
-    let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else { return None };
-    fields.fields.get("metadata").map(AsRef::as_ref)
+    static METADATA: LazyLock<Option<Arc<Schema>>> = LazyLock::new(|| {
+        let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else { return None };
+        fields.fields.get("metadata").cloned()
+    });
+    METADATA.as_deref()
 }
 
 /// The first value of the wrong type, in the words of Go's JSON decoder.

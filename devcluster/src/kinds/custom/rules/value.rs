@@ -124,8 +124,34 @@ pub(super) fn escape(name: &str) -> Option<String> {
 /// The functions that rules may call.
 pub(super) static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLock::new(|| {
     use kube_cel::KubeCelExt as _;
-    kube_cel::cel::Context::default().with_all()
+    let mut functions = kube_cel::cel::Context::default().with_all();
+    for name in TYPE_NAMES {
+        functions.add_variable_from_value(name, name.to_owned());
+    }
+    functions.add_function("type", |value: Cel| type_name(&value).to_owned());
+    functions
 });
+
+/// Types that rules may name. The library has no values for types, so their names stand for them.
+pub(super) const TYPE_NAMES: [&str; 9] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
+
+fn type_name(value: &Cel) -> &'static str {
+    match value {
+        Cel::Bool(_) => "bool",
+        Cel::Bytes(_) => "bytes",
+        Cel::Float(_) => "double",
+        Cel::Int(_) => "int",
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::Null => "null_type",
+        Cel::String(_) => "string",
+        Cel::UInt(_) => "uint",
+        Cel::Duration(_) => "google.protobuf.Duration",
+        Cel::Timestamp(_) => "google.protobuf.Timestamp",
+        Cel::Function(..) | Cel::Opaque(_) => "optional_type",
+    }
+}
 
 #[cfg(test)]
 mod tests {
