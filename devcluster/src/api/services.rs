@@ -81,7 +81,8 @@ pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let same = |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
         let known = old_ports.into_iter().flatten().find(same).and_then(|other| other.get("nodePort")).cloned();
-        if let (None, Some(known), Some(port)) = (port.get("nodePort"), known, port.as_object_mut()) {
+        let missing = port.get("nodePort").is_none();
+        if let (true, Some(known), Some(port)) = (missing, known, port.as_object_mut()) {
             port.insert("nodePort".to_owned(), known);
         }
     }
