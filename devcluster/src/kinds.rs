@@ -15,9 +15,9 @@ mod kind;
 pub mod metadata;
 pub mod names;
 mod number;
+pub mod patch;
 mod path;
 pub mod prune;
-pub mod patch;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};

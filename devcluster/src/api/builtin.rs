@@ -31,7 +31,7 @@ pub(super) fn check_update(_kind: &Kind, value: &Value, old: &Value, _subresourc
 }
 
 /// Returns the rule for names of objects.
-pub(super) fn name_rule(kind: &Kind) -> NameRule {
+fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => NameRule::Label,
         ("", "Service") => NameRule::Label1035,
@@ -65,7 +65,9 @@ impl Api {
                 set(value, "status", json!({"phase": "Pending", "qosClass": class}));
             }
             ("", "Service") => return services::allocate(self, kind, value),
-            ("", "PersistentVolumeClaim" | "PersistentVolume") => set(value, "status", json!({"phase": "Pending"})),
+            ("", "PersistentVolumeClaim" | "PersistentVolume") => {
+                set(value, "status", json!({"phase": "Pending"}))
+            }
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definitions::set_status(value),
             _ => {}
         }
@@ -80,7 +82,9 @@ pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subres
         ("", "Namespace", _) => {
             let finalizers = old.pointer("/spec/finalizers").cloned();
             set_missing(value, "spec", json!({}));
-            if let (Some(spec), Some(finalizers)) = (value.get_mut("spec").and_then(Value::as_object_mut), finalizers) {
+            if let (Some(spec), Some(finalizers)) =
+                (value.get_mut("spec").and_then(Value::as_object_mut), finalizers)
+            {
                 spec.insert("finalizers".to_owned(), finalizers);
             }
         }
@@ -143,12 +147,15 @@ fn quality(pod: &Value) -> &'static str {
     };
     const RESOURCES: [&str; 2] = ["cpu", "memory"];
     let none = containers.iter().all(|container| {
-        RESOURCES.iter().all(|what| amount(container, "requests", what).or(amount(container, "limits", what)).is_none())
+        RESOURCES
+            .iter()
+            .all(|what| amount(container, "requests", what).or(amount(container, "limits", what)).is_none())
     });
     let equal = containers.iter().all(|container| {
         RESOURCES.iter().all(|what| {
             let limit = amount(container, "limits", what);
-            limit.is_some() && amount(container, "requests", what).is_none_or(|request| Some(request) == limit)
+            limit.is_some()
+                && amount(container, "requests", what).is_none_or(|request| Some(request) == limit)
         })
     });
     match (none, equal) {

@@ -63,7 +63,9 @@ impl Api {
             self.prepare_create(kind, &mut object)?;
             match self.try_insert(call, &object).await {
                 Err(status) if status.reason() == "AlreadyExists" && generates && attempts > 0 => {}
-                Err(status) if status.reason() == "AlreadyExists" && generates => return Err(exhausted(kind, &status)),
+                Err(status) if status.reason() == "AlreadyExists" && generates => {
+                    return Err(exhausted(kind, &status));
+                }
                 other => return other,
             }
         }
@@ -84,7 +86,11 @@ impl Api {
         let key = Key::new(&call.target.namespace, &name);
         let exists = |existing: &Value| {
             let status = Status::already_exists(kind, &name);
-            if object::is_terminating(existing) { status.prefixed("object is being deleted: ") } else { status }
+            if object::is_terminating(existing) {
+                status.prefixed("object is being deleted: ")
+            } else {
+                status
+            }
         };
         if call.options.dry_run {
             return match self.shared.store.get(&served.resource, &key) {
@@ -119,7 +125,8 @@ fn prepare(kind: &Kind, object: &mut Value) {
         object::set_meta(object, "generation", 1);
     }
     // A kubelet creates its Node together with a status.
-    if kind.status && kind.kind != "Node"
+    if kind.status
+        && kind.kind != "Node"
         && let Some(object) = object.as_object_mut()
     {
         object.remove("status");

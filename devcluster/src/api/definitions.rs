@@ -118,9 +118,17 @@ impl Api {
             return Some(next);
         }
         if !is_true(definition, "Established") {
-            set_condition(&mut next, step("False", "NeverEstablished", "resource was never established"), now);
+            set_condition(
+                &mut next,
+                step("False", "NeverEstablished", "resource was never established"),
+                now,
+            );
         } else if self.delete_instances(definition) {
-            set_condition(&mut next, step("False", "InstanceDeletionCompleted", "removed all instances"), now);
+            set_condition(
+                &mut next,
+                step("False", "InstanceDeletionCompleted", "removed all instances"),
+                now,
+            );
         } else {
             return None;
         }
@@ -135,7 +143,8 @@ impl Api {
         let (group, plural) = names_of(definition);
         let Some(served) = self.registry().any_version(&group, &plural).map(Arc::clone) else { return true };
         let store = &self.shared.store;
-        let instances = || store.list(&served.resource, None, None, At::Newest).map_or(Vec::new(), |list| list.items);
+        let instances =
+            || store.list(&served.resource, None, None, At::Newest).map_or(Vec::new(), |list| list.items);
         for version in instances() {
             let target = Target::new(&group, &served.kind.version, &plural)
                 .namespace(version.key().namespace())
@@ -170,7 +179,8 @@ pub(super) fn set_defaults(definition: &mut Value) {
 
 /// Sets the status of a new definition.
 pub(super) fn set_status(definition: &mut Value) {
-    let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": []});
+    let status =
+        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": []});
     if let Some(definition) = definition.as_object_mut() {
         definition.insert("status".to_owned(), status);
     }
@@ -182,7 +192,9 @@ pub(super) fn add_stored_version(definition: &mut Value) {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
     let mut storage = versions.filter(|version| version.get("storage") == Some(&Value::Bool(true)));
     let Some(name) = storage.next().and_then(|version| version.get("name")).cloned() else { return };
-    let Some(stored) = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut) else { return };
+    let Some(stored) = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut) else {
+        return;
+    };
     if !stored.contains(&name) {
         stored.push(name);
     }
@@ -195,8 +207,10 @@ pub(super) fn start_deletion(definition: &mut Value, now: Timestamp) {
         finalizers.push(CLEANUP.to_owned());
     }
     object::set_finalizers(definition, &finalizers);
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon".to_owned();
-    let pending = Condition { name: "Terminating", status: "True", reason: "InstanceDeletionPending", message };
+    let message =
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon".to_owned();
+    let pending =
+        Condition { name: "Terminating", status: "True", reason: "InstanceDeletionPending", message };
     set_condition(definition, pending, now);
 }
 

@@ -74,7 +74,8 @@ impl Sent {
             }
             Self::Patch(patch_type, patch) => {
                 // A Scale has no lists, so a strategic merge patch is a merge patch.
-                let patch_type = if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
+                let patch_type =
+                    if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
                 let mut current = show(old, scale, custom)?;
                 let read = object::meta(&current, "resourceVersion").to_owned();
                 apply_patch(&call.served.kind, &mut current, patch_type, patch)?;

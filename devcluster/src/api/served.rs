@@ -89,11 +89,6 @@ impl Served {
         }
     }
 
-    /// Returns the rule for names of objects.
-    pub(super) fn name_rule(&self) -> NameRule {
-        super::builtin::name_rule(&self.kind)
-    }
-
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
         self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
@@ -129,10 +124,16 @@ impl Served {
         }
     }
 
-    fn with_resource<T>(&self, author: &Author<'_>, act: impl FnOnce(&apply::Resource<'_>, &Writer<'_>) -> T) -> T {
+    fn with_resource<T>(
+        &self,
+        author: &Author<'_>,
+        act: impl FnOnce(&apply::Resource<'_>, &Writer<'_>) -> T,
+    ) -> T {
         static EMPTY: LazyLock<Value> = LazyLock::new(|| json!({}));
-        let versions: Vec<_> = self.siblings.iter().map(|kind| (kind.api_version(), kind.schema.get())).collect();
-        let versions: Vec<_> = versions.iter().map(|(version, schema)| (version.as_str(), &***schema)).collect();
+        let versions: Vec<_> =
+            self.siblings.iter().map(|kind| (kind.api_version(), kind.schema.get())).collect();
+        let versions: Vec<_> =
+            versions.iter().map(|(version, schema)| (version.as_str(), &***schema)).collect();
         let resource = apply::Resource {
             kind: &self.kind.kind,
             api_version: &self.api_version,
@@ -209,7 +210,8 @@ fn reset_fields(kind: &Kind, custom: bool, subresource: &str) -> &'static FieldS
     static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
     static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["status"]]));
     static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"]]));
-    static DEPLOYMENT: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "labels"]]));
+    static DEPLOYMENT: LazyLock<FieldSet> =
+        LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "labels"]]));
     static POD: LazyLock<FieldSet> = LazyLock::new(|| {
         FieldSet::of(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
     });

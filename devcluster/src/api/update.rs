@@ -106,9 +106,15 @@ impl Api {
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
         match revision(object::meta(&object, "resourceVersion")).map_err(Status::unclassified)? {
-            0 if terms.unconditional || kind.unconditional_update => object::copy_meta(old, &mut object, "resourceVersion"),
+            0 if terms.unconditional || kind.unconditional_update => {
+                object::copy_meta(old, &mut object, "resourceVersion")
+            }
             0 => {
-                let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    &0.into(),
+                    "must be specified for an update",
+                );
                 return Err(Status::invalid_kind(&kind.group, &kind.plural, &name, &[error]));
             }
             sent if sent == version.revision() => {}
@@ -230,7 +236,8 @@ fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
 
 fn content_differs(object: &Value, old: &Value) -> bool {
     let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else { return false };
-    let content = |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+    let content =
+        |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
     // A status that is a subresource is the same in both.
     object.iter().filter(content).ne(old.iter().filter(content))
 }

@@ -19,7 +19,8 @@ struct Taken {
 /// Returns the next state of a definition, which may equal the current one.
 pub(super) fn next(definition: &Value, others: &[Arc<Version>], now: Timestamp) -> Option<Value> {
     let group = definition.pointer("/spec/group");
-    let same = others.iter().map(|version| version.value()).filter(|other| other.pointer("/spec/group") == group);
+    let same =
+        others.iter().map(|version| version.value()).filter(|other| other.pointer("/spec/group") == group);
     let taken = Taken::of(same);
     let mut next = definition.clone();
     let (names, conflict) = accept(definition, &taken);
@@ -29,8 +30,9 @@ pub(super) fn next(definition: &Value, others: &[Arc<Version>], now: Timestamp) 
         Some((reason, message)) => ("False", reason, message),
     };
     let named = Condition { name: "NamesAccepted", status, reason, message };
-    let unchanged = condition(definition, "NamesAccepted")
-        .is_some_and(|known| super::object::text(known, "status") == status && super::object::text(known, "reason") == reason);
+    let unchanged = condition(definition, "NamesAccepted").is_some_and(|known| {
+        super::object::text(known, "status") == status && super::object::text(known, "reason") == reason
+    });
     let names_unchanged = definition.pointer("/status/acceptedNames") == Some(&names);
     if unchanged && names_unchanged && accepted && !is_true(definition, "Established") {
         let message = "the initial names have been accepted".to_owned();
