@@ -187,3 +187,6 @@ pub fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let new = formats(definition).into_iter().filter(|format| !known.contains(format));
     new.map(|format| format!("unrecognized format {}", quoted(&format))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! The rules in `x-kubernetes-validations`: CEL expressions over a value and the one that it replaces.
 
 mod evaluate;
+mod functions;
+mod place;
+mod types;
 mod value;
 
 use kube_cel::cel::IdedExpr;
@@ -8,6 +11,7 @@ use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 
 pub(super) use evaluate::check;
+pub(super) use types::{Declared, compile};
 
 use super::field_path;
 use crate::kinds::errors::Reason;

@@ -1,0 +1,125 @@
+//! The types of operators and functions.
+
+use std::sync::Arc;
+
+use super::types::{BOOL, Declared, INT, STRING, common};
+
+const DURATION: Declared = Declared::Plain("google.protobuf.Duration");
+const TIMESTAMP: Declared = Declared::Plain("google.protobuf.Timestamp");
+const DOUBLE: Declared = Declared::Plain("double");
+const UINT: Declared = Declared::Plain("uint");
+const BYTES: Declared = Declared::Plain("bytes");
+
+/// Whether functions are called on this name without a value, as in `math.abs(1)`.
+pub(super) fn is_namespace(name: &str) -> bool {
+    matches!(name, "math" | "sets" | "optional" | "ip" | "cidr" | "strings" | "base64" | "format" | "cel" | "lists")
+}
+
+/// How rules write an operator.
+pub(super) fn operator_symbol(name: &str) -> Option<&str> {
+    Some(match name {
+        "_?_:_" => "?",
+        "_[_]" | "_[?_]" => "[",
+        "_?._" => ".?",
+        "@in" => "in",
+        "-_" => "-",
+        "!_" => "!",
+        _ => name.strip_prefix('_')?.strip_suffix('_')?,
+    })
+}
+
+/// The type of an operator's result; `None` where the operands do not fit.
+pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Declared> {
+    let any = operands.contains(&Declared::Dyn);
+    let numeric = |of: &Declared| [INT, UINT, DOUBLE, Declared::Dyn].contains(of);
+    match (name, operands) {
+        ("_&&_" | "_||_" | "!_", operands) => {
+            operands.iter().all(|of| [BOOL, Declared::Dyn].contains(of)).then_some(BOOL)
+        }
+        ("_==_" | "_!=_", [left, right]) => fits(left, right).then_some(BOOL),
+        ("_<_" | "_<=_" | "_>_" | "_>=_", [left, right]) => {
+            let ordered = any
+                || numeric(left) && numeric(right)
+                || left == right && [BOOL, STRING, BYTES, DURATION, TIMESTAMP].contains(left);
+            ordered.then_some(BOOL)
+        }
+        ("_+_", [left, right]) if !any => match (left, right) {
+            (Declared::List(left), Declared::List(right)) if fits(left, right) => {
+                Some(Declared::List(Arc::new(if **left == Declared::Dyn { (**right).clone() } else { (**left).clone() })))
+            }
+            _ if *left == TIMESTAMP && *right == DURATION || *left == DURATION && *right == TIMESTAMP => Some(TIMESTAMP),
+            _ => (left == right && [INT, UINT, DOUBLE, STRING, BYTES, DURATION].contains(left)).then(|| left.clone()),
+        },
+        ("_-_", [left, right]) if !any => {
+            if *left == TIMESTAMP && [DURATION, TIMESTAMP].contains(right) {
+                return Some(if *right == DURATION { TIMESTAMP } else { DURATION });
+            }
+            (left == right && [INT, UINT, DOUBLE, DURATION].contains(left)).then(|| left.clone())
+        }
+        ("_*_" | "_/_", [left, right]) if !any => {
+            (left == right && [INT, UINT, DOUBLE].contains(left)).then(|| left.clone())
+        }
+        ("_%_", [left, right]) if !any => (left == right && [INT, UINT].contains(left)).then(|| left.clone()),
+        ("-_", [of]) if !any => [INT, DOUBLE].contains(of).then(|| of.clone()),
+        ("_?_:_", [condition, yes, no]) => {
+            let result = common(&[yes.clone(), no.clone()]);
+            [BOOL, Declared::Dyn].contains(condition).then_some(result)
+        }
+        ("_[_]", [Declared::List(item), index]) => numeric(index).then(|| (**item).clone()),
+        ("_[_]", [Declared::Map(value), key]) => [STRING, Declared::Dyn].contains(key).then(|| (**value).clone()),
+        ("_[_]", [Declared::Plain(_), _]) => None,
+        ("_[?_]", [Declared::List(of) | Declared::Map(of), _]) => Some(Declared::Optional(Arc::clone(of))),
+        ("@in", _) => Some(BOOL),
+        _ => Some(Declared::Dyn),
+    }
+}
+
+/// Whether values of the types can be compared.
+fn fits(left: &Declared, right: &Declared) -> bool {
+    match (left, right) {
+        (Declared::Dyn, _) | (_, Declared::Dyn) => true,
+        (Declared::Plain("null"), other) | (other, Declared::Plain("null")) => !matches!(other, Declared::Plain("int" | "uint" | "double" | "string" | "bool" | "bytes")) || left == right,
+        (Declared::List(left), Declared::List(right))
+        | (Declared::Map(left), Declared::Map(right))
+        | (Declared::Optional(left), Declared::Optional(right)) => fits(left, right),
+        (Declared::Object(_), Declared::Map(_)) | (Declared::Map(_), Declared::Object(_)) => false,
+        (left, right) => left == right,
+    }
+}
+
+/// The type of a function's result; `None` where there is no such function.
+pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declared]) -> Option<Declared> {
+    let of = target.or(arguments.first());
+    let item = || of.and_then(Declared::item).unwrap_or(Declared::Dyn);
+    Some(match name {
+        "contains" | "endsWith" | "startsWith" | "matches" | "isSorted" | "isURL" | "isIP" | "isCIDR" | "isQuantity"
+        | "isSemver" | "isIPv4" | "isGreaterThan" | "isLessThan" | "isInteger" | "hasValue" | "containsIP"
+        | "containsCIDR" | "intersects" | "equivalent" | "isCanonical" | "isUnspecified" | "isLoopback"
+        | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast" | "ip.isCanonical" | "isNaN" | "isInf"
+        | "isFinite" | "@not_strictly_false" | "bool" => BOOL,
+        "size" | "int" | "indexOf" | "lastIndexOf" | "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth"
+        | "getDayOfWeek" | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" | "asInteger"
+        | "sign" | "compareTo" | "major" | "minor" | "patch" | "prefixLength" | "family" | "bitAnd" | "bitOr"
+        | "bitXor" | "bitNot" | "bitShiftLeft" | "bitShiftRight" => INT,
+        "string" | "charAt" | "lowerAscii" | "upperAscii" | "replace" | "substring" | "trim" | "join" | "format"
+        | "reverse" | "quote" | "getScheme" | "getHost" | "getHostname" | "getPort" | "getEscapedPath" => STRING,
+        "find" => STRING,
+        "findAll" | "split" => Declared::List(Arc::new(STRING)),
+        "double" | "asApproximateFloat" | "ceil" | "floor" | "round" | "trunc" => DOUBLE,
+        "uint" => UINT,
+        "bytes" | "decode" => BYTES,
+        "encode" => STRING,
+        "duration" => DURATION,
+        "timestamp" => TIMESTAMP,
+        "min" | "max" | "sum" if target.is_some() && arguments.is_empty() => item(),
+        "flatten" | "slice" | "distinct" | "sort" | "sortBy" => of.cloned().unwrap_or(Declared::Dyn),
+        "min" | "max" | "sum" | "first" | "last" | "abs" | "greatest" | "least" | "dyn" | "type" | "url" | "quantity"
+        | "ip" | "cidr" | "semver" | "getQuery" | "add" | "sub" | "masked" | "of" | "none" | "ofNonZeroValue" | "value"
+        | "orValue" | "or" | "optMap" | "optFlatMap" | "unwrap" | "unwrapOpt" | "named" | "validate" | "bind"
+        | "transformList" | "transformMap" | "transformMapEntry" | "lists" | "range" | "all" | "exists"
+        | "exists_one" | "existsOne" | "map" | "filter" | "has" | "dns1123Label" | "dns1123Subdomain" | "dns1035Label"
+        | "qualifiedName" | "dns1123LabelPrefix" | "dns1123SubdomainPrefix" | "dns1035LabelPrefix" | "labelValue"
+        | "uri" | "uuid" | "byte" | "date" | "datetime" => Declared::Dyn,
+        _ => return None,
+    })
+}
