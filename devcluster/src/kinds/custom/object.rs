@@ -41,6 +41,18 @@ impl CustomKind {
         Ok(unknown)
     }
 
+    /// Brings a stored object of any version into this one, as conversion strategy `None` does.
+    pub fn convert(&self, object: &mut Value) {
+        if let Value::Object(map) = object {
+            map.insert("apiVersion".to_owned(), self.api_version.as_str().into());
+        }
+        if !self.preserves_all {
+            prune(object, self.schema());
+            drop_nulls(object, self.schema());
+        }
+        set_defaults(object, self.schema());
+    }
+
     /// Checks a new object.
     pub fn check_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = self.check_type(object);
@@ -148,7 +160,11 @@ impl CustomKind {
         let blocks = |error: &FieldError| {
             matches!(
                 error.reason,
-                Reason::Unsupported | Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid
+                Reason::Unsupported
+                    | Reason::Required
+                    | Reason::TooLong
+                    | Reason::TooMany
+                    | Reason::TypeInvalid
             )
         };
         if errors.iter().any(blocks) {

@@ -71,8 +71,7 @@ pub(super) fn check_root(raw: &Value, status: bool, path: &str, errors: &mut Vec
 
 fn check_beside_status(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if text(raw, "type") != "object" && raw.get("type").is_some() {
-        let detail =
-            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         errors.push(FieldError::invalid(format!("{path}.type"), &text(raw, "type").into(), detail));
         return;
     }
@@ -140,7 +139,8 @@ fn check(raw: &Value, path: &str, place: &Place, declared: Option<&Declared>) ->
         if values.is_object() {
             let mut place = below(place);
             if place.in_meta {
-                place.no_defaults = Some(" inside additionalProperties applying to object metadata".to_owned());
+                place.no_defaults =
+                    Some(" inside additionalProperties applying to object metadata".to_owned());
             }
             let declared = declared.and_then(Declared::item);
             found.merge(check(values, &format!("{path}.additionalProperties"), &place, declared.as_ref()));
@@ -192,12 +192,17 @@ fn check_keywords(raw: &Value, path: &str, place: &Place, errors: &mut Vec<Field
     if !kind.is_empty() && !TYPES.contains(&kind.as_str()) {
         errors.push(FieldError::unsupported(format!("{path}.type"), &kind.as_str().into(), &TYPES));
     }
-    if let Some(reason) = place.no_defaults.as_ref().filter(|_| raw.get("default").is_some_and(|of| !of.is_null())) {
+    if let Some(reason) =
+        place.no_defaults.as_ref().filter(|_| raw.get("default").is_some_and(|of| !of.is_null()))
+    {
         errors.push(FieldError::forbidden(format!("{path}.default"), &format!("must not be set{reason}")));
     }
     for keyword in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
         if raw.get(keyword).is_some_and(|value| !value.is_null()) {
-            errors.push(FieldError::forbidden(format!("{path}.{keyword}"), &format!("{keyword} is not supported")));
+            errors.push(FieldError::forbidden(
+                format!("{path}.{keyword}"),
+                &format!("{keyword} is not supported"),
+            ));
         }
     }
     if kind == "null" {
@@ -223,7 +228,13 @@ fn check_keywords(raw: &Value, path: &str, place: &Place, errors: &mut Vec<Field
 }
 
 /// Adds an error where a keyword needs another type.
-fn check_type_of(raw: &Value, keyword: &str, expected: &str, path: &str, errors: &mut Vec<FieldError>) -> bool {
+fn check_type_of(
+    raw: &Value,
+    keyword: &str,
+    expected: &str,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     let kind = text(raw, "type");
     if kind == expected {
         return true;
@@ -260,8 +271,10 @@ fn check_lists(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
     let keys = strings(raw, "x-kubernetes-list-map-keys");
     if !keys.is_empty() && list_type != Some("map") {
-        let (path, detail) =
-            (format!("{path}.x-kubernetes-list-type"), "must be map if x-kubernetes-list-map-keys is non-empty");
+        let (path, detail) = (
+            format!("{path}.x-kubernetes-list-type"),
+            "must be map if x-kubernetes-list-map-keys is non-empty",
+        );
         errors.push(match list_type {
             None => FieldError::required(path, detail),
             Some(list_type) => FieldError::invalid(path, &list_type.into(), detail),
@@ -277,7 +290,9 @@ fn check_lists(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
         }
         let required = strings(items, "required");
         for key in keys.iter().filter(|_| list_type == "map") {
-            let Some(property) = items.get("properties").and_then(|properties| properties.get(key)) else { continue };
+            let Some(property) = items.get("properties").and_then(|properties| properties.get(key)) else {
+                continue;
+            };
             let path = format!("{path}.items.properties[{key}]");
             if !required.contains(key) && property.get("default").is_none_or(Value::is_null) {
                 let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
@@ -298,10 +313,18 @@ fn check_set(items: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let list_type = items.get("x-kubernetes-list-type").unwrap_or(&Value::Null);
     match text(items, "type").as_str() {
         "array" if !list_type.is_null() && list_type != "atomic" => {
-            errors.push(FieldError::invalid(format!("{path}.items.x-kubernetes-list-type"), list_type, detail));
+            errors.push(FieldError::invalid(
+                format!("{path}.items.x-kubernetes-list-type"),
+                list_type,
+                detail,
+            ));
         }
         "object" if text(items, "x-kubernetes-map-type") != "atomic" => {
-            errors.push(FieldError::invalid(format!("{path}.items.x-kubernetes-map-type"), list_type, detail));
+            errors.push(FieldError::invalid(
+                format!("{path}.items.x-kubernetes-map-type"),
+                list_type,
+                detail,
+            ));
         }
         _ => {}
     }
@@ -327,7 +350,11 @@ fn check_map_keys(items: Option<&Value>, keys: &[String], path: &str, errors: &m
     let shown = Value::from(keys.to_vec());
     for (index, key) in keys.iter().enumerate() {
         match items.get("properties").and_then(|properties| properties.get(key)) {
-            None => errors.push(FieldError::invalid(of_keys(), &shown, "entries must all be names of item properties")),
+            None => errors.push(FieldError::invalid(
+                of_keys(),
+                &shown,
+                "entries must all be names of item properties",
+            )),
             Some(property) if matches!(text(property, "type").as_str(), "array" | "object") => {
                 let path = format!("{path}.items.properties[{key}].type");
                 let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
@@ -347,9 +374,17 @@ fn check_rule(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<FieldError
     if of.trim().is_empty() {
         errors.push(FieldError::required(format!("{path}.rule"), "rule is not specified"));
     } else if !message.is_empty() && message.trim().is_empty() {
-        errors.push(FieldError::invalid(format!("{path}.message"), &message.into(), "must be non-empty if specified"));
+        errors.push(FieldError::invalid(
+            format!("{path}.message"),
+            &message.into(),
+            "must be non-empty if specified",
+        ));
     } else if broken(message.trim()) {
-        errors.push(FieldError::invalid(format!("{path}.message"), &message.into(), "must not contain line breaks"));
+        errors.push(FieldError::invalid(
+            format!("{path}.message"),
+            &message.into(),
+            "must not contain line breaks",
+        ));
     } else if broken(of.trim()) && message.trim().is_empty() {
         let detail = "message must be specified if rule contains line breaks";
         errors.push(FieldError::required(format!("{path}.message"), detail));
@@ -359,8 +394,11 @@ fn check_rule(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<FieldError
         let detail = "messageExpression must be non-empty if specified";
         errors.push(FieldError::required(format!("{path}.messageExpression"), detail));
     }
-    const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-    if let Some(reason) = rule.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason)) {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    if let Some(reason) =
+        rule.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason))
+    {
         errors.push(FieldError::unsupported(format!("{path}.reason"), &reason.into(), &REASONS));
     }
     let field = text(rule, "fieldPath");
@@ -380,13 +418,7 @@ fn check_rule(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<FieldError
     }
 }
 
-fn compile_rule(
-    rule: &Value,
-    declared: &Declared,
-    place: &Place,
-    path: &str,
-    errors: &mut Vec<FieldError>,
-) {
+fn compile_rule(rule: &Value, declared: &Declared, place: &Place, path: &str, errors: &mut Vec<FieldError>) {
     let optional = flag(rule, "optionalOldSelf");
     let mut push = |field: &str, detail: &str| {
         let message = format!("Invalid value: {}: {detail}", shown_rule(rule));
@@ -409,7 +441,8 @@ fn compile_rule(
     };
     match (&place.uncorrelated, rule.get("optionalOldSelf")) {
         (Some(list), _) if uses_old_self => {
-            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+            let detail =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
             errors.push(FieldError::invalid(format!("{path}.rule"), &text(rule, "rule").into(), &detail));
         }
         (_, Some(value)) if !uses_old_self && !value.is_null() => {
@@ -452,7 +485,10 @@ pub(super) fn unknown_formats(raw: &Value, found: &mut Vec<String>) {
         list(raw, keyword).for_each(|one| unknown_formats(one, found));
     }
     for keyword in ["items", "additionalProperties", "not"] {
-        raw.get(keyword).into_iter().filter(|one| one.is_object()).for_each(|one| unknown_formats(one, found));
+        raw.get(keyword)
+            .into_iter()
+            .filter(|one| one.is_object())
+            .for_each(|one| unknown_formats(one, found));
     }
     let properties = raw.get("properties").and_then(Value::as_object).into_iter().flatten();
     properties.for_each(|(_, one)| unknown_formats(one, found));

@@ -17,20 +17,28 @@ enum Level {
 
 /// Returns the error for a keyword that cannot be read at all.
 pub(super) fn unsupported(raw: &Value) -> Option<String> {
-    for keyword in ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"] {
+    for keyword in
+        ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"]
+    {
         if raw.get(keyword).is_some_and(|value| !value.is_null() && *value != json!({}) && value != "") {
-            return Some(format!("OpenAPIV3Schema '{}' is not supported", keyword.replace("$schema", "schema")));
+            return Some(format!(
+                "OpenAPIV3Schema '{}' is not supported",
+                keyword.replace("$schema", "schema")
+            ));
         }
     }
     if raw.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
-        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned());
+        return Some(
+            "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined".to_owned(),
+        );
     }
     if raw.get("items").is_some_and(Value::is_array) {
         return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
     }
     let logic = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| list(raw, keyword));
     let single = ["not", "items", "additionalProperties"].into_iter().filter_map(|keyword| raw.get(keyword));
-    let properties = raw.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(_, one)| one);
+    let properties =
+        raw.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(_, one)| one);
     logic.chain(single).chain(properties).filter(|one| one.is_object()).find_map(unsupported)
 }
 
@@ -77,7 +85,13 @@ fn check_node(raw: &Value, level: Level, path: &str, errors: &mut Vec<FieldError
             errors.push(FieldError::invalid(format!("{path}.{keyword}"), &true.into(), detail));
         }
     }
-    check_values(raw, is_int_or_string(raw), is_int_or_string(list(raw, "allOf").next().unwrap_or(&Value::Null)), path, errors);
+    check_values(
+        raw,
+        is_int_or_string(raw),
+        is_int_or_string(list(raw, "allOf").next().unwrap_or(&Value::Null)),
+        path,
+        errors,
+    );
     let of_type = format!("{path}.type");
     if embedded && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -111,7 +125,8 @@ fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mu
     let property = |name: &str| raw.get("properties").and_then(|properties| properties.get(name));
     let checked = level == Level::Root || embedded;
     for name in ["kind", "apiVersion"] {
-        let kind = property(name).map(|property| text(property, "type")).filter(|kind| checked && kind != "string");
+        let kind =
+            property(name).map(|property| text(property, "type")).filter(|kind| checked && kind != "string");
         if let Some(kind) = kind {
             let path = format!("{path}.properties[{name}].type");
             errors.push(FieldError::invalid(path, &kind.into(), "must be string"));
@@ -125,14 +140,13 @@ fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mu
     }
     let names_only = |(keyword, value): (&String, &Value)| match keyword.as_str() {
         "type" | "default" => true,
-        "properties" => value
-            .as_object()
-            .is_some_and(|properties| properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))),
+        "properties" => value.as_object().is_some_and(|properties| {
+            properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
+        }),
         _ => false,
     };
     if level == Level::Root && !metadata.as_object().into_iter().flatten().all(names_only) {
-        let detail =
-            "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.push(FieldError::forbidden(path, detail));
     }
 }
@@ -209,7 +223,13 @@ fn check_complete(raw: &Value, of: Option<&Value>, path: &str, at: &str, errors:
     }
 }
 
-fn check_complete_nested(raw: &Value, of: Option<&Value>, path: &str, at: &str, errors: &mut Vec<FieldError>) {
+fn check_complete_nested(
+    raw: &Value,
+    of: Option<&Value>,
+    path: &str,
+    at: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(of) = of else {
         errors.push(FieldError::required(path, &format!("because it is defined in {at}")));
         return;

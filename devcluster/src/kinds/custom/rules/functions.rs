@@ -12,7 +12,10 @@ const BYTES: Declared = Declared::Plain("bytes");
 
 /// Whether functions are called on this name without a value, as in `math.abs(1)`.
 pub(super) fn is_namespace(name: &str) -> bool {
-    matches!(name, "math" | "sets" | "optional" | "ip" | "cidr" | "strings" | "base64" | "format" | "cel" | "lists")
+    matches!(
+        name,
+        "math" | "sets" | "optional" | "ip" | "cidr" | "strings" | "base64" | "format" | "cel" | "lists"
+    )
 }
 
 /// How rules write an operator.
@@ -45,10 +48,17 @@ pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Decla
         }
         ("_+_", [left, right]) if !any => match (left, right) {
             (Declared::List(left), Declared::List(right)) if fits(left, right) => {
-                Some(Declared::List(Arc::new(if **left == Declared::Dyn { (**right).clone() } else { (**left).clone() })))
+                Some(Declared::List(Arc::new(if **left == Declared::Dyn {
+                    (**right).clone()
+                } else {
+                    (**left).clone()
+                })))
             }
-            _ if *left == TIMESTAMP && *right == DURATION || *left == DURATION && *right == TIMESTAMP => Some(TIMESTAMP),
-            _ => (left == right && [INT, UINT, DOUBLE, STRING, BYTES, DURATION].contains(left)).then(|| left.clone()),
+            _ if *left == TIMESTAMP && *right == DURATION || *left == DURATION && *right == TIMESTAMP => {
+                Some(TIMESTAMP)
+            }
+            _ => (left == right && [INT, UINT, DOUBLE, STRING, BYTES, DURATION].contains(left))
+                .then(|| left.clone()),
         },
         ("_-_", [left, right]) if !any => {
             if *left == TIMESTAMP && [DURATION, TIMESTAMP].contains(right) {
@@ -66,7 +76,9 @@ pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Decla
             [BOOL, Declared::Dyn].contains(condition).then_some(result)
         }
         ("_[_]", [Declared::List(item), index]) => numeric(index).then(|| (**item).clone()),
-        ("_[_]", [Declared::Map(value), key]) => [STRING, Declared::Dyn].contains(key).then(|| (**value).clone()),
+        ("_[_]", [Declared::Map(value), key]) => {
+            [STRING, Declared::Dyn].contains(key).then(|| (**value).clone())
+        }
         ("_[_]", [Declared::Plain(_), _]) => None,
         ("_[?_]", [Declared::List(of) | Declared::Map(of), _]) => Some(Declared::Optional(Arc::clone(of))),
         ("@in", _) => Some(BOOL),
@@ -78,7 +90,9 @@ pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Decla
 fn fits(left: &Declared, right: &Declared) -> bool {
     match (left, right) {
         (Declared::Dyn, _) | (_, Declared::Dyn) => true,
-        (Declared::Plain("null"), other) | (other, Declared::Plain("null")) => !matches!(other, Declared::Plain("int" | "uint" | "double" | "string" | "bool" | "bytes")) || left == right,
+        (Declared::Plain("null"), other) | (other, Declared::Plain("null")) => {
+            left == right || ![INT, UINT, DOUBLE, STRING, BOOL, BYTES].contains(other)
+        }
         (Declared::List(left), Declared::List(right))
         | (Declared::Map(left), Declared::Map(right))
         | (Declared::Optional(left), Declared::Optional(right)) => fits(left, right),
@@ -87,22 +101,60 @@ fn fits(left: &Declared, right: &Declared) -> bool {
     }
 }
 
+/// Whether a method of strings has a string and strings as arguments; other functions decide at run time.
+pub(super) fn takes(name: &str, target: &Declared, arguments: &[Declared]) -> bool {
+    let text = |of: &Declared| [STRING, Declared::Dyn].contains(of);
+    match name {
+        "startsWith" | "endsWith" | "matches" => text(target) && arguments.iter().all(text),
+        "contains" if *target == STRING => arguments.iter().all(text),
+        _ => true,
+    }
+}
+
 /// The type of a function's result; `None` where there is no such function.
 pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declared]) -> Option<Declared> {
     let of = target.or(arguments.first());
     let item = || of.and_then(Declared::item).unwrap_or(Declared::Dyn);
     Some(match name {
-        "contains" | "endsWith" | "startsWith" | "matches" | "isSorted" | "isURL" | "isIP" | "isCIDR" | "isQuantity"
-        | "isSemver" | "isIPv4" | "isGreaterThan" | "isLessThan" | "isInteger" | "hasValue" | "containsIP"
-        | "containsCIDR" | "intersects" | "equivalent" | "isCanonical" | "isUnspecified" | "isLoopback"
-        | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isGlobalUnicast" | "ip.isCanonical" | "isNaN" | "isInf"
-        | "isFinite" | "@not_strictly_false" | "bool" => BOOL,
-        "size" | "int" | "indexOf" | "lastIndexOf" | "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth"
-        | "getDayOfWeek" | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds" | "getMilliseconds" | "asInteger"
-        | "sign" | "compareTo" | "major" | "minor" | "patch" | "prefixLength" | "family" | "bitAnd" | "bitOr"
-        | "bitXor" | "bitNot" | "bitShiftLeft" | "bitShiftRight" => INT,
-        "string" | "charAt" | "lowerAscii" | "upperAscii" | "replace" | "substring" | "trim" | "join" | "format"
-        | "reverse" | "quote" | "getScheme" | "getHost" | "getHostname" | "getPort" | "getEscapedPath" => STRING,
+        "contains"
+        | "endsWith"
+        | "startsWith"
+        | "matches"
+        | "isSorted"
+        | "isURL"
+        | "isIP"
+        | "isCIDR"
+        | "isQuantity"
+        | "isSemver"
+        | "isIPv4"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "isInteger"
+        | "hasValue"
+        | "containsIP"
+        | "containsCIDR"
+        | "intersects"
+        | "equivalent"
+        | "isCanonical"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "ip.isCanonical"
+        | "isNaN"
+        | "isInf"
+        | "isFinite"
+        | "@not_strictly_false"
+        | "bool" => BOOL,
+        "size" | "int" | "indexOf" | "lastIndexOf" | "getFullYear" | "getMonth" | "getDate"
+        | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds"
+        | "getMilliseconds" | "asInteger" | "sign" | "compareTo" | "major" | "minor" | "patch"
+        | "prefixLength" | "family" | "bitAnd" | "bitOr" | "bitXor" | "bitNot" | "bitShiftLeft"
+        | "bitShiftRight" => INT,
+        "string" | "charAt" | "lowerAscii" | "upperAscii" | "replace" | "substring" | "trim" | "join"
+        | "format" | "reverse" | "quote" | "getScheme" | "getHost" | "getHostname" | "getPort"
+        | "getEscapedPath" => STRING,
         "find" => STRING,
         "findAll" | "split" => Declared::List(Arc::new(STRING)),
         "double" | "asApproximateFloat" | "ceil" | "floor" | "round" | "trunc" => DOUBLE,
@@ -113,13 +165,63 @@ pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declare
         "timestamp" => TIMESTAMP,
         "min" | "max" | "sum" if target.is_some() && arguments.is_empty() => item(),
         "flatten" | "slice" | "distinct" | "sort" | "sortBy" => of.cloned().unwrap_or(Declared::Dyn),
-        "min" | "max" | "sum" | "first" | "last" | "abs" | "greatest" | "least" | "dyn" | "type" | "url" | "quantity"
-        | "ip" | "cidr" | "semver" | "getQuery" | "add" | "sub" | "masked" | "of" | "none" | "ofNonZeroValue" | "value"
-        | "orValue" | "or" | "optMap" | "optFlatMap" | "unwrap" | "unwrapOpt" | "named" | "validate" | "bind"
-        | "transformList" | "transformMap" | "transformMapEntry" | "lists" | "range" | "all" | "exists"
-        | "exists_one" | "existsOne" | "map" | "filter" | "has" | "dns1123Label" | "dns1123Subdomain" | "dns1035Label"
-        | "qualifiedName" | "dns1123LabelPrefix" | "dns1123SubdomainPrefix" | "dns1035LabelPrefix" | "labelValue"
-        | "uri" | "uuid" | "byte" | "date" | "datetime" => Declared::Dyn,
+        "min"
+        | "max"
+        | "sum"
+        | "first"
+        | "last"
+        | "abs"
+        | "greatest"
+        | "least"
+        | "dyn"
+        | "type"
+        | "url"
+        | "quantity"
+        | "ip"
+        | "cidr"
+        | "semver"
+        | "getQuery"
+        | "add"
+        | "sub"
+        | "masked"
+        | "of"
+        | "none"
+        | "ofNonZeroValue"
+        | "value"
+        | "orValue"
+        | "or"
+        | "optMap"
+        | "optFlatMap"
+        | "unwrap"
+        | "unwrapOpt"
+        | "named"
+        | "validate"
+        | "bind"
+        | "transformList"
+        | "transformMap"
+        | "transformMapEntry"
+        | "lists"
+        | "range"
+        | "all"
+        | "exists"
+        | "exists_one"
+        | "existsOne"
+        | "map"
+        | "filter"
+        | "has"
+        | "dns1123Label"
+        | "dns1123Subdomain"
+        | "dns1035Label"
+        | "qualifiedName"
+        | "dns1123LabelPrefix"
+        | "dns1123SubdomainPrefix"
+        | "dns1035LabelPrefix"
+        | "labelValue"
+        | "uri"
+        | "uuid"
+        | "byte"
+        | "date"
+        | "datetime" => Declared::Dyn,
         _ => return None,
     })
 }

@@ -73,7 +73,8 @@ impl<'a> Places<'a> {
 
     /// The place of the error if the anchor's text starts here.
     fn matches(&self, anchor: &Anchor<'_>, at: usize) -> Option<usize> {
-        let (Anchor::Ident(text) | Anchor::Select(text) | Anchor::Call(text) | Anchor::Operator(text)) = anchor;
+        let (Anchor::Ident(text) | Anchor::Select(text) | Anchor::Call(text) | Anchor::Operator(text)) =
+            anchor;
         let end = at + text.chars().count();
         if !self.code.get(at..end)?.iter().copied().eq(text.chars()) {
             return None;
@@ -81,12 +82,14 @@ impl<'a> Places<'a> {
         let is_name = |c: &char| c.is_alphanumeric() || *c == '_';
         let skip = |c: &&char| !c.is_whitespace();
         let before = self.code.get(..at)?.iter().rev().find(skip);
-        let touches = at > 0 && self.code.get(at - 1).is_some_and(is_name) || self.code.get(end).is_some_and(is_name);
+        let touches =
+            at > 0 && self.code.get(at - 1).is_some_and(is_name) || self.code.get(end).is_some_and(is_name);
         let after = self.code.get(end..)?.iter().position(|c| !c.is_whitespace()).map(|offset| end + offset);
         let calls = after.is_some_and(|at| self.code.get(at) == Some(&'('));
         match anchor {
             Anchor::Operator(_) => {
-                let part = |c: Option<&char>| c.is_some_and(|c| matches!(c, '<' | '>' | '=' | '!' | '&' | '|'));
+                let part =
+                    |c: Option<&char>| c.is_some_and(|c| matches!(c, '<' | '>' | '=' | '!' | '&' | '|'));
                 let longer = part(self.code.get(end)) || at > 0 && part(self.code.get(at - 1));
                 (!longer).then_some(at)
             }

@@ -6,12 +6,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr,
+};
 use serde_json::Value;
 
 use super::functions;
 use super::place::{Anchor, Places};
 use super::value::{TYPE_NAMES, escape};
+use crate::kinds::custom::patterns;
 use crate::kinds::custom::structural::flag;
 use crate::kinds::custom::text;
 
@@ -86,16 +89,16 @@ impl Declared {
         }
     }
 
-    /// How texts name the type; `None` where they use a random name.
-    pub(super) fn name(&self) -> Option<String> {
-        Some(match self {
+    /// How texts name the type. The server adds a random number and the path to the name of an object's type.
+    pub(super) fn name(&self) -> String {
+        match self {
             Self::Dyn => "dyn".to_owned(),
             Self::Plain(name) => (*name).to_owned(),
-            Self::List(item) => format!("list({})", item.name()?),
-            Self::Map(value) => format!("map(string, {})", value.name()?),
-            Self::Optional(of) => format!("optional_type({})", of.name()?),
-            Self::Object(_) => return None,
-        })
+            Self::List(item) => format!("list({})", item.name()),
+            Self::Map(value) => format!("map(string, {})", value.name()),
+            Self::Optional(of) => format!("optional_type({})", of.name()),
+            Self::Object(_) => "selfType".to_owned(),
+        }
     }
 }
 
@@ -186,8 +189,13 @@ impl Checker<'_> {
 
     fn select(&mut self, select: &SelectExpr) -> Declared {
         let of = self.infer(&select.operand);
-        let anchor = Anchor::Select(&select.field);
-        self.places.pass(&anchor);
+        let field = Anchor::Select(&select.field);
+        self.places.pass(&field);
+        let has = Anchor::Call("has");
+        if select.test {
+            self.places.pass(&has);
+        }
+        let anchor = if select.test { has } else { field };
         let found = self.member(&of, &select.field, &anchor);
         if select.test { BOOL } else { found }
     }
@@ -205,7 +213,7 @@ impl Checker<'_> {
                 Declared::Dyn
             }
             Declared::Plain(_) | Declared::List(_) => {
-                let name = of.name().unwrap_or_default();
+                let name = of.name();
                 self.error(anchor, &format!("type '{name}' does not support field selection"));
                 Declared::Dyn
             }
@@ -217,15 +225,30 @@ impl Checker<'_> {
         if let Some(symbol) = functions::operator_symbol(name) {
             return self.operator(call, name, symbol);
         }
-        let namespace = call.target.as_deref().is_some_and(
-            |target| matches!(&target.expr, Expr::Ident(name) if functions::is_namespace(name)),
-        );
+        let namespace = call
+            .target
+            .as_deref()
+            .is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if functions::is_namespace(name)));
         let target = call.target.as_deref().filter(|_| !namespace).map(|target| self.infer(target));
         let anchor = Anchor::Call(name);
         self.places.pass(&anchor);
         let arguments: Vec<_> = call.args.iter().map(|argument| self.infer(argument)).collect();
         if let (Some(Declared::Optional(of)), "value" | "orValue") = (&target, name) {
             return Declared::clone(of);
+        }
+        if let Some(target) = target.as_ref().filter(|target| !functions::takes(name, target, &arguments)) {
+            let names = arguments.iter().map(Declared::name).collect::<Vec<_>>().join(", ");
+            let target = target.name();
+            self.error(
+                &anchor,
+                &format!("found no matching overload for '{name}' applied to '{target}.({names})'"),
+            );
+        }
+        if let ("matches", Some(Expr::Literal(LiteralValue::String(pattern)))) =
+            (name, call.args.last().map(|of| &of.expr))
+            && patterns::compile(pattern.inner()).is_err()
+        {
+            self.error(&anchor, "invalid matches argument");
         }
         match functions::result(name, target.as_ref(), &arguments) {
             Some(result) => result,
@@ -249,15 +272,20 @@ impl Checker<'_> {
                 let found = if let Declared::Optional(of) = found { of } else { Arc::new(found) };
                 return Declared::Optional(found);
             }
-            operands.push(self.infer(argument));
+            let operand = self.infer(argument);
+            if matches!(name, "_&&_" | "_||_") && ![BOOL, Declared::Dyn].contains(&operand) {
+                let found = operand.name();
+                self.error(&outermost(argument), &format!("expected type 'bool' but found '{found}'"));
+                operands.push(BOOL);
+                continue;
+            }
+            operands.push(operand);
         }
         if let Some(result) = functions::operator_result(name, &operands) {
             return result;
         }
-        if let Some(names) = operands.iter().map(Declared::name).collect::<Option<Vec<_>>>() {
-            let names = names.join(", ");
-            self.error(&anchor, &format!("found no matching overload for '{name}' applied to '({names})'"));
-        }
+        let names = operands.iter().map(Declared::name).collect::<Vec<_>>().join(", ");
+        self.error(&anchor, &format!("found no matching overload for '{name}' applied to '({names})'"));
         Declared::Dyn
     }
 
@@ -284,6 +312,19 @@ impl Checker<'_> {
             scopes.pop();
         }
         result
+    }
+}
+
+/// What an error about a whole expression points at.
+fn outermost(expression: &IdedExpr) -> Anchor<'_> {
+    match &expression.expr {
+        Expr::Ident(name) => Anchor::Ident(name),
+        Expr::Select(select) => Anchor::Select(&select.field),
+        Expr::Call(call) => match functions::operator_symbol(&call.func_name) {
+            Some(symbol) => Anchor::Operator(symbol),
+            None => Anchor::Call(&call.func_name),
+        },
+        _ => Anchor::Ident(""),
     }
 }
 
