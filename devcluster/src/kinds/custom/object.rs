@@ -29,7 +29,9 @@ impl CustomKind {
         let mut unknown = Vec::new();
         if let Some(metadata) = object.get_mut("metadata") {
             embedded::coerce_metadata(metadata, &Path::Root("metadata"), &mut unknown)?;
-            unknown.iter_mut().for_each(|name| name.insert_str(0, "metadata."));
+            for name in &mut unknown {
+                name.insert_str(0, "metadata.");
+            }
         }
         if !self.preserves_all {
             unknown.extend(prune(object, schema));

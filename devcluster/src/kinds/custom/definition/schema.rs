@@ -95,6 +95,10 @@ fn check_beside_status(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// The reasons that a rule may give.
+const REASONS: [&str; 4] =
+    ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+
 /// Where a node stands.
 #[derive(Clone, Default)]
 struct Place {
@@ -394,8 +398,6 @@ fn check_rule(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<FieldError
         let detail = "messageExpression must be non-empty if specified";
         errors.push(FieldError::required(format!("{path}.messageExpression"), detail));
     }
-    const REASONS: [&str; 4] =
-        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     if let Some(reason) =
         rule.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason))
     {

@@ -20,7 +20,7 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
         "" => errors.push(FieldError::required("spec.scope", "")),
         "Cluster" | "Namespaced" => {}
         scope => {
-            errors.push(FieldError::unsupported("spec.scope", &scope.into(), &["Cluster", "Namespaced"]))
+            errors.push(FieldError::unsupported("spec.scope", &scope.into(), &["Cluster", "Namespaced"]));
         }
     }
     let versions: Vec<&Value> = list(spec, "versions").collect();

@@ -1,6 +1,7 @@
 //! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
@@ -53,7 +54,7 @@ fn definitions_are_judged_as_by_the_real_server() {
             continue;
         }
         for line in differences(case) {
-            report.push_str(&format!("{}: {line}\n", case["name"]));
+            writeln!(report, "{}: {line}", case["name"]).unwrap();
         }
     }
     assert!(report.is_empty(), "\n{report}");

@@ -1,6 +1,7 @@
 //! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
@@ -89,7 +90,7 @@ fn objects_are_judged_as_by_the_real_server() {
     let mut report = String::new();
     for case in cases.iter().filter(|case| case.get("schema").is_some()) {
         for line in differences(case) {
-            report.push_str(&format!("{}: {line}\n", case["name"]));
+            writeln!(report, "{}: {line}", case["name"]).unwrap();
         }
     }
     assert!(report.is_empty(), "\n{report}");

@@ -111,117 +111,180 @@ pub(super) fn takes(name: &str, target: &Declared, arguments: &[Declared]) -> bo
     }
 }
 
+/// Functions that return a boolean.
+const BOOLEANS: [&str; 31] = [
+    "@not_strictly_false",
+    "bool",
+    "contains",
+    "containsCIDR",
+    "containsIP",
+    "endsWith",
+    "equivalent",
+    "hasValue",
+    "intersects",
+    "ip.isCanonical",
+    "isCIDR",
+    "isCanonical",
+    "isFinite",
+    "isGlobalUnicast",
+    "isGreaterThan",
+    "isIP",
+    "isIPv4",
+    "isInf",
+    "isInteger",
+    "isLessThan",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isLoopback",
+    "isNaN",
+    "isQuantity",
+    "isSemver",
+    "isSorted",
+    "isURL",
+    "isUnspecified",
+    "matches",
+    "startsWith",
+];
+
+/// Functions that return an integer.
+const INTEGERS: [&str; 28] = [
+    "asInteger",
+    "bitAnd",
+    "bitNot",
+    "bitOr",
+    "bitShiftLeft",
+    "bitShiftRight",
+    "bitXor",
+    "compareTo",
+    "family",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getFullYear",
+    "getHours",
+    "getMilliseconds",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
+    "indexOf",
+    "int",
+    "lastIndexOf",
+    "major",
+    "minor",
+    "patch",
+    "prefixLength",
+    "sign",
+    "size",
+];
+
+/// Functions that return a string.
+const STRINGS: [&str; 18] = [
+    "charAt",
+    "encode",
+    "find",
+    "format",
+    "getEscapedPath",
+    "getHost",
+    "getHostname",
+    "getPort",
+    "getScheme",
+    "join",
+    "lowerAscii",
+    "quote",
+    "replace",
+    "reverse",
+    "string",
+    "substring",
+    "trim",
+    "upperAscii",
+];
+
+/// Functions that return a float.
+const DOUBLES: [&str; 6] = ["asApproximateFloat", "ceil", "double", "floor", "round", "trunc"];
+
+/// Functions whose result depends on their arguments.
+const UNKNOWN: [&str; 57] = [
+    "abs",
+    "add",
+    "all",
+    "bind",
+    "byte",
+    "cidr",
+    "date",
+    "datetime",
+    "dns1035Label",
+    "dns1035LabelPrefix",
+    "dns1123Label",
+    "dns1123LabelPrefix",
+    "dns1123Subdomain",
+    "dns1123SubdomainPrefix",
+    "dyn",
+    "exists",
+    "existsOne",
+    "exists_one",
+    "filter",
+    "first",
+    "getQuery",
+    "greatest",
+    "has",
+    "ip",
+    "labelValue",
+    "last",
+    "least",
+    "lists",
+    "map",
+    "masked",
+    "max",
+    "min",
+    "named",
+    "none",
+    "of",
+    "ofNonZeroValue",
+    "optFlatMap",
+    "optMap",
+    "or",
+    "orValue",
+    "qualifiedName",
+    "quantity",
+    "range",
+    "semver",
+    "sub",
+    "sum",
+    "transformList",
+    "transformMap",
+    "transformMapEntry",
+    "type",
+    "unwrap",
+    "unwrapOpt",
+    "uri",
+    "url",
+    "uuid",
+    "validate",
+    "value",
+];
+
 /// The type of a function's result; `None` where there is no such function.
 pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declared]) -> Option<Declared> {
     let of = target.or(arguments.first());
-    let item = || of.and_then(Declared::item).unwrap_or(Declared::Dyn);
-    Some(match name {
-        "contains"
-        | "endsWith"
-        | "startsWith"
-        | "matches"
-        | "isSorted"
-        | "isURL"
-        | "isIP"
-        | "isCIDR"
-        | "isQuantity"
-        | "isSemver"
-        | "isIPv4"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "isInteger"
-        | "hasValue"
-        | "containsIP"
-        | "containsCIDR"
-        | "intersects"
-        | "equivalent"
-        | "isCanonical"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "ip.isCanonical"
-        | "isNaN"
-        | "isInf"
-        | "isFinite"
-        | "@not_strictly_false"
-        | "bool" => BOOL,
-        "size" | "int" | "indexOf" | "lastIndexOf" | "getFullYear" | "getMonth" | "getDate"
-        | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getHours" | "getMinutes" | "getSeconds"
-        | "getMilliseconds" | "asInteger" | "sign" | "compareTo" | "major" | "minor" | "patch"
-        | "prefixLength" | "family" | "bitAnd" | "bitOr" | "bitXor" | "bitNot" | "bitShiftLeft"
-        | "bitShiftRight" => INT,
-        "string" | "charAt" | "lowerAscii" | "upperAscii" | "replace" | "substring" | "trim" | "join"
-        | "format" | "reverse" | "quote" | "getScheme" | "getHost" | "getHostname" | "getPort"
-        | "getEscapedPath" => STRING,
-        "find" => STRING,
-        "findAll" | "split" => Declared::List(Arc::new(STRING)),
-        "double" | "asApproximateFloat" | "ceil" | "floor" | "round" | "trunc" => DOUBLE,
-        "uint" => UINT,
-        "bytes" | "decode" => BYTES,
-        "encode" => STRING,
-        "duration" => DURATION,
-        "timestamp" => TIMESTAMP,
-        "min" | "max" | "sum" if target.is_some() && arguments.is_empty() => item(),
-        "flatten" | "slice" | "distinct" | "sort" | "sortBy" => of.cloned().unwrap_or(Declared::Dyn),
-        "min"
-        | "max"
-        | "sum"
-        | "first"
-        | "last"
-        | "abs"
-        | "greatest"
-        | "least"
-        | "dyn"
-        | "type"
-        | "url"
-        | "quantity"
-        | "ip"
-        | "cidr"
-        | "semver"
-        | "getQuery"
-        | "add"
-        | "sub"
-        | "masked"
-        | "of"
-        | "none"
-        | "ofNonZeroValue"
-        | "value"
-        | "orValue"
-        | "or"
-        | "optMap"
-        | "optFlatMap"
-        | "unwrap"
-        | "unwrapOpt"
-        | "named"
-        | "validate"
-        | "bind"
-        | "transformList"
-        | "transformMap"
-        | "transformMapEntry"
-        | "lists"
-        | "range"
-        | "all"
-        | "exists"
-        | "exists_one"
-        | "existsOne"
-        | "map"
-        | "filter"
-        | "has"
-        | "dns1123Label"
-        | "dns1123Subdomain"
-        | "dns1035Label"
-        | "qualifiedName"
-        | "dns1123LabelPrefix"
-        | "dns1123SubdomainPrefix"
-        | "dns1035LabelPrefix"
-        | "labelValue"
-        | "uri"
-        | "uuid"
-        | "byte"
-        | "date"
-        | "datetime" => Declared::Dyn,
-        _ => return None,
-    })
+    match name {
+        "findAll" | "split" => return Some(Declared::List(Arc::new(STRING))),
+        "uint" => return Some(UINT),
+        "bytes" | "decode" => return Some(BYTES),
+        "duration" => return Some(DURATION),
+        "timestamp" => return Some(TIMESTAMP),
+        "min" | "max" | "sum" if target.is_some() && arguments.is_empty() => {
+            return Some(of.and_then(Declared::item).unwrap_or(Declared::Dyn));
+        }
+        "flatten" | "slice" | "distinct" | "sort" | "sortBy" => return of.cloned(),
+        _ => {}
+    }
+    let tables: [(&[&str], Declared); 5] = [
+        (&BOOLEANS, BOOL),
+        (&INTEGERS, INT),
+        (&STRINGS, STRING),
+        (&DOUBLES, DOUBLE),
+        (&UNKNOWN, Declared::Dyn),
+    ];
+    tables.into_iter().find(|(names, _)| names.contains(&name)).map(|(_, result)| result)
 }

@@ -143,7 +143,6 @@ impl Checker<'_> {
 
     fn infer(&mut self, expression: &IdedExpr) -> Declared {
         match &expression.expr {
-            Expr::Unspecified => Declared::Dyn,
             Expr::Literal(literal) => Declared::Plain(match literal {
                 LiteralValue::Boolean(_) => "bool",
                 LiteralValue::Bytes(_) => "bytes",
@@ -170,7 +169,7 @@ impl Checker<'_> {
                 }
                 Declared::Map(Arc::new(common(&values)))
             }
-            Expr::Struct(_) => Declared::Dyn,
+            Expr::Struct(_) | Expr::Unspecified => Declared::Dyn,
             Expr::Comprehension(of) => self.comprehension(of),
         }
     }
@@ -250,13 +249,10 @@ impl Checker<'_> {
         {
             self.error(&anchor, "invalid matches argument");
         }
-        match functions::result(name, target.as_ref(), &arguments) {
-            Some(result) => result,
-            None => {
-                self.error(&anchor, &format!("undeclared reference to '{name}' (in container '')"));
-                Declared::Dyn
-            }
-        }
+        functions::result(name, target.as_ref(), &arguments).unwrap_or_else(|| {
+            self.error(&anchor, &format!("undeclared reference to '{name}' (in container '')"));
+            Declared::Dyn
+        })
     }
 
     fn operator(&mut self, call: &CallExpr, name: &str, symbol: &str) -> Declared {
