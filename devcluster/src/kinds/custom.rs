@@ -3,6 +3,7 @@
 //! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune, default and
 //! validate objects with the texts of the real server.
 
+pub mod definition;
 mod embedded;
 mod field_path;
 mod formats;
@@ -12,6 +13,7 @@ mod object;
 mod patterns;
 mod ratchet;
 mod rules;
+pub mod status;
 mod structural;
 mod validate;
 

@@ -103,7 +103,9 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
     for finalizer in added {
         let quoted = super::quoted(finalizer);
         let mut warn = |text: &str| warnings.push(format!("metadata.finalizers: {quoted}: {text}"));
-        names::qualified_name(finalizer).iter().for_each(|error| warn(error));
+        for error in names::qualified_name(finalizer) {
+            warn(&error);
+        }
         if finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer) {
             continue;
         }

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn floats_are_written_as_go_does() {
-        for (float, text) in [(1.5, "1.5"), (3.0, "3"), (123456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")]
+        for (float, text) in
+            [(1.5, "1.5"), (3.0, "3"), (123_456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")]
         {
             assert_eq!(float_text(float), text);
         }

@@ -103,7 +103,9 @@ pub fn drop_nulls(value: &mut Value, schema: &Schema) {
             true
         }),
         (Value::Array(list), Form::List { items, .. }) => {
-            list.iter_mut().for_each(|item| drop_nulls(item, items))
+            for item in list {
+                drop_nulls(item, items);
+            }
         }
         _ => {}
     }

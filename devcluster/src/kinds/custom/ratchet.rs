@@ -17,7 +17,7 @@ pub(super) struct Correlated<'a> {
     pub root: bool,
 }
 
-impl<'a> Correlated<'a> {
+impl Correlated<'_> {
     /// Returns the value under this name, if both have one and the schema declares it.
     pub(super) fn key(self, name: &str) -> Option<Self> {
         if self.root && matches!(name, "apiVersion" | "kind" | "metadata") {

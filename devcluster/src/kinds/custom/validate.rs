@@ -274,7 +274,7 @@ fn check_any(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut
         }
     }
     out.push_unplaced(path, &format!("{} must validate at least one schema (anyOf)", quoted(&path.name())));
-    best.into_iter().for_each(|best| out.merge(best));
+    out.merge(best.unwrap_or_default());
 }
 
 fn check_one(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut Outcome) {
@@ -295,7 +295,7 @@ fn check_one(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut
         if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
     let name = quoted(&path.name());
     out.push_unplaced(path, &format!("{name} must validate one and only one schema (oneOf). {found}"));
-    best.into_iter().for_each(|best| out.merge(best));
+    out.merge(best.unwrap_or_default());
 }
 
 #[cfg(test)]

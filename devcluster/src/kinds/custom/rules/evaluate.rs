@@ -37,7 +37,7 @@ pub(in crate::kinds::custom) fn check<'a>(
     };
     let old = old.filter(|old| !old.is_null());
     if !checks.rules.is_empty() {
-        let unchanged = || correlated.or(parent).is_some_and(|of| of.is_unchanged());
+        let unchanged = || correlated.or(parent).is_some_and(Correlated::is_unchanged);
         let scope = Scope { value, old, schema, checks, root: matches!(path, Path::Root("")) };
         scope.check(path, &unchanged, errors);
     }
@@ -111,36 +111,13 @@ impl Scope<'_> {
                 continue;
             }
             let context = if rule.optional_old_self { &optional } else { &plain };
-            match self.run(rule, context) {
+            match run(rule, context) {
                 Ok(true) => {}
                 Err(detail) => {
-                    errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail))
+                    errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail));
                 }
                 Ok(false) if !rule.uses_old_self && unchanged() => {}
                 Ok(false) => errors.push(self.failure(rule, &plain, path)),
-            }
-        }
-    }
-
-    fn run(&self, rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
-        let program = match &rule.program {
-            Ok(Some(program)) => program,
-            Ok(None) => return Ok(true),
-            Err(error) => return Err(format!("rule compile error: compilation failed: {error}")),
-        };
-        match Cel::resolve(program, context) {
-            Ok(value) => Ok(value == Cel::Bool(true)),
-            Err(error) => {
-                let error = error_text(&error);
-                Err(if error.starts_with("no such overload") {
-                    format!(
-                        "'{error}': call arguments did not match a supported operator, function or macro signature for \
-                         rule: {}",
-                        rule.name()
-                    )
-                } else {
-                    format!("{error} evaluating rule: {}", rule.name())
-                })
             }
         }
     }
@@ -179,6 +156,30 @@ impl Scope<'_> {
         match self.checks.types.as_slice() {
             [one] => one.name(),
             _ => "",
+        }
+    }
+}
+
+/// Whether a rule holds; the error is that of its evaluation.
+fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
+    let program = match &rule.program {
+        Ok(Some(program)) => program,
+        Ok(None) => return Ok(true),
+        Err(error) => return Err(format!("rule compile error: compilation failed: {error}")),
+    };
+    match Cel::resolve(program, context) {
+        Ok(value) => Ok(value == Cel::Bool(true)),
+        Err(error) => {
+            let error = error_text(&error);
+            Err(if error.starts_with("no such overload") {
+                format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                     rule: {}",
+                    rule.name()
+                )
+            } else {
+                format!("{error} evaluating rule: {}", rule.name())
+            })
         }
     }
 }
