@@ -6,6 +6,7 @@
 
 pub mod builtin;
 mod errors;
+pub mod json;
 mod kind;
 mod schema;
 

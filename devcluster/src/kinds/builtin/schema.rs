@@ -57,7 +57,7 @@ impl Builder {
 
     fn shape(&mut self, field: &'static Field, shape: Shape) -> Arc<Schema> {
         plain(match shape {
-            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration => Form::String,
+            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime => Form::String,
             Shape::Quantity => Form::IntOrString,
             Shape::Int32 | Shape::Int64 | Shape::Uint8 => Form::Integer,
             Shape::Float => Form::Number,

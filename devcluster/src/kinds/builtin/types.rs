@@ -111,8 +111,6 @@ pub(super) enum Shape {
     Quantity,
     /// A whole number or a string.
     IntOrString,
-    /// A time span, such as `1m30s`.
-    Duration,
     /// An object of any kind.
     RawExtension,
     /// Any value.
@@ -169,7 +167,6 @@ impl Shape {
             "MicroTime" => Self::MicroTime,
             "Quantity" => Self::Quantity,
             "IntOrString" => Self::IntOrString,
-            "Duration" => Self::Duration,
             "RawExtension" => Self::RawExtension,
             "JSON" => Self::Json,
             "FieldsV1" => Self::Fields,
