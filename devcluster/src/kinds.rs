@@ -5,11 +5,20 @@
 //! one implementation of defaults, pruning, patches and server-side apply.
 
 pub mod builtin;
+pub mod checks;
+pub mod custom;
+pub mod defaults;
 mod errors;
 pub mod json;
 mod kind;
+pub mod metadata;
+pub mod names;
+mod number;
+mod path;
+pub mod prune;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};
 pub use kind::{Generation, Kind, LazySchema, Scale, SelectableField, Subresource};
+pub use path::Path;
 pub use schema::{Fields, Form, List, Merge, Schema};
