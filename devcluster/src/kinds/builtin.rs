@@ -13,6 +13,7 @@ pub mod protobuf;
 mod schema;
 mod table;
 mod types;
+pub mod validation;
 
 pub mod typed;
 

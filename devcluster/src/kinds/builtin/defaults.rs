@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::typed::{embedded, zero};
+use super::typed::{at_least_milli, embedded, zero};
 use super::types::{Field, Shape, Type, find_type};
 use crate::kinds::kind::Kind;
 
@@ -40,6 +40,9 @@ fn walk(of: &'static Type, map: &mut Object) {
             }
         } else if let Some(value) = map.get_mut(field.name) {
             descend(field.shape, value);
+            if field.go.is_some_and(|name| name.ends_with("ResourceList")) {
+                round(value);
+            }
         }
     }
 }
@@ -63,6 +66,15 @@ fn descend(shape: Shape, value: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// Rounds the quantities of a resource list up to thousandths.
+fn round(list: &mut Value) {
+    for (_, value) in list.as_object_mut().into_iter().flatten() {
+        if let Some(rounded) = value.as_str().and_then(at_least_milli) {
+            *value = rounded.into();
+        }
     }
 }
 
@@ -92,7 +104,7 @@ fn dependent(type_name: &str, map: &mut Object) {
             set(map, "pullPolicy", pods::pull_policy(text(map, "reference")).into());
         }
         "core/v1.Volume" if map.keys().all(|key| key == "name") => set(map, "emptyDir", json!({})),
-        "core/v1.PodSpec" => pods::account(map),
+        "core/v1.PodSpec" => pods::spec(map),
         "core/v1.ServiceSpec" => service::apply(map),
         "core/v1.LimitRangeItem" if text(map, "type") == "Container" => limits(map),
         "core/v1.NodeStatus" => {

@@ -13,7 +13,8 @@ mod scalar;
 mod time;
 
 pub use quantity::canonical as canonical_quantity;
-pub(super) use scalar::{base64_bytes, base64_text};
+pub(super) use quantity::{at_least_milli, compare, is_whole};
+pub(super) use scalar::base64_text;
 pub(super) use time::format_micros;
 pub(super) use time::format_seconds;
 

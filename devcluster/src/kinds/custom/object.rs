@@ -148,7 +148,11 @@ impl CustomKind {
         let blocks = |error: &FieldError| {
             matches!(
                 error.reason,
-                Reason::Unsupported | Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid
+                Reason::Unsupported
+                    | Reason::Required
+                    | Reason::TooLong
+                    | Reason::TooMany
+                    | Reason::TypeInvalid
             )
         };
         if errors.iter().any(blocks) {

@@ -56,7 +56,8 @@ impl<'a> Correlated<'a> {
                     }
             }
             (Value::Object(new), Value::Object(old)) => {
-                new.len() == old.len() && new.keys().all(|name| self.key(name).is_some_and(Self::is_unchanged))
+                new.len() == old.len()
+                    && new.keys().all(|name| self.key(name).is_some_and(Self::is_unchanged))
             }
             (new, old) => new == old,
         }

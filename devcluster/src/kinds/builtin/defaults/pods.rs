@@ -18,8 +18,12 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal.
-pub(super) fn account(spec: &mut Object) {
+/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal. A negative grace period becomes one
+/// second.
+pub(super) fn spec(spec: &mut Object) {
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
     let name = match text(spec, "serviceAccountName") {
         "" => text(spec, "serviceAccount").to_owned(),
         name => name.to_owned(),

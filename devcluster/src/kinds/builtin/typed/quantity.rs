@@ -7,7 +7,9 @@ const SUFFIX: &str = "unable to parse quantity's suffix";
 
 /// One unit in billionths, the smallest part that a quantity has.
 const UNIT: i128 = 1_000_000_000;
-/// Values beyond a 64-bit number are cut to it.
+/// Digits beyond these are not read.
+const DIGITS: i128 = 1_000_000_000_000_000_000_000_000_000_000;
+/// Binary values beyond a 64-bit number are cut to it.
 const MAX: i128 = i64::MAX as i128 * UNIT;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -23,11 +25,56 @@ enum Notation {
 /// The text is no quantity; the error is the text of the server.
 pub fn canonical(text: &str) -> Result<String, &'static str> {
     let (value, notation) = parse(text)?;
+    if is_kept(text) {
+        return Ok(text.to_owned());
+    }
+    Ok(show(value, notation))
+}
+
+/// Rounds a quantity up to thousandths, the smallest part that resource lists have.
+pub(in crate::kinds::builtin) fn at_least_milli(text: &str) -> Option<String> {
+    const MILLI: i128 = UNIT / 1000;
+    let (value, notation) = parse(text).ok()?;
+    (value % MILLI != 0).then(|| show(div_up(value, MILLI) * MILLI, notation))
+}
+
+/// Whether a quantity is a whole number.
+pub(in crate::kinds::builtin) fn is_whole(text: &str) -> bool {
+    parse(text).is_ok_and(|(value, _)| value % UNIT == 0)
+}
+
+/// Compares two quantities; `None` if one is malformed.
+pub(in crate::kinds::builtin) fn compare(a: &str, b: &str) -> Option<std::cmp::Ordering> {
+    Some(parse(a).ok()?.0.cmp(&parse(b).ok()?.0))
+}
+
+/// Whether Go takes the text for canonical and keeps it, although it may have a sign or zeros.
+fn is_kept(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = whole.trim_start_matches('0');
+    if whole.is_empty() {
+        return false;
+    }
+    let Ok((base, exponent, _)) = scale(suffix) else { return false };
+    let digits = i32::try_from(whole.len() + fraction.len()).unwrap_or(i32::MAX);
+    if base == 2 {
+        let odd = whole.parse::<i64>().is_ok_and(|value| value & 7 != 0);
+        return fraction.is_empty() && digits <= 14 - exponent * 3 / 10 && odd;
+    }
+    let exponent = exponent - i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let thousands = format!("{whole}{fraction}").ends_with("000");
+    digits <= 18 && exponent >= -9 && exponent % 3 == 0 && !thousands
+}
+
+fn show(value: i128, notation: Notation) -> String {
     if value == 0 {
-        return Ok("0".to_owned());
+        return "0".to_owned();
     }
     let small = value.abs() < 1024 * UNIT;
-    Ok(match notation {
+    match notation {
         Notation::Binary if !small => {
             // Rounded up, away from zero, to whole units.
             let mut whole = div_up(value, UNIT);
@@ -56,7 +103,7 @@ pub fn canonical(text: &str) -> Result<String, &'static str> {
                 }
             }
         }
-    })
+    }
 }
 
 /// Returns the value in billionths.
@@ -74,7 +121,7 @@ fn parse(text: &str) -> Result<(i128, Notation), &'static str> {
     for (digits, is_fraction) in [(whole, false), (fraction, true)] {
         for digit in digits.bytes() {
             // More digits than these are beyond every limit or below every part.
-            if value < MAX {
+            if value < DIGITS {
                 value = value * 10 + i128::from(digit - b'0');
                 places += i32::from(is_fraction);
             } else if !is_fraction {
@@ -93,7 +140,7 @@ fn parse(text: &str) -> Result<(i128, Notation), &'static str> {
     for _ in 0..(-up).min(60) {
         scaled = div_up(scaled, 10);
     }
-    let value = scaled.min(MAX);
+    let value = if base == 2 { scaled.min(MAX) } else { scaled };
     Ok((if text.starts_with('-') { -value } else { value }, notation))
 }
 
@@ -146,12 +193,16 @@ mod tests {
             ("1000Mi", "1000Mi"),
             ("1e3", "1e3"),
             ("1000", "1k"),
-            ("12E", "9223372036854775807"),
-            ("+5", "5"),
+            ("12E", "12E"),
+            ("12Ei", "9223372036854775807"),
+            ("+5", "+5"),
             ("-0.1n", "-1n"),
+            ("1.000", "1"),
+            ("512Mi", "512Mi"),
+            ("2048Mi", "2Gi"),
             ("00.10", "100m"),
             (".5", "500m"),
-            ("5.", "5"),
+            ("5.", "5."),
         ] {
             assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
         }

@@ -86,7 +86,7 @@ fn float(value: f64) -> Value {
 }
 
 /// Decodes base64; newlines are ignored. The error is the position of the first bad byte.
-pub(in crate::kinds::builtin) fn base64_bytes(text: &str) -> Result<Vec<u8>, usize> {
+fn base64_bytes(text: &str) -> Result<Vec<u8>, usize> {
     let joined: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     BASE64.decode(&joined).map_err(|error| match error {
         base64::DecodeError::InvalidByte(at, _) => at,

@@ -31,7 +31,10 @@ pub(in crate::kinds::custom) fn check<'a>(
     parent: Option<Correlated<'a>>,
     errors: &mut Vec<FieldError>,
 ) {
-    let Some(checks) = schema.checks.as_deref().filter(|checks| checks.rules_within && !value.is_null()) else { return };
+    let Some(checks) = schema.checks.as_deref().filter(|checks| checks.rules_within && !value.is_null())
+    else {
+        return;
+    };
     let old = old.filter(|old| !old.is_null());
     if !checks.rules.is_empty() {
         let unchanged = || correlated.or(parent).is_some_and(|of| of.is_unchanged());
@@ -45,9 +48,19 @@ pub(in crate::kinds::custom) fn check<'a>(
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             for (name, value) in map {
-                let Some(schema) = fields.fields.get(name).filter(|schema| rules_within(schema)) else { continue };
+                let Some(schema) = fields.fields.get(name).filter(|schema| rules_within(schema)) else {
+                    continue;
+                };
                 let (below, parent) = next(correlated.and_then(|of| of.key(name)));
-                check(value, old.and_then(|old| old.get(name)), schema, &path.field(name), below, parent, errors);
+                check(
+                    value,
+                    old.and_then(|old| old.get(name)),
+                    schema,
+                    &path.field(name),
+                    below,
+                    parent,
+                    errors,
+                );
             }
         }
         (Value::Object(map), Form::Map { values, .. }) if rules_within(values) => {
@@ -100,7 +113,9 @@ impl Scope<'_> {
             let context = if rule.optional_old_self { &optional } else { &plain };
             match self.run(rule, context) {
                 Ok(true) => {}
-                Err(detail) => errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail)),
+                Err(detail) => {
+                    errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail))
+                }
                 Ok(false) if !rule.uses_old_self && unchanged() => {}
                 Ok(false) => errors.push(self.failure(rule, &plain, path)),
             }
@@ -136,9 +151,16 @@ impl Scope<'_> {
             (Some(below), path) if path == "<nil>" => below.clone(),
             (Some(below), path) => format!("{path}.{below}"),
         };
-        let detail = rule.message_program.as_ref().and_then(|program| message(program, context)).unwrap_or_else(|| {
-            if rule.message.is_empty() { format!("failed rule: {}", rule.name()) } else { rule.message.clone() }
-        });
+        let detail =
+            rule.message_program.as_ref().and_then(|program| message(program, context)).unwrap_or_else(
+                || {
+                    if rule.message.is_empty() {
+                        format!("failed rule: {}", rule.name())
+                    } else {
+                        rule.message.clone()
+                    }
+                },
+            );
         let whole = matches!(self.type_name(), "object" | "array");
         match rule.reason {
             Reason::Forbidden => FieldError::forbidden(path, &detail),
