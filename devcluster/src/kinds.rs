@@ -11,6 +11,7 @@ pub mod custom;
 pub mod defaults;
 mod errors;
 mod go;
+pub mod json;
 mod kind;
 pub mod metadata;
 pub mod names;
