@@ -7,6 +7,7 @@ use super::call::Call;
 use super::object;
 use super::options::WriteOptions;
 use super::response::{Content, Object};
+use super::served::Served;
 use super::{Api, Response, Status};
 use crate::kinds::{Generation, Kind, metadata};
 use crate::store::{Key, WriteError};
@@ -49,7 +50,7 @@ impl Api {
         object::set_meta(&mut object, "creationTimestamp", object::time(self.now()));
         object::set_meta(&mut object, "uid", self.random(object::uid));
         object::remove_meta(&mut object, "resourceVersion");
-        prepare(kind, &mut object);
+        prepare(&served, &mut object);
         let base = object::meta(&object, "generateName").to_owned();
         let generates = object::meta(&object, "name").is_empty() && !base.is_empty();
         let mut attempts = if generates { NAME_ATTEMPTS } else { 1 };
@@ -82,6 +83,7 @@ impl Api {
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
         }
+        call.warnings.extend(super::builtin::warnings(kind, object, None));
         self.validate(call, Operation::Create, None, object).await?;
         let key = Key::new(&call.target.namespace, &name);
         let exists = |existing: &Value| {
@@ -118,18 +120,16 @@ pub(super) fn wipe(object: &mut Value) {
 }
 
 /// Sets the first generation, and removes the status that only its subresource sets.
-fn prepare(kind: &Kind, object: &mut Value) {
+fn prepare(served: &Served, object: &mut Value) {
+    let kind = &served.kind;
     if kind.generation == Generation::None {
         object::remove_meta(object, "generation");
     } else {
         object::set_meta(object, "generation", 1);
     }
     // A kubelet creates its Node together with a status.
-    if kind.status
-        && kind.kind != "Node"
-        && let Some(object) = object.as_object_mut()
-    {
-        object.remove("status");
+    if kind.status && kind.kind != "Node" {
+        object::copy_field(served.empty(), object, "status");
     }
 }
 

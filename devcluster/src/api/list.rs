@@ -85,18 +85,18 @@ impl Api {
         let start = &options.continue_token;
         let after = (!start.is_empty()).then(|| format!("{prefix}{start}"));
         let listing = self.shared.store.list(&served.resource, namespace, after.as_deref(), at);
-        let listing = listing.map_err(|error| match error {
+        let page = listing.map_err(|error| match error {
             ReadError::Expired { .. } if !start.is_empty() => {
                 Status::expired(EXPIRED_CONTINUE).with_continue(encode_token(-1, start))
             }
             ReadError::Expired { .. } => Status::expired(EXPIRED),
             ReadError::Future { requested, current } => Status::future(requested, current),
         })?;
-        let total = listing.items.len();
+        let total = page.items.len();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let mut items = Vec::with_capacity(total.min(limit));
         let (mut last, mut more) = (None, false);
-        for version in &listing.items {
+        for version in &page.items {
             let object = served.view(version);
             if !selector.is_empty() && !selector.matches(object.value()) {
                 continue;
@@ -110,14 +110,14 @@ impl Api {
         }
         let mut list = List {
             kind: Arc::clone(&served.kind),
-            revision: listing.revision,
+            revision: page.revision,
             continue_token: String::new(),
             remaining: None,
             items,
         };
         if let (true, Some(last)) = (more, last) {
             let start = format!("{}\0", last.strip_prefix(&prefix).unwrap_or(last));
-            list.continue_token = encode_token(i64::try_from(listing.revision).unwrap_or(i64::MAX), &start);
+            list.continue_token = encode_token(i64::try_from(page.revision).unwrap_or(i64::MAX), &start);
             list.remaining = selector.is_empty().then(|| total - list.items.len());
         }
         Ok(Response::new(200, Content::List(list)))

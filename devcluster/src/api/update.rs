@@ -129,10 +129,11 @@ impl Api {
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
         }
+        call.warnings.extend(super::builtin::warnings(kind, &object, Some(old)));
         apply::keep_times(old, &mut object);
         self.validate(call, Operation::Update, Some(old), &object).await?;
         if completes_deletion(kind, &object, old) {
-            return self.finish_deletion(call, object, version);
+            return Ok(self.finish_deletion(call, object, version));
         }
         if call.options.dry_run {
             return Ok(Some(Object::Made(Arc::new(object))));
@@ -151,20 +152,15 @@ impl Api {
     }
 
     /// Deletes an object whose last finalizer this write removes; answers it as it was sent.
-    fn finish_deletion(
-        &self,
-        call: &Call,
-        object: Value,
-        version: &Arc<Version>,
-    ) -> Result<Option<Object>, Status> {
+    fn finish_deletion(&self, call: &Call, object: Value, version: &Arc<Version>) -> Option<Object> {
         if !call.options.dry_run {
             let resource = &call.served.resource;
             match self.shared.store.delete(resource, version.key(), version.revision()) {
                 Ok(version) => self.after_delete(&call.served.kind, &version),
-                Err(_) => return Ok(None),
+                Err(_) => return None,
             }
         }
-        Ok(Some(Object::Made(Arc::new(object))))
+        Some(Object::Made(Arc::new(object)))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::kinds::Kind;
 use crate::store::{Change, EventType, Version, Watcher};
 
 /// The time between two bookmarks.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// How long before the end of a watch the last bookmark is due.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 

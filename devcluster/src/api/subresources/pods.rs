@@ -58,7 +58,7 @@ impl Api {
         Ok(Response::made(201, created()))
     }
 
-    /// Deletes a Pod unless a PodDisruptionBudget protects it.
+    /// Deletes a Pod unless a `PodDisruptionBudget` protects it.
     pub(super) async fn evict(&self, call: &mut Call) -> Result<Response, Status> {
         let Body { value: eviction, .. } = call.body.take().unwrap_or_default();
         let body =
