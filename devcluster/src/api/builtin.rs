@@ -90,7 +90,7 @@ impl Api {
             }
             ("", "Service") => return services::allocate(self, kind, value),
             ("", "PersistentVolumeClaim" | "PersistentVolume") => {
-                set(value, "status", json!({"phase": "Pending"}))
+                set(value, "status", json!({"phase": "Pending"}));
             }
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
             _ => {}

@@ -1,5 +1,7 @@
 //! Creation of objects, by a create and by writes that create what is missing.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::admission::Operation;
@@ -41,7 +43,7 @@ impl Api {
     pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         self.admit(call, Operation::Create, None, &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
-        let served = std::sync::Arc::clone(&call.served);
+        let served = Arc::clone(&call.served);
         let kind = &*served.kind;
         if served.custom.as_ref().is_some_and(|custom| custom.terminating) {
             let why = "create not allowed while custom resource definition is terminating";
@@ -62,7 +64,9 @@ impl Api {
             }
             object::meta(&object, "name").clone_into(&mut call.target.name);
             self.prepare_create(kind, &mut object)?;
-            match self.try_insert(call, &object).await {
+            // Only a generated name is tried again.
+            let attempt = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
+            match self.try_insert(call, attempt).await {
                 Err(status) if status.reason() == "AlreadyExists" && generates && attempts > 0 => {}
                 Err(status) if status.reason() == "AlreadyExists" && generates => {
                     return Err(exhausted(kind, &status));
@@ -72,19 +76,19 @@ impl Api {
         }
     }
 
-    async fn try_insert(&self, call: &mut Call, object: &Value) -> Result<Object, Status> {
-        let served = std::sync::Arc::clone(&call.served);
+    async fn try_insert(&self, call: &mut Call, object: Value) -> Result<Object, Status> {
+        let served = Arc::clone(&call.served);
         let kind = &*served.kind;
-        let name = object::meta(object, "name").to_owned();
-        let errors = served.check_create(object);
+        let name = object::meta(&object, "name").to_owned();
+        let errors = served.check_create(&object);
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
         }
-        call.warnings.extend(super::builtin::warnings(kind, object, None));
-        self.validate(call, Operation::Create, None, object).await?;
+        call.warnings.extend(super::builtin::warnings(kind, &object, None));
+        self.validate(call, Operation::Create, None, &object).await?;
         let key = Key::new(&call.target.namespace, &name);
         let exists = |existing: &Value| {
             let status = Status::already_exists(kind, &name);
@@ -97,10 +101,10 @@ impl Api {
         if call.options.dry_run {
             return match self.shared.store.get(&served.resource, &key) {
                 Some(existing) => Err(exists(existing.value())),
-                None => Ok(Object::Made(std::sync::Arc::new(object.clone()))),
+                None => Ok(Object::Made(Arc::new(object))),
             };
         }
-        let stored = served.to_storage(object.clone());
+        let stored = served.to_storage(object);
         match self.shared.store.create(&served.resource, key, stored) {
             Ok(version) => {
                 self.after_write(kind, &version);

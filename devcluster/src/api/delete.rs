@@ -277,17 +277,20 @@ fn raise_generation(object: &mut Value) {
 /// finalizer, and a finalizer over the default of the kind.
 fn finalizers(kind: &Kind, options: &DeleteOptions, object: &Value) -> Vec<String> {
     let has = |name: &str| object::finalizers(object).any(|finalizer| finalizer == name);
-    let orphans_by_default =
+    let ignores = kind.kind == "Event" && kind.type_name.is_some();
+    let orphans =
         matches!((kind.group.as_str(), kind.kind.as_str()), ("batch", "Job") | ("", "ReplicationController"));
-    let policy = match (options.orphan_dependents, options.propagation) {
-        _ if kind.kind == "Event" && kind.type_name.is_some() => Propagation::Background,
-        (Some(true), _) => Propagation::Orphan,
-        (Some(false), _) => Propagation::Background,
-        (None, Some(policy)) => policy,
-        (None, None) if has(ORPHAN) => Propagation::Orphan,
-        (None, None) if has(FOREGROUND) => Propagation::Foreground,
-        (None, None) if orphans_by_default => Propagation::Orphan,
-        (None, None) => Propagation::Background,
+    let explicit = match options.orphan_dependents {
+        Some(true) => Some(Propagation::Orphan),
+        Some(false) => Some(Propagation::Background),
+        None => options.propagation,
+    };
+    let policy = match explicit {
+        _ if ignores => Propagation::Background,
+        Some(policy) => policy,
+        None if has(FOREGROUND) => Propagation::Foreground,
+        None if has(ORPHAN) || orphans => Propagation::Orphan,
+        None => Propagation::Background,
     };
     let others = object::finalizers(object).filter(|name| ![ORPHAN, FOREGROUND].contains(name));
     let mut finalizers: Vec<String> = others.map(str::to_owned).collect();

@@ -84,8 +84,8 @@ impl Api {
         let prefix = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
         let start = &options.continue_token;
         let after = (!start.is_empty()).then(|| format!("{prefix}{start}"));
-        let listing = self.shared.store.list(&served.resource, namespace, after.as_deref(), at);
-        let page = listing.map_err(|error| match error {
+        let page = self.shared.store.list(&served.resource, namespace, after.as_deref(), at);
+        let page = page.map_err(|error| match error {
             ReadError::Expired { .. } if !start.is_empty() => {
                 Status::expired(EXPIRED_CONTINUE).with_continue(encode_token(-1, start))
             }
@@ -94,18 +94,18 @@ impl Api {
         })?;
         let total = page.items.len();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-        let mut items = Vec::with_capacity(total.min(limit));
+        let mut chosen = Vec::with_capacity(total.min(limit));
         let (mut last, mut more) = (None, false);
         for version in &page.items {
             let object = served.view(version);
             if !selector.is_empty() && !selector.matches(object.value()) {
                 continue;
             }
-            if items.len() == limit {
+            if chosen.len() == limit {
                 more = true;
                 break;
             }
-            items.push(object);
+            chosen.push(object);
             last = Some(version.key().as_str());
         }
         let mut list = List {
@@ -113,7 +113,7 @@ impl Api {
             revision: page.revision,
             continue_token: String::new(),
             remaining: None,
-            items,
+            items: chosen,
         };
         if let (true, Some(last)) = (more, last) {
             let start = format!("{}\0", last.strip_prefix(&prefix).unwrap_or(last));

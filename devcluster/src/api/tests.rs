@@ -4,6 +4,7 @@ mod creation;
 mod custom;
 mod deletion;
 mod lists;
+mod subresources;
 mod updates;
 mod watches;
 

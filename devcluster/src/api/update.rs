@@ -107,7 +107,7 @@ impl Api {
         call.warnings.extend(object::deduplicate_owners(&mut object));
         match revision(object::meta(&object, "resourceVersion")).map_err(Status::unclassified)? {
             0 if terms.unconditional || kind.unconditional_update => {
-                object::copy_meta(old, &mut object, "resourceVersion")
+                object::copy_meta(old, &mut object, "resourceVersion");
             }
             0 => {
                 let error = FieldError::invalid(
