@@ -95,7 +95,7 @@ impl Api {
         let total = page.items.len();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let mut chosen = Vec::with_capacity(total.min(limit));
-        let (mut last, mut more) = (None, false);
+        let (mut end, mut more) = (None, false);
         for version in &page.items {
             let object = served.view(version);
             if !selector.is_empty() && !selector.matches(object.value()) {
@@ -106,7 +106,7 @@ impl Api {
                 break;
             }
             chosen.push(object);
-            last = Some(version.key().as_str());
+            end = Some(version.key().as_str());
         }
         let mut list = List {
             kind: Arc::clone(&served.kind),
@@ -115,8 +115,8 @@ impl Api {
             remaining: None,
             items: chosen,
         };
-        if let (true, Some(last)) = (more, last) {
-            let start = format!("{}\0", last.strip_prefix(&prefix).unwrap_or(last));
+        if let (true, Some(end)) = (more, end) {
+            let start = format!("{}\0", end.strip_prefix(&prefix).unwrap_or(end));
             list.continue_token = encode_token(i64::try_from(page.revision).unwrap_or(i64::MAX), &start);
             list.remaining = selector.is_empty().then(|| total - list.items.len());
         }
