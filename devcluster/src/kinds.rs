@@ -9,6 +9,7 @@ pub mod checks;
 pub mod custom;
 pub mod defaults;
 mod errors;
+pub mod json;
 mod kind;
 pub mod metadata;
 pub mod names;
