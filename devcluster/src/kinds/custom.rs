@@ -1,7 +1,7 @@
 //! Custom resources: from a CustomResourceDefinition to kinds, and the checks of their objects.
 //!
-//! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune, default and
-//! validate objects with the texts of the real server.
+//! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune,
+//! default and validate objects with the texts of the real server.
 
 pub mod definition;
 mod embedded;
@@ -126,7 +126,8 @@ fn custom_kind(spec: &Value, names: &Value, version: &Value) -> CustomKind {
     }
 }
 
-/// The end of a deprecation warning: the newest stable version that is served and not deprecated, if there is one.
+/// The end of a deprecation warning: the newest stable version that is served and not deprecated, if there is
+/// one.
 fn replacement(spec: &Value, kind: &Kind) -> String {
     let usable =
         |version: &&Value| structural::flag(version, "served") && !structural::flag(version, "deprecated");
@@ -177,9 +178,9 @@ fn columns(version: &Value) -> Vec<Column> {
 
 /// The description of the column that definitions without columns get.
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
-                   not guaranteed to be set in happens-before order across separate operations. Clients may not set \
-                   this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. \
-                   Read-only. Null for lists. More info: \
+                   not guaranteed to be set in happens-before order across separate operations. Clients may \
+                   not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the \
+                   system. Read-only. Null for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 fn selectable_field(field: &Value) -> SelectableField {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::schema::{Form, Schema};
 
-/// Sets missing fields, and nulls that are not allowed, to their defaults; then the fields of those, and so on.
+/// Sets missing fields, and nulls that are not allowed, to their defaults; then the fields of those, and so
+/// on.
 pub fn set_defaults(value: &mut Value, schema: &Schema) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {

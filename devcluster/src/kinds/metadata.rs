@@ -110,8 +110,8 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
             continue;
         }
         warn(if finalizer.contains('.') {
-            "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other \
-             finalizer writers"
+            "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts \
+             with other finalizer writers"
         } else {
             "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
         });
@@ -171,8 +171,8 @@ fn check_owners(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>)
                 None => controller = Some(name),
                 Some(first) => {
                     let detail = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
-                         and {name}"
+                        "Only one reference can have Controller set to true. Found \"true\" in references \
+                         for {first} and {name}"
                     );
                     let shown = shown_owners(owners);
                     let message = format!("Invalid value: {shown}: {detail}");

@@ -8,8 +8,8 @@ use super::schema::{Form, Schema};
 /// The fields that every object has, whether its schema declares them or not.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Removes unknown fields of an object and returns their paths, sorted. `apiVersion`, `kind` and `metadata` of the
-/// object stay as they are.
+/// Removes unknown fields of an object and returns their paths, sorted. `apiVersion`, `kind` and `metadata`
+/// of the object stay as they are.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_value(object, Some(schema), true, &Path::Root(""), &mut unknown);

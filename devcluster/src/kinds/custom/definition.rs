@@ -1,7 +1,7 @@
 //! The checks of a CustomResourceDefinition itself.
 //!
-//! Paths follow the server: what all versions share is checked once, under `spec.validation` and its neighbours, as if
-//! the definition had it at the top.
+//! Paths follow the server: what all versions share is checked once, under `spec.validation` and its
+//! neighbours, as if the definition had it at the top.
 
 mod defaults;
 mod schema;
@@ -132,9 +132,9 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
         if !versions.iter().any(|version| version["name"] == *name) {
             let shown = name.as_str().unwrap_or_default();
             let detail = format!(
-                "missing from spec.versions; {shown} was previously a storage version, and must remain in spec.versions \
-                 until a storage migration ensures no data remains persisted in {shown} and removes {shown} from \
-                 status.storedVersions"
+                "missing from spec.versions; {shown} was previously a storage version, and must remain in \
+                 spec.versions until a storage migration ensures no data remains persisted in {shown} and \
+                 removes {shown} from status.storedVersions"
             );
             errors.push(FieldError::invalid(format!("{path}[{index}]"), name, &detail));
         }
@@ -160,8 +160,8 @@ fn check_approval(spec: &Value, metadata: &Value, errors: &mut Vec<FieldError>) 
         value if value.starts_with("unapproved") || value.contains("://") => {}
         value => {
             let detail = format!(
-                "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting \
-                 with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
+                "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a \
+                 reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
             );
             errors.push(FieldError {
                 path,

@@ -23,8 +23,8 @@ pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mu
     .unwrap_or_default();
 }
 
-/// Removes unknown fields from the metadata of embedded objects, adds their paths to `unknown`, and returns the error
-/// for a field of the wrong type.
+/// Removes unknown fields from the metadata of embedded objects, adds their paths to `unknown`, and returns
+/// the error for a field of the wrong type.
 pub(super) fn coerce(
     value: &mut Value,
     schema: &Schema,
@@ -274,8 +274,8 @@ mod tests {
             json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"labels": {"a": 1}}}});
         assert_eq!(
             coerce(&mut object, &schema, &Path::Root(""), &mut unknown).unwrap_err().to_string(),
-            "template.metadata: Invalid value: {\"labels\":{\"a\":1}}: json: cannot unmarshal number into Go struct \
-             field ObjectMeta.labels of type string"
+            "template.metadata: Invalid value: {\"labels\":{\"a\":1}}: json: cannot unmarshal number into \
+             Go struct field ObjectMeta.labels of type string"
         );
     }
 }

@@ -8,7 +8,8 @@ use crate::kinds::errors::FieldError;
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, List, Schema};
 
-/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no such rule.
+/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no
+/// such rule.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {

@@ -18,8 +18,9 @@ use crate::kinds::prune::{drop_nulls, prune};
 use crate::kinds::schema::{Form, Schema};
 
 impl CustomKind {
-    /// Brings an object that a client sent, or one that was stored in another version, into the form of this version:
-    /// removes unknown fields and nulls, and sets defaults. Returns the paths of the removed fields, sorted.
+    /// Brings an object that a client sent, or one that was stored in another version, into the form of this
+    /// version: removes unknown fields and nulls, and sets defaults. Returns the paths of the removed fields,
+    /// sorted.
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ pub(super) struct Correlated<'a> {
     pub old: &'a Value,
     /// Their schema.
     pub schema: &'a Schema,
-    /// Whether they are whole objects. Those always count as changed, because metadata is no part of the schema.
+    /// Whether they are whole objects. Those always count as changed, because metadata is no part of the
+    /// schema.
     pub root: bool,
 }
 

@@ -81,8 +81,8 @@ impl Rule {
 
 /// Parses an expression.
 ///
-/// The parser of the library needs gigabytes for some short texts that are mostly brackets, and its depth counter
-/// fails on deep ones, so both are refused before it sees them.
+/// The parser of the library needs gigabytes for some short texts that are mostly brackets, and its depth
+/// counter fails on deep ones, so both are refused before it sees them.
 pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     let (mut open, mut noise, mut visible) = (0_usize, 0_u32, 0_u32);
     for c in text.chars().filter(|c| !c.is_whitespace()) {

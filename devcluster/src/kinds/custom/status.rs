@@ -16,8 +16,8 @@ fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition["type"] == name)
 }
 
-/// Returns the status with the names that the definition may have beside the other definitions, and the conditions
-/// that follow; `None` where nothing changes. `now` is the time in RFC 3339 form.
+/// Returns the status with the names that the definition may have beside the other definitions, and the
+/// conditions that follow; `None` where nothing changes. `now` is the time in RFC 3339 form.
 pub fn accept_names<'a>(
     definition: &Value,
     others: impl Iterator<Item = &'a Value>,

@@ -1,7 +1,8 @@
 //! Validation of a value against the schema of a CustomResourceDefinition, with the texts of the real server.
 //!
-//! The server validates with kube-openapi, whose results carry a count of the checks that were made: among the
-//! alternatives of `anyOf` and `oneOf`, the one with most checks explains the failure. The counts here follow it.
+//! The server validates with kube-openapi, whose results carry a count of the checks that were made: among
+//! the alternatives of `anyOf` and `oneOf`, the one with most checks explains the failure. The counts here
+//! follow it.
 
 use serde_json::Value;
 
@@ -58,8 +59,8 @@ impl Outcome {
     }
 }
 
-/// Validates a value. Errors in values that an update leaves unchanged are not reported; `correlated` is the value
-/// that it replaces, if there is one.
+/// Validates a value. Errors in values that an update leaves unchanged are not reported; `correlated` is the
+/// value that it replaces, if there is one.
 pub(super) fn validate(
     value: &Value,
     schema: &Schema,

@@ -82,8 +82,8 @@ fn an_update_keeps_identity_and_adds_no_finalizers_while_deleting() {
             &old
         ),
         [
-            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found \
-             new finalizers []string{\"a.b/c\"}",
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+             found new finalizers []string{\"a.b/c\"}",
             "metadata.resourceVersion: Invalid value: \"\": must be specified for an update",
             "metadata.uid: Invalid value: \"2\": field is immutable",
         ]
@@ -96,9 +96,7 @@ fn unqualified_finalizers_get_a_warning_when_added() {
     let warnings = finalizer_warnings(&metadata, Some(&json!({"finalizers": ["clean"]})));
     assert_eq!(
         warnings,
-        [
-            "metadata.finalizers: \"clean.example.com\": prefer a domain-qualified finalizer name including a path (/) \
-          to avoid accidental conflicts with other finalizer writers"
-        ]
+        ["metadata.finalizers: \"clean.example.com\": prefer a domain-qualified finalizer name including \
+             a path (/) to avoid accidental conflicts with other finalizer writers"]
     );
 }

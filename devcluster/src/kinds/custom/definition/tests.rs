@@ -36,8 +36,8 @@ fn differences(case: &Value) -> Vec<String> {
     missing.chain(found.difference(&expected).map(|error| format!("surplus {error:?}"))).collect()
 }
 
-/// Cases that differ in the text only: the server shows a schema as its Go struct, a random name of a type, or another
-/// column.
+/// Cases that differ in the text only: the server shows a schema as its Go struct, a random name of a type,
+/// or another column.
 const DIFFERENT_TEXTS: [&str; 3] = [
     "definition: status root keywords",
     "definition: rule self.o == 'a'",

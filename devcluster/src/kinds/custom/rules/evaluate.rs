@@ -173,8 +173,8 @@ fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
             let error = error_text(&error);
             Err(if error.starts_with("no such overload") {
                 format!(
-                    "'{error}': call arguments did not match a supported operator, function or macro signature for \
-                     rule: {}",
+                    "'{error}': call arguments did not match a supported operator, function or macro \
+                     signature for rule: {}",
                     rule.name()
                 )
             } else {

@@ -1,7 +1,7 @@
 //! Where in the text of a rule an error stands.
 //!
-//! The parser gives no positions for a valid expression, so the place is found by text: the checker passes over the
-//! names of a rule in the order of the text, and the n-th one of a name is the n-th occurrence.
+//! The parser gives no positions for a valid expression, so the place is found by text: the checker passes
+//! over the names of a rule in the order of the text, and the n-th one of a name is the n-th occurrence.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The types that rules see, and the errors that follow from them when a definition is registered.
 //!
-//! The check covers access to undeclared fields, unknown names and functions, and operators over types that do not
-//! fit. What it cannot decide has the type [`Declared::Dyn`] and fails at run time instead.
+//! The check covers access to undeclared fields, unknown names and functions, and operators over types that
+//! do not fit. What it cannot decide has the type [`Declared::Dyn`] and fails at run time instead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
