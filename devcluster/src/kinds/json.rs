@@ -80,7 +80,7 @@ impl<'de> Visitor<'de> for Place<'_> {
         let mut list = Vec::new();
         let length = self.path.len();
         loop {
-            self.path.push_str(&format!("[{}]", list.len()));
+            *self.path = format!("{}[{}]", self.path, list.len());
             let place = Place { path: self.path, duplicates: self.duplicates };
             let item = items.next_element_seed(place)?;
             self.path.truncate(length);

@@ -115,8 +115,8 @@ fn defaults_are_those_of_the_server() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Errors that depend on parts of the server beyond this module: allocated addresses, values in text that only Go
-/// reads, and the quoted difference of a Pod.
+/// Errors that depend on parts of the server beyond this module: metadata, allocated addresses and ports,
+/// and the content of registry credentials.
 const ELSEWHERE: [&str; 6] = [
     "metadata",
     "spec.clusterIPs",

@@ -135,7 +135,7 @@ impl Conversion {
                 let length = self.path.len();
                 let mut out = Vec::with_capacity(list.len());
                 for (i, item) in list.iter().enumerate() {
-                    self.path.push_str(&format!("[{i}]"));
+                    self.path = format!("{}[{i}]", self.path);
                     out.push(self.value(*items, item, place)?);
                     self.path.truncate(length);
                 }
@@ -240,16 +240,14 @@ fn go_name(shape: Shape, field: &Field) -> String {
 
 fn derived_name(shape: Shape) -> String {
     match shape {
-        Shape::String => "string".to_owned(),
-        Shape::Int32 => "int32".to_owned(),
+        Shape::String | Shape::Time | Shape::MicroTime | Shape::Quantity => "string".to_owned(),
+        Shape::Int32 | Shape::IntOrString => "int32".to_owned(),
         Shape::Int64 => "int64".to_owned(),
         Shape::Uint8 => "uint8".to_owned(),
         Shape::Float => "float64".to_owned(),
         Shape::Bool => "bool".to_owned(),
         Shape::Bytes => "[]uint8".to_owned(),
-        Shape::IntOrString => "int32".to_owned(),
         Shape::Strings => "v1.ExtraValue".to_owned(),
-        Shape::Time | Shape::MicroTime | Shape::Quantity => "string".to_owned(),
         Shape::RawExtension | Shape::Json | Shape::Fields | Shape::SchemaOr(_) => "object".to_owned(),
         Shape::Struct(name) => short_name(name),
         Shape::Pointer(inner) => derived_name(*inner),
@@ -281,7 +279,7 @@ pub(super) fn zero(shape: Shape) -> Value {
     match shape {
         Shape::String => Value::String(String::new()),
         Shape::Int32 | Shape::Int64 | Shape::Uint8 | Shape::Float | Shape::IntOrString => Value::from(0),
-        Shape::Bool => Value::Bool(false),
+        Shape::Bool | Shape::SchemaOr(SchemaOr::Bool) => Value::Bool(false),
         Shape::Quantity => Value::String("0".to_owned()),
         Shape::Struct(name) => {
             let mut out = Map::new();
@@ -290,7 +288,6 @@ pub(super) fn zero(shape: Shape) -> Value {
             }
             Value::Object(out)
         }
-        Shape::SchemaOr(SchemaOr::Bool) => Value::Bool(false),
         Shape::Bytes
         | Shape::Time
         | Shape::MicroTime

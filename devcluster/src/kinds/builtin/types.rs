@@ -46,7 +46,8 @@ pub(super) struct Field {
     /// Whether a strategic merge patch may carry `$retainKeys`.
     #[serde(rename = "k", default)]
     pub(super) retain_keys: bool,
-    /// How server-side apply identifies the items of a list: the names of the keys, none for a set of scalars.
+    /// How server-side apply identifies the items of a list: the names of the keys, none for a set of
+    /// scalars.
     #[serde(rename = "l", default)]
     pub(super) list: Option<Vec<&'static str>>,
     /// Whether server-side apply owns the value as a whole.

@@ -1,4 +1,4 @@
-//! The checks of built-in kinds beyond their types and their metadata: the refusals that clients commonly meet.
+//! The checks of built-in kinds beyond their types and metadata: the refusals that clients commonly meet.
 //!
 //! Objects are in typed form and have their defaults.
 

@@ -18,8 +18,8 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal. A negative grace period becomes one
-/// second.
+/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal. A negative grace period
+/// becomes one second.
 pub(super) fn spec(spec: &mut Object) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());

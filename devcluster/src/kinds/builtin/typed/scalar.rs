@@ -30,13 +30,12 @@ pub(super) fn convert(shape: Shape, value: &Value) -> Result<Value, Problem> {
     let text = || value.as_str().ok_or_else(mismatch);
     Ok(match shape {
         Shape::String => Value::from(text()?),
+        Shape::IntOrString if value.is_string() => value.clone(),
         Shape::Bool => Value::from(value.as_bool().ok_or_else(mismatch)?),
-        Shape::Int32 => whole(value, i64::from(i32::MIN), i64::from(i32::MAX))?,
+        Shape::Int32 | Shape::IntOrString => whole(value, i64::from(i32::MIN), i64::from(i32::MAX))?,
         Shape::Uint8 => whole(value, 0, i64::from(u8::MAX))?,
         Shape::Int64 => whole(value, i64::MIN, i64::MAX)?,
         Shape::Float => float(value.as_f64().ok_or_else(mismatch)?),
-        Shape::IntOrString if value.is_string() => value.clone(),
-        Shape::IntOrString => whole(value, i64::from(i32::MIN), i64::from(i32::MAX))?,
         Shape::Bytes => {
             let bytes = base64_bytes(text()?)
                 .map_err(|at| Problem::Text(format!("illegal base64 data at input byte {at}")))?;

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs.
+//! The kinds of the batch group.
 
 use serde_json::Value;
 

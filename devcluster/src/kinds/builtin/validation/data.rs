@@ -1,11 +1,11 @@
-//! ConfigMaps, Secrets and Events.
+//! `ConfigMap`, Secret and Event.
 
 use serde_json::Value;
 
 use super::{Checks, entries};
 use crate::kinds::FieldError;
 
-/// The most bytes that the values of a ConfigMap or Secret have together.
+/// The most bytes that the values of a `ConfigMap` or Secret have together.
 const MAX_SIZE: usize = 1 << 20;
 
 pub(super) fn check_config_map(checks: &mut Checks, object: &Value) {
@@ -63,8 +63,8 @@ fn check_key(checks: &mut Checks, field: &str, key: &str) {
     let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if key.is_empty() || !key.bytes().all(known) {
         add(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
-             'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  \
+             or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
         );
     }
     match key {
@@ -75,7 +75,7 @@ fn check_key(checks: &mut Checks, field: &str, key: &str) {
     }
 }
 
-/// What stays as it is in an immutable ConfigMap or Secret, and the type of a Secret.
+/// What stays as it is in an immutable `ConfigMap` or Secret, and the type of a Secret.
 pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     checks.immutable("type", &object["type"], &old["type"]);
     if old["immutable"] != true {

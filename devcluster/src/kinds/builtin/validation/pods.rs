@@ -92,8 +92,8 @@ fn check_container(checks: &mut Checks, path: &str, container: &Value, volumes: 
         let path = format!("{path}.env[{i}]");
         let name = variable["name"].as_str().unwrap_or_default();
         if !name.is_empty() && !name.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=') {
-            let text = "a valid environment variable name must consist only of printable ASCII characters other \
-                        than '='";
+            let text = "a valid environment variable name must consist only of printable ASCII characters \
+                        other than '='";
             checks.add(FieldError::invalid(format!("{path}.name"), &variable["name"], text));
         }
         if name.is_empty() {
@@ -118,7 +118,8 @@ fn check_container(checks: &mut Checks, path: &str, container: &Value, volumes: 
     }
 }
 
-/// Requests are at most the limits; resources that nodes cannot share are whole numbers, requested up to their limit.
+/// Requests are at most the limits; resources that containers cannot share are whole numbers, and the request
+/// is the limit.
 fn check_resources(checks: &mut Checks, path: &str, resources: &Value) {
     for list in ["limits", "requests"] {
         for (resource, amount) in entries(&resources[list]) {
@@ -177,17 +178,15 @@ fn check_probe(checks: &mut Checks, path: &str, probe: &Value) {
 /// Only a few fields of a Pod may change.
 pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     let fixed = |pod: &Value| {
-        let mut spec = pod["spec"].clone();
+        let mut spec = pod["spec"].as_object().cloned().unwrap_or_default();
         for list in ["containers", "initContainers", "ephemeralContainers"] {
-            for container in spec[list].as_array_mut().into_iter().flatten() {
-                container["image"] = Value::Null;
-            }
-            if spec[list].is_null() {
-                spec[list] = Value::Array(Vec::new());
+            let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                container.remove("image");
             }
         }
         for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeName"] {
-            spec[field] = Value::Null;
+            spec.remove(field);
         }
         spec
     };
@@ -199,9 +198,9 @@ pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
         checks.add(FieldError::forbidden(
             "spec",
             "pod updates may not change fields other than `spec.containers[*].image`,\
-             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
-             existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
-             previously negative)\n",
+             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions \
+             to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it \
+             was previously negative)\n",
         ));
     }
 }

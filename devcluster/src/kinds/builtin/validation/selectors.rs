@@ -24,12 +24,11 @@ pub(super) fn check(checks: &mut Checks, path: &str, selector: &Value) {
                 format!("{path}.values"),
                 "must be specified when `operator` is 'In' or 'NotIn'",
             )),
-            "In" | "NotIn" => {}
             "Exists" | "DoesNotExist" if !values.is_empty() => checks.add(FieldError::forbidden(
                 format!("{path}.values"),
                 "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
             )),
-            "Exists" | "DoesNotExist" => {}
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             _ => checks.add(FieldError::invalid(
                 format!("{path}.operator"),
                 &expression["operator"],

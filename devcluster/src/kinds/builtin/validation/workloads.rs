@@ -54,7 +54,6 @@ fn selector(checks: &mut Checks, type_name: &str, spec: &Value) -> bool {
             let kind = match type_name {
                 "apps/v1.StatefulSet" => "statefulset",
                 "apps/v1.DaemonSet" => "daemonset",
-                "apps/v1.ReplicaSet" => "deployment",
                 _ => "deployment",
             };
             let text = format!("empty selector is invalid for {kind}");
@@ -129,8 +128,8 @@ fn share(checks: &mut Checks, path: &str, value: &Value) {
         Value::String(text) => {
             let number = text.strip_suffix('%').filter(|digits| !digits.is_empty());
             if !number.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit())) {
-                let text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  \
-                            or '93%', regex used for validation is '[0-9]+%')";
+                let text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. \
+                            '1%',  or '93%', regex used for validation is '[0-9]+%')";
                 checks.add(FieldError::invalid(path, value, text));
             }
         }
@@ -161,8 +160,9 @@ pub(super) fn check_stateful_set_update(checks: &mut Checks, object: &Value, old
     ];
     let fixed = |object: &Value| {
         let mut spec = object["spec"].clone();
-        for (_, claim) in spec["volumeClaimTemplates"].as_array_mut().into_iter().flatten().enumerate() {
-            claim["status"] = Value::Null;
+        let claims = spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+        for claim in claims.into_iter().flatten().filter_map(Value::as_object_mut) {
+            claim.remove("status");
         }
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| !MUTABLE.contains(&field.as_str()));
