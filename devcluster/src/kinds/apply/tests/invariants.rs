@@ -84,7 +84,9 @@ fn missing(fields: &Value, value: &Value) -> Option<String> {
         let items = || value.as_array().into_iter().flatten();
         let found = match element.split_at(2) {
             ("f:", name) => value.get(name),
-            ("v:", text) => items().find(|item| item.to_string() == text),
+            ("v:", text) => {
+                items().find(|item| serde_json::from_str(text).is_ok_and(|value: Value| value == **item))
+            }
             (_, text) => {
                 let key: Map<String, Value> = serde_json::from_str(text).unwrap();
                 items().find(|item| key.iter().all(|(name, value)| item[name] == *value))
