@@ -7,6 +7,7 @@ use super::schema::Schema;
 
 /// A kind in one version, built-in or declared by a CustomResourceDefinition.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate property of the kind")]
 pub struct Kind {
     /// The API group; empty for the core group.
     pub group: String,
@@ -28,8 +29,8 @@ pub struct Kind {
     pub namespaced: bool,
     /// The verbs of the main endpoint, sorted. A kind without `get` is never stored: it answers a `create`.
     pub verbs: Vec<String>,
-    /// Group and plural name under which objects are stored; differs from the kind's own only where two groups
-    /// are views of the same objects, as with Event.
+    /// Group and plural name under which objects are stored; differs from the kind's own only where two
+    /// groups are views of the same objects, as with Event.
     pub stored_as: (String, String),
     /// Whether the kind has the `status` subresource.
     pub status: bool,
@@ -90,7 +91,8 @@ pub struct Scale {
     pub spec_replicas: String,
     /// The observed number of replicas.
     pub status_replicas: String,
-    /// The label selector: a string in custom resources, a `LabelSelector` or a map of labels in built-in kinds.
+    /// The label selector: a string in custom resources, a `LabelSelector` or a map of labels in built-in
+    /// kinds.
     pub selector: Option<String>,
 }
 

@@ -52,9 +52,9 @@ fn subdomain(name: &str, unit: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_SUBDOMAIN, unit);
     if !is_subdomain(name) {
         errors.push(format!(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
-             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-             '{LABEL}(\\.{LABEL})*')"
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+             and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+             validation is '{LABEL}(\\.{LABEL})*')"
         ));
     }
     errors
@@ -70,9 +70,9 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
         "must not contain dots".to_owned()
     } else {
         format!(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
-             and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-             '{LABEL}')"
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+             start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
+             validation is '{LABEL}')"
         )
     });
     errors
@@ -83,9 +83,9 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_LABEL, "characters");
     if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
         errors.push(format!(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
-             validation is '{LABEL_1035}')"
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+             alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
+             regex used for validation is '{LABEL_1035}')"
         ));
     }
     errors
@@ -95,8 +95,8 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
 pub fn qualified_name(name: &str) -> Vec<String> {
     let rule = || {
         format!(
-            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-             character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
         )
     };
     let mut errors = Vec::new();
@@ -133,9 +133,9 @@ pub fn label_value(value: &str) -> Vec<String> {
     let mut errors = too_long(value, MAX_LABEL, "bytes");
     if !value.is_empty() && !is_label_key(value) {
         errors.push(format!(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
-             start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
-             for validation is '({LABEL_KEY})?')"
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+             and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or \
+             '12345', regex used for validation is '({LABEL_KEY})?')"
         ));
     }
     errors
@@ -193,17 +193,17 @@ mod tests {
     fn texts_are_those_of_the_server() {
         assert_eq!(
             dns1123_subdomain("Bad"),
-            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-              must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+                 '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
+                 for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
         );
         assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
         assert_eq!(
             qualified_name("a/b/c"),
-            ["a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-              with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation \
-              is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
-              'example.com/MyName')"]
+            ["a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start \
+                 and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex \
+                 used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS \
+                 subdomain prefix and '/' (e.g. 'example.com/MyName')"]
         );
         let long = "a".repeat(64);
         assert_eq!(label_value(&long), ["must be no more than 63 bytes"]);

@@ -176,6 +176,10 @@ func widgetScenarios() []scenario {
 			apply("alice", true, widget(`{"spec":{}}`)),
 			apply("bob", true, widget(`{}`)),
 		}},
+		{name: "a parent goes with its last item", writes: []func(object) *step{
+			apply("alice", false, widget(`{"spec":{"containers":[{"name":"a"}],"tags":[]}}`)),
+			apply("alice", false, widget(`{"spec":{}}`)),
+		}},
 		{name: "status belongs to its endpoint", writes: []func(object) *step{
 			apply("alice", false, widget(`{"spec":{"replicas":1},"status":{"phase":"x"}}`)),
 			edit("uma", "status", set("y", "status", "phase")),

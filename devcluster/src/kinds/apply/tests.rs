@@ -1,3 +1,4 @@
+mod invariants;
 mod openapi;
 mod ownership;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::types::{Field, Keys, SchemaOr, Shape, find_type};
+use super::types::{Field, Shape, find_type};
 use crate::kinds::schema::{Fields, Form, List, Merge, Schema};
 
 /// Returns the schema of a type.
@@ -18,8 +18,8 @@ struct Builder {
 }
 
 impl Builder {
-    /// The schema of a struct type. A type inside itself (only `JSONSchemaProps` does that) becomes `Any`: the
-    /// structure that server-side apply then deduces is the same, because all lists in it are atomic.
+    /// The schema of a struct type. A type inside itself (only `JSONSchemaProps` does that) becomes `Any`:
+    /// the structure that server-side apply then deduces is the same, because all lists in it are atomic.
     fn object(&mut self, type_name: &'static str) -> Arc<Schema> {
         match self.done.get(type_name) {
             Some(Some(schema)) => return Arc::clone(schema),
@@ -57,14 +57,12 @@ impl Builder {
 
     fn shape(&mut self, field: &'static Field, shape: Shape) -> Arc<Schema> {
         plain(match shape {
-            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration => Form::String,
-            Shape::Quantity => Form::IntOrString,
+            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime => Form::String,
             Shape::Int32 | Shape::Int64 | Shape::Uint8 => Form::Integer,
             Shape::Float => Form::Number,
             Shape::Bool => Form::Boolean,
-            Shape::IntOrString => Form::IntOrString,
-            Shape::RawExtension | Shape::Json | Shape::Fields => Form::Any,
-            Shape::SchemaOr(SchemaOr::Array | SchemaOr::Bool | SchemaOr::Strings) => Form::Any,
+            Shape::IntOrString | Shape::Quantity => Form::IntOrString,
+            Shape::RawExtension | Shape::Json | Shape::Fields | Shape::SchemaOr(_) => Form::Any,
             Shape::Strings => Form::List { items: plain(Form::String), list: List::Atomic, merge: None },
             Shape::Struct(name) => return self.object(name),
             Shape::Pointer(target) => return self.shape(field, *target),
@@ -72,8 +70,8 @@ impl Builder {
                 items: self.shape(field, *items),
                 list: match &field.list {
                     None => List::Atomic,
-                    Some(Keys::Set(_)) => List::Set,
-                    Some(Keys::Fields(keys)) => List::Map(keys.iter().map(|key| (*key).to_owned()).collect()),
+                    Some(keys) if keys.is_empty() => List::Set,
+                    Some(keys) => List::Map(keys.iter().map(|key| (*key).to_owned()).collect()),
                 },
                 merge: field
                     .merge

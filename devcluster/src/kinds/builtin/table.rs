@@ -22,6 +22,7 @@ pub(super) struct Header {
 
 /// The line of a kind.
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the line")]
 struct KindLine {
     kind: &'static str,
     #[serde(default)]

@@ -8,12 +8,15 @@ use crate::kinds::errors::FieldError;
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, List, Schema};
 
-/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no such rule.
+/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no
+/// such rule.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             for (name, value) in map {
-                if let Some(schema) = fields.fields.get(name).filter(|schema| schema.checks.is_some() && is_container(value)) {
+                if let Some(schema) =
+                    fields.fields.get(name).filter(|schema| schema.checks.is_some() && is_container(value))
+                {
                     check(value, schema, &path.field(name), errors);
                 }
             }
@@ -42,7 +45,9 @@ fn is_container(value: &Value) -> bool {
 }
 
 fn check_keys(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    if let Some((index, item)) = list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null()) {
+    if let Some((index, item)) =
+        list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
+    {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(path.index(index).text(), item, detail));
         return;

@@ -4,8 +4,8 @@ use regex::Regex;
 
 /// Compiles a regular expression as Go reads it.
 ///
-/// The syntaxes are nearly the same. `\d`, `\w`, `\s` and `\b` mean ASCII in Go, and inside brackets `[`, `&&`, `--`
-/// and `~~` are plain characters, so those are rewritten.
+/// The syntaxes are nearly the same. `\d`, `\w`, `\s` and `\b` mean ASCII in Go, and inside brackets `[`,
+/// `&&`, `--` and `~~` are plain characters, so those are rewritten.
 pub(super) fn compile(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(&translated(source))
 }

@@ -14,7 +14,8 @@ use crate::kinds::schema::{Fields, Form, List, Schema};
 
 /// Returns the schema that an `openAPIV3Schema` describes.
 ///
-/// The CustomResourceDefinition has passed its checks, so keywords of the wrong type do not occur and are ignored.
+/// The CustomResourceDefinition has passed its checks, so keywords of the wrong type do not occur and are
+/// ignored.
 pub fn schema(raw: &Value) -> Schema {
     let mut checks = checks(raw);
     let form = form(raw, &checks);

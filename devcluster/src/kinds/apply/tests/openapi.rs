@@ -1,4 +1,4 @@
-//! Schemas from the subset of OpenAPI that the fixture uses.
+//! Schemas from the subset of `OpenAPI` that the fixture uses.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::{Fields, Form, List, Schema};
 
-/// Returns the schema that an OpenAPI document describes.
+/// Returns the schema that an `OpenAPI` document describes.
 pub(super) fn schema(document: &Value) -> Schema {
     let text = |name: &str| document[name].as_str().unwrap_or_default();
     let below = |name: &str| Arc::new(schema(&document[name]));
