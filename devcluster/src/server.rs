@@ -1,7 +1,7 @@
 //! HTTP in front of the API: paths, formats, discovery, users and faults.
 //!
-//! [`ApiService`] is an ordinary [`tower::Service`]. kube's `Client::new` takes it as it is, without a socket;
-//! the feature `http` serves it on loopback with TLS.
+//! [`ApiService`] is an ordinary [`tower::Service`]. kube's `Client::new` takes it as it is, without a
+//! socket; the feature `http` serves it on loopback with TLS.
 
 mod accept;
 mod answer;

@@ -1,7 +1,8 @@
 //! Which representation of an answer the header `Accept` asks for.
 //!
-//! Clauses are tried in the order of their weight; a clause that the server cannot fulfil is skipped if a later
-//! one fits. Answers are never protobuf: every client that asks for it decodes by the type of the answer.
+//! Clauses are tried in the order of their weight; a clause that the server cannot fulfil is skipped if a
+//! later one fits. Answers are never protobuf: every client that asks for it decodes by the type of the
+//! answer.
 
 use crate::api::{Details, Status};
 

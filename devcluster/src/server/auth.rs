@@ -1,7 +1,7 @@
 //! Who sends a request: by client certificate, by bearer token, or on behalf of another user.
 //!
-//! There are no anonymous requests, as in a kube-apiserver with `--anonymous-auth=false`. Every known user may do
-//! everything; only impersonation is reserved to administrators.
+//! There are no anonymous requests, as in a kube-apiserver with `--anonymous-auth=false`. Every known user
+//! may do everything; only impersonation is reserved to administrators.
 
 use std::collections::HashMap;
 
@@ -223,7 +223,8 @@ mod tests {
             impersonated(user("bob", &[]), &asked, &Action::Resource("list", &path)).expect_err("refused");
         assert_eq!(
             status.message(),
-            "configmaps is forbidden: User \"bob\" cannot impersonate-on:user-info:list resource \"configmaps\" \
+            "configmaps is forbidden: User \"bob\" cannot impersonate-on:user-info:list resource \
+             \"configmaps\" \
              in API group \"\" in the namespace \"default\""
         );
         let nameless = headers(&[("impersonate-group", "devs")]);

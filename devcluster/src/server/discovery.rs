@@ -1,7 +1,7 @@
 //! Discovery: which groups, versions and resources the server serves, in the plain and the aggregated form.
 //!
-//! Everything is derived from the kinds at the time of the request, in one order: groups as kube-apiserver ranks
-//! them, custom groups by name behind them, versions from stable to experimental, resources by name.
+//! Everything is derived from the kinds at the time of the request, in one order: groups as kube-apiserver
+//! ranks them, custom groups by name behind them, versions from stable to experimental, resources by name.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -212,7 +212,10 @@ impl Group {
     }
 
     fn plain(&self) -> Map<String, Value> {
-        let version = |version: &Version| json!({"groupVersion": api_version(&self.name, &version.name), "version": version.name});
+        let version = |version: &Version| {
+            let group_version = api_version(&self.name, &version.name);
+            json!({"groupVersion": group_version, "version": version.name})
+        };
         let versions: Vec<_> = self.versions.iter().map(version).collect();
         let mut value = Map::new();
         value.insert("name".to_owned(), json!(self.name));

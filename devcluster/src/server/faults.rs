@@ -1,7 +1,7 @@
 //! Faults on purpose: errors, delays, lost bookmarks and cut watches, chosen by rule and by seed.
 //!
-//! Every request passes [`Faults::effects`] once, after authentication and before anything is read or written, so
-//! a request that fails by a rule has changed nothing.
+//! Every request passes [`Faults::effects`] once, after authentication and before anything is read or
+//! written, so a request that fails by a rule has changed nothing.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl FaultRule {
         Self { fault, verb: None, resource: None, name: None, percent: 100, times: None }
     }
 
-    /// Only for this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
+    /// Only for this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
+    /// `deletecollection`.
     #[must_use]
     pub fn verb(mut self, verb: impl Into<String>) -> Self {
         self.verb = Some(verb.into());

@@ -1,6 +1,7 @@
 //! The certificates of one embedded server, in memory: an authority, the server, the administrator.
 //!
-//! Every server has its own, so that a client with a stale address fails in the handshake with another server.
+//! Every server has its own, so that a client with a stale address fails in the handshake with another
+//! server.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! JSON as kube-apiserver reads it: the error texts of Go, duplicate keys as remarks, bounded depth.
 //!
-//! `serde_json` refuses some texts that the real server accepts (invalid UTF-8, duplicate keys are not reported)
-//! and describes errors in other words; clients and scripts match on the words of Go.
+//! `serde_json` refuses some texts that the real server accepts (invalid UTF-8, duplicate keys are not
+//! reported) and describes errors in other words; clients and scripts match on the words of Go.
 
 use serde_json::{Map, Number, Value};
 
-/// Most levels of nesting. The real server accepts 10,000, but the recursive functions over values must fit the
-/// stack of a thread, and no known object has more than 60.
+/// Most levels of nesting. The real server accepts 10,000, but the recursive functions over values must fit
+/// the stack of a thread, and no known object has more than 60.
 const MAX_DEPTH: usize = 256;
 
 /// Most remarks about one text, as in the decoder of the real server.
@@ -316,8 +316,8 @@ pub(super) fn note_duplicate(duplicates: &mut Vec<String>, place: &Place<'_>) {
     }
 }
 
-/// A number as Go's decoder keeps it: whole where it fits 64 bits. A whole number with a decimal point loses it
-/// here, because the real server loses it when it encodes the object.
+/// A number as Go's decoder keeps it: whole where it fits 64 bits. A whole number with a decimal point loses
+/// it here, because the real server loses it when it encodes the object.
 fn number(text: &str) -> Result<Value, String> {
     if let Ok(whole) = text.parse::<i64>() {
         return Ok(whole.into());

@@ -34,8 +34,8 @@ const MAX_CONNECTIONS: usize = 1024;
 /// From the accept to the end of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For the head of an HTTP/1.1 request; it includes the time that a kept connection is idle, hence longer than
-/// clients keep theirs.
+/// For the head of an HTTP/1.1 request; it includes the time that a kept connection is idle, hence longer
+/// than clients keep theirs.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// An HTTP/2 connection whose client is gone without a word is found by pings.
@@ -107,8 +107,8 @@ impl Listener {
         self.address
     }
 
-    /// Ends all connections, those with an answer under way at most two seconds later, and returns when no task
-    /// is left.
+    /// Ends all connections, those with an answer under way at most two seconds later, and returns when no
+    /// task is left.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();

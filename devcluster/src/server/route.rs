@@ -1,7 +1,7 @@
 //! Which verb a method means at an endpoint, or how the server refuses it.
 //!
-//! The real server has two routers with different answers: one for built-in kinds, which knows every path, and
-//! one for custom resources, which looks at the parts of the path.
+//! The real server has two routers with different answers: one for built-in kinds, which knows every path,
+//! and one for custom resources, which looks at the parts of the path.
 
 use http::Method;
 

@@ -51,7 +51,8 @@ struct Shared {
 // === impl ApiService ===
 
 impl ApiService {
-    /// A service that knows its senders by their bearer tokens. The seed decides about faults and request ids.
+    /// A service that knows its senders by their bearer tokens. The seed decides about faults and request
+    /// ids.
     pub fn new(api: Api, tokens: impl IntoIterator<Item = (String, User)>, seed: u64) -> Self {
         let tokens = tokens.into_iter().collect();
         let (faults, random) = (Faults::new(seed), Mutex::new(fastrand::Rng::with_seed(seed)));

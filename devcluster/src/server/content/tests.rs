@@ -32,7 +32,8 @@ fn broken_json_is_refused_with_its_start() {
     assert_eq!(
         text(b"{\"metadata\":{\"name\":\"a\"}} trailing"),
         format!(
-            "{parse}invalid character 't' after top-level value ({{\"metadata\":{{\"name\":\"a\"}}}} trai ...)"
+            "{parse}invalid character 't' after top-level value \
+             ({{\"metadata\":{{\"name\":\"a\"}}}} trai ...)"
         )
     );
     assert_eq!(
@@ -95,7 +96,8 @@ fn broken_patches_are_refused_by_their_type() {
     assert_eq!(
         refused("x", PatchType::Apply),
         format!(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string {go_map}"
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: \
+             cannot unmarshal string {go_map}"
         )
     );
     assert!(

@@ -34,7 +34,8 @@ async fn groups_versions_and_resources_are_listed() {
         value,
         json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "coordination.k8s.io/v1",
             "resources": [{"name": "leases", "singularName": "lease", "namespaced": true, "kind": "Lease",
-                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]}]})
+                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch",
+                    "update", "watch"]}]})
     );
 }
 
