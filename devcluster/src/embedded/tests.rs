@@ -1,13 +1,10 @@
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
     PostParams, WatchEvent, WatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, Error};
+use kube::{Client, Error};
 use serde_json::{Value, json};
 
 use super::*;
@@ -168,9 +165,13 @@ async fn a_dropped_client_drops_its_watch() {
 
 #[cfg(feature = "http")]
 mod over_tcp {
+    use std::time::Duration;
+
     use hyper_util::client::legacy::Client as HttpClient;
     use hyper_util::rt::TokioExecutor;
+    use kube::Config;
     use kube::client::ConfigExt as _;
+    use kube::config::{KubeConfigOptions, Kubeconfig};
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpStream;
 
