@@ -16,9 +16,13 @@
 //! # }
 //! ```
 
+pub mod api;
 pub mod kinds;
+pub mod server;
 pub mod store;
 
+mod embedded;
 mod real;
 
+pub use embedded::{Embedded, EmbeddedError, EmbeddedOptions};
 pub use real::{ApiServer, CertificateError, DevCluster, Options, ProgramsError, Progress, StartError};

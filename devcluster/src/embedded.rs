@@ -1,0 +1,183 @@
+//! A Kubernetes API server inside this process.
+//!
+//! ```no_run
+//! use mainstay_devcluster::Embedded;
+//!
+//! # async fn example() -> Result<(), mainstay_devcluster::EmbeddedError> {
+//! let cluster = Embedded::start().await?;
+//! let client = cluster.client();
+//! // ... use the client ...
+//! cluster.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+
+use crate::api::{Api, ApiOptions, User};
+use crate::server::{ApiService, Faults};
+#[cfg(feature = "http")]
+use crate::server::{Identity, IdentityError, Listener};
+
+/// The namespace of clients that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The settings of an embedded server.
+#[derive(Debug)]
+pub struct EmbeddedOptions {
+    /// The settings of the API.
+    pub api: ApiOptions,
+    /// The users of bearer tokens.
+    pub tokens: Vec<(String, User)>,
+    /// Whether the server listens on loopback. Clients of this process need no socket.
+    #[cfg(feature = "http")]
+    pub listen: bool,
+}
+
+/// A running API server. Dropping it closes its port; [`stop`](Self::stop) also waits for that.
+#[derive(Debug)]
+pub struct Embedded {
+    api: Api,
+    service: ApiService,
+    #[cfg(feature = "http")]
+    http: Option<Http>,
+}
+
+/// The server on loopback.
+#[cfg(feature = "http")]
+#[derive(Debug)]
+struct Http {
+    listener: Listener,
+    kubeconfig: String,
+}
+
+/// The server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbeddedError {
+    /// The certificates could not be made.
+    #[cfg(feature = "http")]
+    #[error("making the server's certificates failed")]
+    Identity(#[from] IdentityError),
+    /// No port of loopback could be bound.
+    #[error("binding a port of loopback failed")]
+    Bind(#[from] std::io::Error),
+}
+
+// === impl EmbeddedOptions ===
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            api: ApiOptions::new(Arc::new(Timestamp::now)),
+            tokens: Vec::new(),
+            #[cfg(feature = "http")]
+            listen: true,
+        }
+    }
+}
+
+// === impl Embedded ===
+
+impl Embedded {
+    /// Starts a server with the clock and a random seed of the machine.
+    pub async fn start() -> Result<Self, EmbeddedError> {
+        Self::start_with(EmbeddedOptions::default()).await
+    }
+
+    /// Starts a server.
+    pub async fn start_with(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
+        let seed = options.api.seed;
+        let api = Api::new(options.api).await;
+        let service = ApiService::new(api.clone(), options.tokens, seed);
+        #[cfg(feature = "http")]
+        let http = if options.listen { Some(Http::start(&service).await?) } else { None };
+        Ok(Self {
+            api,
+            service,
+            #[cfg(feature = "http")]
+            http,
+        })
+    }
+
+    /// Returns a client of the administrator that calls the server without a socket.
+    pub fn client(&self) -> Client {
+        Client::new(self.service.as_user(User::admin()), DEFAULT_NAMESPACE)
+    }
+
+    /// Returns a client of another user, as [`client`](Self::client).
+    pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
+        let groups = groups.into_iter().map(str::to_owned).collect();
+        let user = User { name: user.to_owned(), groups, ..User::default() };
+        Client::new(self.service.as_user(user), DEFAULT_NAMESPACE)
+    }
+
+    /// Returns the API without HTTP.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Returns the service, which knows its senders by their bearer tokens.
+    pub fn service(&self) -> &ApiService {
+        &self.service
+    }
+
+    /// Returns the faults of this server.
+    pub fn faults(&self) -> &Faults {
+        self.service.faults()
+    }
+
+    /// Forgets all history, so that every older resourceVersion is expired.
+    pub fn compact(&self) {
+        self.api.store().compact();
+    }
+
+    /// Returns the address of the server on loopback; empty if it does not listen.
+    #[cfg(feature = "http")]
+    pub fn url(&self) -> String {
+        self.http.as_ref().map(Http::url).unwrap_or_default()
+    }
+
+    /// Returns the administrator's kubeconfig, complete without further files; empty if the server does not
+    /// listen.
+    #[cfg(feature = "http")]
+    pub fn kubeconfig(&self) -> &str {
+        self.http.as_ref().map_or("", |http| &http.kubeconfig)
+    }
+
+    /// Ends all watches and connections, and returns when no task and no socket is left.
+    pub async fn stop(self) {
+        self.service.faults().cut_watches();
+        #[cfg(feature = "http")]
+        if let Some(http) = self.http {
+            http.listener.stop().await;
+        }
+    }
+}
+
+// === impl Http ===
+
+#[cfg(feature = "http")]
+impl Http {
+    async fn start(service: &ApiService) -> Result<Self, EmbeddedError> {
+        let identity = Identity::generate()?;
+        let listener = Listener::start(service.clone(), &identity).await?;
+        let kubeconfig = identity.kubeconfig(&url(&listener));
+        Ok(Self { listener, kubeconfig })
+    }
+
+    fn url(&self) -> String {
+        url(&self.listener)
+    }
+}
+
+#[cfg(feature = "http")]
+fn url(listener: &Listener) -> String {
+    format!("https://{}", listener.address())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! HTTP in front of the API: paths, formats, discovery, users and faults.
+//!
+//! [`ApiService`] is an ordinary [`tower::Service`]. kube's `Client::new` takes it as it is, without a
+//! socket; the feature `http` serves it on loopback with TLS.
+
+mod accept;
+mod answer;
+mod auth;
+mod content;
+mod discovery;
+mod faults;
+mod health;
+#[cfg(feature = "http")]
+mod identity;
+mod json;
+#[cfg(feature = "http")]
+mod listen;
+mod path;
+mod represent;
+mod route;
+mod service;
+mod stream;
+mod yaml;
+
+pub use answer::AnswerBody;
+pub use faults::{Fault, FaultRule, Faults};
+#[cfg(feature = "http")]
+pub use identity::IdentityError;
+pub use service::ApiService;
+
+#[cfg(feature = "http")]
+pub(crate) use {identity::Identity, listen::Listener};
+
+#[cfg(test)]
+mod tests;

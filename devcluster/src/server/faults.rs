@@ -1,0 +1,252 @@
+//! Faults on purpose: errors, delays, lost bookmarks and cut watches, chosen by rule and by seed.
+//!
+//! Every request passes [`Faults::effects`] once, after authentication and before anything is read or
+//! written, so a request that fails by a rule has changed nothing.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::path::ResourcePath;
+
+/// The faults of one server.
+#[derive(Debug)]
+pub struct Faults {
+    state: Mutex<State>,
+    /// Counts the calls of [`Faults::cut_watches`].
+    cuts: watch::Sender<u64>,
+}
+
+/// A fault, and the requests that meet it: all, unless they are narrowed down.
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    fault: Fault,
+    verb: Option<String>,
+    resource: Option<String>,
+    name: Option<String>,
+    percent: u8,
+    /// How often the rule still applies; `None` for no end.
+    times: Option<u32>,
+}
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// 409, as if another client had written between the read and the write.
+    Conflict,
+    /// 410, as if the history did not reach back far enough. A watch gets it as its only event.
+    Expired,
+    /// 429 as plain text with `Retry-After`, as the filters against overload answer.
+    TooManyRequests {
+        /// The value of `Retry-After`.
+        retry_after_seconds: u32,
+    },
+    /// An error of the server with this code: 500, 502, 503 or 504.
+    ServerError(u16),
+    /// There is never an answer.
+    Hang,
+    /// The request is handled later; other rules still apply.
+    Delay(Duration),
+    /// The stream of a watch ends after some events; other rules still apply.
+    CutWatch {
+        /// The number of events that the stream delivers.
+        after_events: usize,
+    },
+    /// A watch delivers no bookmarks; other rules still apply.
+    DropBookmarks,
+}
+
+/// What all matching rules together do to one request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Effects {
+    pub(super) delay: Duration,
+    /// The fault that replaces the answer.
+    pub(super) failure: Option<Fault>,
+    pub(super) cut_after: Option<usize>,
+    pub(super) drop_bookmarks: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    rules: Vec<FaultRule>,
+    random: fastrand::Rng,
+}
+
+// === impl FaultRule ===
+
+impl FaultRule {
+    /// A rule that applies to every request.
+    pub fn new(fault: Fault) -> Self {
+        Self { fault, verb: None, resource: None, name: None, percent: 100, times: None }
+    }
+
+    /// Only for this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
+    /// `deletecollection`.
+    #[must_use]
+    pub fn verb(mut self, verb: impl Into<String>) -> Self {
+        self.verb = Some(verb.into());
+        self
+    }
+
+    /// Only for resources of this plural name, such as `pods` or `deployments.apps`; `*` stands for any text.
+    #[must_use]
+    pub fn resource(mut self, pattern: impl Into<String>) -> Self {
+        self.resource = Some(pattern.into());
+        self
+    }
+
+    /// Only for paths with a name like this; `*` stands for any text. The path of a create has no name.
+    #[must_use]
+    pub fn name(mut self, pattern: impl Into<String>) -> Self {
+        self.name = Some(pattern.into());
+        self
+    }
+
+    /// Only for this share of the requests, chosen by the seed of the server.
+    #[must_use]
+    pub fn percent(mut self, percent: u8) -> Self {
+        self.percent = percent;
+        self
+    }
+
+    /// Only this number of times.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    fn matches(&self, verb: &str, path: &ResourcePath) -> bool {
+        let like = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|it| glob(it, text));
+        let qualified = format!("{}.{}", path.resource, path.group);
+        self.times != Some(0)
+            && self.verb.as_ref().is_none_or(|only| only == verb)
+            && (like(&self.resource, &path.resource) || like(&self.resource, &qualified))
+            && like(&self.name, &path.name)
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    pub(super) fn new(seed: u64) -> Self {
+        let random = fastrand::Rng::with_seed(seed);
+        Self { state: Mutex::new(State { rules: Vec::new(), random }), cuts: watch::Sender::new(0) }
+    }
+
+    /// Adds a rule. Of several rules with errors the oldest that applies wins.
+    pub fn add(&self, rule: FaultRule) {
+        self.state.lock().rules.push(rule);
+    }
+
+    /// Removes all rules.
+    pub fn clear(&self) {
+        self.state.lock().rules.clear();
+    }
+
+    /// Ends the streams of all watches that are open now.
+    pub fn cut_watches(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Returns a receiver that is notified when open watches are to be cut.
+    pub(super) fn cuts(&self) -> watch::Receiver<u64> {
+        self.cuts.subscribe()
+    }
+
+    /// Decides about one request.
+    pub(super) fn effects(&self, verb: &str, path: &ResourcePath) -> Effects {
+        let State { rules, random } = &mut *self.state.lock();
+        let mut effects = Effects::default();
+        for rule in rules.iter_mut().filter(|rule| rule.matches(verb, path)) {
+            if rule.percent < 100 && random.u8(..100) >= rule.percent {
+                continue;
+            }
+            rule.times = rule.times.map(|times| times - 1);
+            match &rule.fault {
+                Fault::Delay(delay) => effects.delay += *delay,
+                Fault::CutWatch { after_events } => effects.cut_after = Some(*after_events),
+                Fault::DropBookmarks => effects.drop_bookmarks = true,
+                failure => {
+                    effects.failure = Some(failure.clone());
+                    break;
+                }
+            }
+        }
+        effects
+    }
+}
+
+/// Whether a text has the form of a pattern in which `*` stands for any text.
+fn glob(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(start) else { return false };
+    rest.is_empty() || text.char_indices().map(|(i, _)| i).chain([text.len()]).any(|i| glob(rest, &text[i..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(resource: &str, name: &str) -> ResourcePath {
+        ResourcePath {
+            resource: resource.into(),
+            name: name.into(),
+            group: "apps".into(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_rule_is_narrowed_by_verb_resource_and_name() {
+        let faults = Faults::new(1);
+        faults.add(
+            FaultRule::new(Fault::Conflict).verb("update").resource("deployments").name("web-*").times(1),
+        );
+        let failure = |verb, path: &ResourcePath| faults.effects(verb, path).failure;
+        assert_eq!(failure("get", &path("deployments", "web-1")), None);
+        assert_eq!(failure("update", &path("pods", "web-1")), None);
+        assert_eq!(failure("update", &path("deployments", "db")), None);
+        assert_eq!(failure("update", &path("deployments", "web-1")), Some(Fault::Conflict));
+        assert_eq!(failure("update", &path("deployments", "web-1")), None, "applied once");
+    }
+
+    #[test]
+    fn delays_add_up_and_the_oldest_error_wins() {
+        let faults = Faults::new(1);
+        for fault in
+            [Fault::Delay(Duration::from_secs(1)), Fault::DropBookmarks, Fault::Hang, Fault::Conflict]
+        {
+            faults.add(FaultRule::new(fault).resource("*.apps"));
+        }
+        let expected = Effects {
+            delay: Duration::from_secs(1),
+            failure: Some(Fault::Hang),
+            drop_bookmarks: true,
+            ..Effects::default()
+        };
+        assert_eq!(faults.effects("get", &path("deployments", "")), expected);
+        faults.clear();
+        assert_eq!(faults.effects("get", &path("deployments", "")), Effects::default());
+    }
+
+    #[test]
+    fn a_seed_decides_which_requests_fail() {
+        let failures = |seed| {
+            let faults = Faults::new(seed);
+            faults.add(FaultRule::new(Fault::Hang).percent(30));
+            (0..1000).map(|_| faults.effects("get", &path("pods", "a")).failure.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(failures(7), failures(7));
+        let count = failures(7).into_iter().filter(|failed| *failed).count();
+        assert!((200..400).contains(&count), "{count} of 1000");
+    }
+
+    #[test]
+    fn patterns_match_any_text() {
+        assert!(glob("a*b*", "a-b") && glob("*", "") && glob("*a", "äa") && glob("x", "x"));
+        assert!(!glob("a*b", "a") && !glob("a*b", "ba") && !glob("", "x"));
+    }
+}

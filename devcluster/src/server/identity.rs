@@ -1,0 +1,121 @@
+//! The certificates of one embedded server, in memory: an authority, the server, the administrator.
+//!
+//! Every server has its own, so that a client with a stale address fails in the handshake with another
+//! server.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde_json::json;
+
+use super::yaml;
+
+/// The identities of a server.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) server: Arc<ServerConfig>,
+    pub(crate) admin_der: CertificateDer<'static>,
+    authority: String,
+    admin: String,
+    admin_key: String,
+}
+
+/// The identities of a server could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// A certificate could not be generated.
+    #[error("generating a certificate failed")]
+    Generate(#[from] rcgen::Error),
+    /// The TLS library refused a certificate.
+    #[error("the certificates do not fit together")]
+    Tls(#[from] rustls::Error),
+    /// The TLS library refused the authority.
+    #[error("the authority cannot verify clients")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// Makes the identities of a server on loopback.
+    pub(crate) fn generate() -> Result<Self, IdentityError> {
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        let authority_key = KeyPair::generate()?;
+        let authority_certificate = authority.self_signed(&authority_key)?;
+        let issuer = Issuer::new(authority, authority_key);
+
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec();
+        let mut server = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, names)?;
+        server.use_authority_key_identifier_extension = true;
+        let server_key = KeyPair::generate()?;
+        let server = server.signed_by(&server_key, &issuer)?;
+
+        let mut admin = leaf("system:admin", ExtendedKeyUsagePurpose::ClientAuth, Vec::new())?;
+        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        let admin_key = KeyPair::generate()?;
+        let admin = admin.signed_by(&admin_key, &issuer)?;
+
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority_certificate.der().clone())?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()?;
+        let key = PrivatePkcs8KeyDer::from(server_key.serialize_der()).into();
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![server.der().clone()], key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            server: Arc::new(config),
+            admin_der: admin.der().clone(),
+            authority: authority_certificate.pem(),
+            admin: admin.pem(),
+            admin_key: admin_key.serialize_pem(),
+        })
+    }
+
+    /// Returns a kubeconfig for the administrator, complete without further files.
+    pub(crate) fn kubeconfig(&self, url: &str) -> String {
+        let name = "mainstay-devcluster";
+        yaml::encode(&json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [{"name": name, "cluster": {
+                "server": url,
+                "certificate-authority-data": BASE64_STANDARD.encode(&self.authority),
+            }}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+            "users": [{"name": name, "user": {
+                "client-certificate-data": BASE64_STANDARD.encode(&self.admin),
+                "client-key-data": BASE64_STANDARD.encode(&self.admin_key),
+            }}],
+        }))
+    }
+}
+
+fn leaf(
+    name: &str,
+    usage: ExtendedKeyUsagePurpose,
+    names: Vec<String>,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    Ok(params)
+}

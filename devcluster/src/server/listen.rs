@@ -1,0 +1,230 @@
+//! The service on loopback: TLS, HTTP/1.1 and HTTP/2, bounded connections, an end that leaves nothing behind.
+//!
+//! # Invariants
+//! 1. Every task of the listener is in `tasks`, and every such task ends soon after `abort` is cancelled.
+//! 2. A client that sends nothing holds one of the connection slots for a bounded time only.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service as _;
+
+use super::auth::Peer;
+use super::identity::Identity;
+use super::service::ApiService;
+use crate::api::User;
+
+/// Open connections; further clients wait in the backlog of the socket.
+const MAX_CONNECTIONS: usize = 1024;
+
+/// From the accept to the end of the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For the head of an HTTP/1.1 request; it includes the time that a kept connection is idle, hence longer
+/// than clients keep theirs.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// An HTTP/2 connection whose client is gone without a word is found by pings.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Large enough that a watch is never slowed down by a window.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// Requests of one HTTP/2 connection at a time, watches among them.
+const MAX_STREAMS: u32 = 1000;
+
+/// After this time a stop no longer waits for answers.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The pause after a failed accept, which mostly means that there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    address: SocketAddr,
+    /// Cancelled when connections are to end after their current answers.
+    stop: CancellationToken,
+    /// Cancelled when connections are to end at once.
+    abort: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Shared {
+    service: ApiService,
+    acceptor: TlsAcceptor,
+    /// The certificate whose owner is the administrator.
+    admin: Arc<rustls::pki_types::CertificateDer<'static>>,
+    stop: CancellationToken,
+    executor: Executor,
+}
+
+/// Runs the tasks of connections among those of the listener.
+#[derive(Clone)]
+struct Executor {
+    tasks: TaskTracker,
+    abort: CancellationToken,
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Binds a port of loopback and serves on it.
+    pub(crate) async fn start(service: ApiService, identity: &Identity) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (stop, abort, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let executor = Executor { tasks: tasks.clone(), abort: abort.clone() };
+        let shared = Shared {
+            service,
+            acceptor: TlsAcceptor::from(Arc::<ServerConfig>::clone(&identity.server)),
+            admin: Arc::new(identity.admin_der.clone()),
+            stop: stop.clone(),
+            executor: executor.clone(),
+        };
+        executor.spawn(accept(listener, shared));
+        Ok(Self { address, stop, abort, tasks })
+    }
+
+    /// Returns the address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all connections, those with an answer under way at most two seconds later, and returns when no
+    /// task is left.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        if timeout(GRACE, self.tasks.wait()).await.is_err() {
+            self.abort.cancel();
+            self.tasks.wait().await;
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.abort.cancel();
+    }
+}
+
+// === impl Executor ===
+
+impl Executor {
+    fn spawn(&self, task: impl Future + Send + 'static) {
+        let abort = self.abort.clone();
+        // The tracker knows the task; a handle is not needed.
+        drop(self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = abort.cancelled() => {}
+                _ = task => {}
+            }
+        }));
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for Executor
+where
+    F: Future + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.spawn(task);
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Shared) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let next = async || {
+        let slot = Arc::clone(&slots).acquire_owned().await.ok()?;
+        Some((listener.accept().await, slot))
+    };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return,
+            accepted = next() => accepted,
+        };
+        match accepted {
+            None => return,
+            Some((Err(_), _)) => sleep(ACCEPT_PAUSE).await,
+            Some((Ok((stream, _)), slot)) => {
+                let shared = shared.clone();
+                shared.executor.clone().spawn(serve(stream, shared, slot));
+            }
+        }
+    }
+}
+
+/// Serves one connection until it ends. Its errors concern the client alone, which knows of them.
+async fn serve(stream: TcpStream, shared: Shared, _slot: OwnedSemaphorePermit) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let handshake = timeout(HANDSHAKE_TIMEOUT, shared.acceptor.accept(stream));
+    let stream = tokio::select! {
+        biased;
+        () = shared.stop.cancelled() => return,
+        stream = handshake => match stream {
+            Ok(Ok(stream)) => stream,
+            _ => return,
+        },
+    };
+    let (_, session) = stream.get_ref();
+    let certificate = session.peer_certificates().and_then(<[_]>::first);
+    // Only the administrator has a certificate of this authority for clients.
+    let peer = certificate.filter(|it| **it == *shared.admin).map(|_| Peer(User::admin()));
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        if let Some(peer) = &peer {
+            request.extensions_mut().insert(peer.clone());
+        }
+        shared.service.clone().call(request)
+    });
+    let builder = builder(shared.executor.clone(), http2);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut connection => return,
+            () = shared.stop.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The protocol is known from the handshake, so no first bytes are awaited without a timeout.
+fn builder(executor: Executor, http2: bool) -> auto::Builder<Executor> {
+    let mut builder = auto::Builder::new(executor);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(MAX_STREAMS);
+    if http2 { builder.http2_only() } else { builder.http1_only() }
+}

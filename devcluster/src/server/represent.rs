@@ -1,0 +1,129 @@
+//! Turns the content of a response into the accepted representation: whole, or the metadata alone.
+
+use serde_json::{Map, Value, json};
+
+use super::accept::{Accepted, Convert, Format};
+use super::answer::Answer;
+use super::stream::{self, Limits};
+use crate::api::{Content, List, Object, Response, Status, Watch};
+use crate::kinds::Kind;
+
+const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+
+/// Makes the answer of a successful request. `kind` is the kind of the endpoint.
+///
+/// # Errors
+/// 406 if the content has no such representation.
+pub(super) fn answer(
+    response: Response,
+    kind: &Kind,
+    accepted: &Accepted,
+    limits: Limits,
+) -> Result<Answer, Status> {
+    let code = response.code;
+    let mut answer = match response.content {
+        Content::Object(object) => of_object(code, &object, kind, accepted)?,
+        Content::List(list) => of_list(code, &list, accepted)?,
+        Content::Watch(watch) => of_watch(watch, accepted, limits)?,
+    };
+    for warning in &response.warnings {
+        answer.warn(warning);
+    }
+    Ok(answer)
+}
+
+fn of_object(code: u16, object: &Object, kind: &Kind, accepted: &Accepted) -> Result<Answer, Status> {
+    let value = object.value();
+    let is_status = value.get("kind").is_some_and(|kind| kind == "Status");
+    match &accepted.convert {
+        Some(convert) if !is_status => {
+            if convert.kind == "PartialObjectMetadataList" {
+                return Err(not_a_list(kind));
+            }
+            Ok(Answer::value(code, &metadata_only(value, convert), accepted))
+        }
+        _ if is_plain(accepted) => Ok(Answer::json(code, object.json())),
+        _ => Ok(Answer::value(code, value, accepted)),
+    }
+}
+
+fn of_list(code: u16, list: &List, accepted: &Accepted) -> Result<Answer, Status> {
+    let Some(convert) = &accepted.convert else {
+        let json = list.json();
+        if is_plain(accepted) {
+            return Ok(Answer::json(code, json));
+        }
+        let value = serde_json::from_slice(&json).map_err(|error| Status::unclassified(error.to_string()))?;
+        return Ok(Answer::value(code, &value, accepted));
+    };
+    if convert.kind == "PartialObjectMetadata" {
+        let of = go_type(&list.kind, "List");
+        let message =
+            format!("you requested PartialObjectMetadata, but the requested object is a list ({of})");
+        return Err(Status::new(406, "NotAcceptable", message));
+    }
+    let item = Convert { kind: "PartialObjectMetadata".to_owned(), ..convert.clone() };
+    let items: Vec<_> = list.items.iter().map(|object| metadata_only(object.value(), &item)).collect();
+    let mut metadata = list.metadata();
+    if let Value::Object(metadata) = &mut metadata
+        && list.continue_token.is_empty()
+    {
+        metadata.remove("continue");
+    }
+    let value = json!({
+        "kind": convert.kind,
+        "apiVersion": api_version(convert),
+        "metadata": metadata,
+        "items": items,
+    });
+    Ok(Answer::value(code, &value, accepted))
+}
+
+fn of_watch(watch: Watch, accepted: &Accepted, limits: Limits) -> Result<Answer, Status> {
+    if accepted.format != Format::Json {
+        let message = format!("only the following media types are accepted: {STREAM_TYPES}");
+        return Err(Status::new(406, "NotAcceptable", message));
+    }
+    let convert = accepted.convert.clone();
+    let convert = convert.map(|convert| Convert { kind: "PartialObjectMetadata".to_owned(), ..convert });
+    Ok(Answer::stream(stream::frames(watch, convert, limits)))
+}
+
+/// Returns the metadata of an object as an object of its own.
+pub(super) fn metadata_only(value: &Value, convert: &Convert) -> Value {
+    let mut partial = Map::new();
+    partial.insert("kind".to_owned(), json!(convert.kind));
+    partial.insert("apiVersion".to_owned(), json!(api_version(convert)));
+    partial.insert("metadata".to_owned(), value.get("metadata").cloned().unwrap_or_else(|| json!({})));
+    Value::Object(partial)
+}
+
+fn api_version(convert: &Convert) -> String {
+    format!("{}/{}", convert.group, convert.version)
+}
+
+fn is_plain(accepted: &Accepted) -> bool {
+    accepted.format == Format::Json && !accepted.pretty
+}
+
+fn not_a_list(kind: &Kind) -> Status {
+    if kind.type_name.is_none() {
+        return Status::unclassified("content is not a list");
+    }
+    let of = go_type(kind, "");
+    let message =
+        format!("you requested PartialObjectMetadataList, but the requested object is not a list ({of})");
+    Status::new(406, "NotAcceptable", message)
+}
+
+/// The internal Go type of an object, which the real server's texts mention.
+fn go_type(kind: &Kind, suffix: &str) -> String {
+    if kind.type_name.is_none() {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
+    let package = match kind.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    format!("*{package}.{}{suffix}", kind.kind)
+}

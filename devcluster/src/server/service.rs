@@ -1,0 +1,375 @@
+//! The service: from an HTTP request to an answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, IF_NONE_MATCH, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderName, Method, Response};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::accept::{self, Accepted, Convert};
+use super::answer::{Answer, AnswerBody};
+use super::auth::{self, Action, Peer, Tokens};
+use super::faults::{Effects, Fault, Faults};
+use super::path::{self, Path, ResourcePath};
+use super::route::{self, Refusal};
+use super::stream::Limits;
+use super::{content, discovery, health, represent};
+use crate::api::{Api, Body, Details, Query, Request, Status, Target, User, Verb};
+use crate::kinds::{Kind, builtin};
+
+/// How long a client may take to send a body; the real server's limit for a whole request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// A future of an answer.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
+
+/// The API as an HTTP service. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct ApiService {
+    shared: Arc<Shared>,
+    /// The sender of all requests, so that they need no credentials.
+    user: Option<User>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    api: Api,
+    tokens: Tokens,
+    faults: Faults,
+    /// For the ids of requests.
+    random: Mutex<fastrand::Rng>,
+}
+
+// === impl ApiService ===
+
+impl ApiService {
+    /// A service that knows its senders by their bearer tokens. The seed decides about faults and request
+    /// ids.
+    pub fn new(api: Api, tokens: impl IntoIterator<Item = (String, User)>, seed: u64) -> Self {
+        let tokens = tokens.into_iter().collect();
+        let (faults, random) = (Faults::new(seed), Mutex::new(fastrand::Rng::with_seed(seed)));
+        Self { shared: Arc::new(Shared { api, tokens, faults, random }), user: None }
+    }
+
+    /// The same service for requests of one user, which need no credentials.
+    #[must_use]
+    pub fn as_user(&self, user: User) -> Self {
+        Self { shared: Arc::clone(&self.shared), user: Some(auth::authenticated(user)) }
+    }
+
+    /// The same service for requests that name their sender by a token.
+    #[cfg(test)]
+    pub(super) fn without_user(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), user: None }
+    }
+
+    /// Returns the faults of this server.
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    async fn respond<B: http_body::Body>(self, request: http::Request<B>) -> Response<AnswerBody> {
+        let (parts, body) = request.into_parts();
+        let incoming = Incoming::new(&parts);
+        let answer = match self.answer(&incoming, body).await {
+            Ok(answer) => answer,
+            Err(Refusal::NoPage) => Answer::no_page(),
+            Err(Refusal::Status(status)) => Answer::status(&status, &incoming.for_errors()),
+        };
+        let audit_id = match incoming.header(&HeaderName::from_static("audit-id")) {
+            "" => {
+                let mut random = self.shared.random.lock();
+                format!("{:016x}{:016x}", random.u64(..), random.u64(..))
+            }
+            id => id.to_owned(),
+        };
+        answer.finish(&audit_id)
+    }
+
+    async fn answer<B: http_body::Body>(&self, incoming: &Incoming<'_>, body: B) -> Result<Answer, Refusal> {
+        let sender = match (&self.user, incoming.parts.extensions.get::<Peer>()) {
+            (Some(user), _) | (None, Some(Peer(user))) => user.clone(),
+            (None, None) => auth::by_token(&incoming.parts.headers, &self.shared.tokens)?,
+        };
+        let method = &incoming.parts.method;
+        let path = path::parse(incoming.parts.uri.path());
+        if let Path::Resource(resource) = &path {
+            let verb = route::verb_name(method, resource, &incoming.query);
+            let action = Action::Resource(verb, resource);
+            let user = auth::impersonated(sender, &incoming.parts.headers, &action)?;
+            return self.resource(incoming, resource, verb, user, body).await;
+        }
+        let verb = method.as_str().to_ascii_lowercase();
+        let action = Action::Path(&verb, incoming.parts.uri.path());
+        auth::impersonated(sender, &incoming.parts.headers, &action)?;
+        match &path {
+            Path::Health { endpoint, check } => {
+                Ok(health::answer(endpoint, check.as_deref(), &incoming.query))
+            }
+            Path::Version if *method != Method::GET => Err(route::wrong_method().into()),
+            Path::Version => Ok(version()),
+            Path::Malformed => {
+                let url = incoming.parts.uri.path();
+                let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
+                Ok(Answer::text(500, format!("Internal Server Error: {url:?}: {why}, {url}\n")))
+            }
+            Path::UnknownApi { group } if discovery::is_built_in(group) => {
+                Err(route::unknown_resource().into())
+            }
+            path => Ok(discovery::answer(path, self.shared.api.kinds(), &incoming.for_discovery())),
+        }
+    }
+
+    async fn resource<B: http_body::Body>(
+        &self,
+        incoming: &Incoming<'_>,
+        path: &ResourcePath,
+        verb_name: &str,
+        user: User,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let effects = self.shared.faults.effects(verb_name, path);
+        if !effects.delay.is_zero() {
+            tokio::time::sleep(effects.delay).await;
+        }
+        if let Some(failure) = &effects.failure {
+            return Ok(fail(failure, verb_name, path, &incoming.for_errors()).await);
+        }
+        let Some(kind) = self.shared.api.kind(&path.group, &path.version, &path.resource) else {
+            let built_in = discovery::is_built_in(&path.group);
+            return Err(if built_in { route::unknown_resource().into() } else { Refusal::NoPage });
+        };
+        let content_type = incoming.header(&CONTENT_TYPE);
+        let verb = route::verb(&incoming.parts.method, path, &kind, &incoming.query, content_type)?;
+        if kind.type_name.is_some() {
+            let watchable = matches!(verb, Verb::List | Verb::Watch);
+            accept::refuse_unknown(incoming.header(&ACCEPT), watchable)?;
+        }
+        let mut accepted = accept::negotiate(incoming.header(&ACCEPT), Convert::is_metadata)?;
+        accepted.pretty |= incoming.wants_pretty();
+        let body = decode(body, verb, path, &kind, content_type).await?;
+        let request = request(incoming, path, verb, user, body)?;
+        let response = self.shared.api.call(request).await?;
+        Ok(represent::answer(response, &kind, &accepted, self.limits(&effects))?)
+    }
+
+    fn limits(&self, effects: &Effects) -> Limits {
+        Limits {
+            cuts: self.shared.faults.cuts(),
+            after_events: effects.cut_after,
+            drop_bookmarks: effects.drop_bookmarks,
+        }
+    }
+}
+
+impl<B> tower::Service<http::Request<B>> for ApiService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Answering {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.respond(request).await) })
+    }
+}
+
+/// The head of a request with its query.
+struct Incoming<'a> {
+    parts: &'a Parts,
+    query: Query,
+}
+
+// === impl Incoming ===
+
+impl<'a> Incoming<'a> {
+    fn new(parts: &'a Parts) -> Self {
+        Self { parts, query: Query::parse(parts.uri.query().unwrap_or_default()) }
+    }
+
+    fn header(&self, name: &HeaderName) -> &str {
+        self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn wants_pretty(&self) -> bool {
+        let human = ["curl", "Wget", "Mozilla/5.0"];
+        match self.query.get("pretty") {
+            None | Some("") => human.iter().any(|agent| self.header(&USER_AGENT).starts_with(agent)),
+            Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        }
+    }
+
+    /// The representation of errors, which are never converted.
+    fn for_errors(&self) -> Accepted {
+        let accepted = accept::negotiate(self.header(&ACCEPT), |_| true).unwrap_or_default();
+        Accepted { convert: None, pretty: accepted.pretty || self.wants_pretty(), ..accepted }
+    }
+
+    fn for_discovery(&self) -> discovery::Request<'_> {
+        let authority = self.parts.uri.authority().map_or("", http::uri::Authority::as_str);
+        let host = self.header(&HOST);
+        discovery::Request {
+            accept: self.header(&ACCEPT),
+            pretty: self.wants_pretty(),
+            host: if host.is_empty() { authority } else { host },
+            if_none_match: self.parts.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()),
+            is_get: self.parts.method == Method::GET,
+        }
+    }
+}
+
+async fn decode<B: http_body::Body>(
+    body: B,
+    verb: Verb,
+    path: &ResourcePath,
+    kind: &Kind,
+    content_type: &str,
+) -> Result<Option<Body>, Status> {
+    let media_type = match verb {
+        Verb::Get | Verb::List | Verb::Watch => return Ok(None),
+        Verb::Create | Verb::Update => Some(content::media_type(content_type)?),
+        _ => None,
+    };
+    let late = |_| Err(Status::new(504, "Timeout", "request did not complete within the allotted timeout"));
+    let text = timeout(BODY_TIMEOUT, content::read(body)).await.unwrap_or_else(late)?;
+    match (verb, media_type) {
+        (Verb::Patch(patch_type), _) => content::patch(&text, patch_type).map(Some),
+        (_, Some(media_type)) => {
+            content::object(&text, media_type, &content::Expected::new(kind, path)).map(Some)
+        }
+        _ => content::delete_options(&text, content_type),
+    }
+}
+
+fn request(
+    incoming: &Incoming<'_>,
+    path: &ResourcePath,
+    verb: Verb,
+    user: User,
+    body: Option<Body>,
+) -> Result<Request, Status> {
+    let mut target = Target {
+        group: path.group.clone(),
+        version: path.version.clone(),
+        resource: path.resource.clone(),
+        namespace: path.namespace.clone(),
+        name: path.name.clone(),
+        subresource: path.subresource.clone(),
+    };
+    let mut request = Request {
+        verb,
+        target: Target::default(),
+        query: incoming.query.clone(),
+        body,
+        user,
+        user_agent: incoming.header(&USER_AGENT).to_owned(),
+    };
+    // The old form of a watch of one object.
+    if verb == Verb::Watch && !target.name.is_empty() {
+        let name = std::mem::take(&mut target.name);
+        match request.query.get("fieldSelector") {
+            None | Some("") => request = request.with("fieldSelector", format!("metadata.name={name}")),
+            Some(selector) if selector == format!("metadata.name={name}") => {}
+            Some(_) => {
+                let message = "fieldSelector metadata.name doesn't match requested name";
+                return Err(Status::bad_request(message));
+            }
+        }
+    }
+    request.target = target;
+    Ok(request)
+}
+
+/// Answers with a fault.
+async fn fail(fault: &Fault, verb: &str, path: &ResourcePath, accepted: &Accepted) -> Answer {
+    let details = Details {
+        name: path.name.clone(),
+        group: path.group.clone(),
+        kind: path.resource.clone(),
+        ..Details::default()
+    };
+    let status = match fault {
+        Fault::TooManyRequests { retry_after_seconds } => {
+            let answer = Answer::text(429, "Too many requests, please try again later.\n");
+            return answer.with("retry-after", &retry_after_seconds.to_string());
+        }
+        Fault::Expired if verb == "watch" => {
+            let status = Status::expired("too old resource version: 1 (2)").to_value();
+            let line = json!({"type": "ERROR", "object": status});
+            return Answer::json(200, format!("{line}\n").into());
+        }
+        Fault::Expired => Status::expired("The resourceVersion for the provided list is too old."),
+        Fault::Conflict => {
+            let qualified = if path.group.is_empty() {
+                path.resource.clone()
+            } else {
+                format!("{}.{}", path.resource, path.group)
+            };
+            let why =
+                "the object has been modified; please apply your changes to the latest version and try again";
+            let message = format!("Operation cannot be fulfilled on {qualified} \"{}\": {why}", path.name);
+            Status::new(409, "Conflict", message).with_details(details)
+        }
+        Fault::ServerError(503) => {
+            let message = "the server is currently unable to handle the request";
+            Status::new(503, "ServiceUnavailable", message).with_details(details)
+        }
+        Fault::ServerError(504) => {
+            Status::new(504, "Timeout", "request did not complete within the allotted timeout")
+        }
+        Fault::ServerError(code) => Status::new(*code, "InternalError", "Internal error occurred: fault"),
+        // The others are not failures: `Faults::effects` returns none of them here.
+        Fault::Hang | Fault::Delay(_) | Fault::CutWatch { .. } | Fault::DropBookmarks => {
+            std::future::pending::<Status>().await
+        }
+    };
+    Answer::status(&status, accepted)
+}
+
+/// The release that the built-in kinds were taken from.
+fn version() -> Answer {
+    let release = builtin::release();
+    let mut numbers = release.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let previous = minor.parse::<u32>().map(|minor| minor.saturating_sub(1).to_string()).unwrap_or_default();
+    let value = json!({
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": previous,
+        "gitVersion": release,
+        "gitCommit": "unknown",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "unknown",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, platform()),
+    });
+    Answer::value(200, &value, &Accepted { pretty: true, ..Accepted::default() })
+}
+
+/// The architecture by its name in Go.
+fn platform() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}

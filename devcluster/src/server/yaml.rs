@@ -1,0 +1,98 @@
+//! YAML in and out.
+
+use serde_json::Value;
+use serde_saphyr::{DuplicateKeyPolicy, Error, Options, SerializerOptions};
+
+/// As deep as JSON may be; the collections of an object count once each.
+const MAX_DEPTH: usize = 256;
+
+/// A decoded text.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) value: Value,
+    /// The remark about a key that a mapping has twice. The last value counts.
+    pub(crate) duplicate: Option<String>,
+}
+
+/// Decodes a text; an error has the form of go-yaml's.
+pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
+    let text = String::from_utf8_lossy(text);
+    if text.trim().is_empty() {
+        return Ok(Decoded { value: Value::Null, duplicate: None });
+    }
+    let duplicate = match parse(&text, DuplicateKeyPolicy::Error) {
+        Ok(value) => return Ok(Decoded { value, duplicate: None }),
+        Err(error) => match error.without_snippet() {
+            Error::DuplicateMappingKey { key, location } => {
+                let (key, line) = (crate::kinds::quoted(key.as_deref().unwrap_or_default()), location.line());
+                format!("yaml: unmarshal errors:\n  line {line}: key {key} already set in map")
+            }
+            _ => return Err(described(&error)),
+        },
+    };
+    match parse(&text, DuplicateKeyPolicy::LastWins) {
+        Ok(value) => Ok(Decoded { value, duplicate: Some(duplicate) }),
+        Err(error) => Err(described(&error)),
+    }
+}
+
+/// Encodes a value in the form of the real server: lists are not indented below their key.
+pub(crate) fn encode(value: &Value) -> String {
+    let mut options = SerializerOptions::default();
+    options.compact_list_indent = true;
+    let mut out = String::new();
+    // A JSON value has only types of YAML, and writing to memory does not fail.
+    drop(serde_saphyr::to_fmt_writer_with_options(&mut out, value, options));
+    out
+}
+
+fn parse(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, Error> {
+    let mut options = Options::default();
+    options.duplicate_keys = duplicate_keys;
+    options.with_snippet = false;
+    options.budget = serde_saphyr::budget! { max_depth: MAX_DEPTH };
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+fn described(error: &Error) -> String {
+    match error.location() {
+        Some(location) => format!("yaml: line {}: {}", location.line(), error.without_snippet()),
+        None => format!("yaml: {}", error.without_snippet()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_yaml_1_1() {
+        let decoded = decode(b"a: [1, 2.5, yes, null, 'x']\nb:\n- c: 07:00\n").expect("valid");
+        assert_eq!(decoded.value, json!({"a": [1, 2.5, true, null, "x"], "b": [{"c": "07:00"}]}));
+        assert_eq!(decoded.duplicate, None);
+        assert_eq!(decode(b" \n").expect("empty").value, Value::Null);
+    }
+
+    #[test]
+    fn the_last_of_duplicate_keys_counts() {
+        let decoded = decode(b"a:\n  b: 1\n  b: 2\n").expect("valid");
+        assert_eq!(decoded.value, json!({"a": {"b": 2}}));
+        let remark = "yaml: unmarshal errors:\n  line 3: key \"b\" already set in map";
+        assert_eq!(decoded.duplicate.as_deref(), Some(remark));
+    }
+
+    #[test]
+    fn a_broken_text_is_located() {
+        let error = decode(b"a: 1\nb: {").expect_err("broken");
+        assert!(error.starts_with("yaml: line 2: "), "{error}");
+        assert!(decode("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn lists_are_written_without_indent() {
+        let value = json!({"items": [{"a": "yes", "b": 1}], "empty": {}, "none": []});
+        assert_eq!(encode(&value), "empty: {}\nitems:\n- a: \"yes\"\n  b: 1\nnone: []\n");
+    }
+}
