@@ -18,6 +18,7 @@
 
 pub mod kinds;
 pub mod store;
+pub mod workloads;
 
 mod real;
 
