@@ -4,7 +4,7 @@
 //! 1. `places` has exactly one entry for each object of `tables`.
 //! 2. `dependents` has an entry for each owner reference of each object, whether or not the owner exists.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -29,6 +29,9 @@ pub(super) struct View {
     places: HashMap<String, (GroupResource, Name)>,
     /// The uids of the objects with a reference to this uid.
     dependents: HashMap<String, BTreeSet<String>>,
+    /// The keys of `dependents` whose objects have existed and are gone, so that it does not matter whether their
+    /// kinds are still served.
+    gone: HashSet<String>,
 }
 
 /// What an owner reference leads to.
@@ -76,7 +79,7 @@ impl View {
     pub(super) fn put(&mut self, resource: &GroupResource, object: Arc<Value>) -> Option<Arc<Value>> {
         let name = Name::of(&object);
         let uid = object.uid().to_owned();
-        let former = self.remove(resource, &name);
+        let former = self.take(resource, &name);
         for owner in object.owners() {
             self.dependents.entry(owner.text("/uid").to_owned()).or_default().insert(uid.clone());
         }
@@ -85,8 +88,16 @@ impl View {
         former
     }
 
-    /// Forgets an object and returns its former state.
+    /// Forgets an object that is gone and returns its last state.
     pub(super) fn remove(&mut self, resource: &GroupResource, name: &Name) -> Option<Arc<Value>> {
+        let last = self.take(resource, name)?;
+        if self.dependents.contains_key(last.uid()) {
+            self.gone.insert(last.uid().to_owned());
+        }
+        Some(last)
+    }
+
+    fn take(&mut self, resource: &GroupResource, name: &Name) -> Option<Arc<Value>> {
         let former = self.tables.get_mut(resource)?.remove(name)?;
         self.places.remove(former.uid());
         for owner in former.owners() {
@@ -94,6 +105,7 @@ impl View {
             dependents.remove(former.uid());
             if dependents.is_empty() {
                 self.dependents.remove(owner.text("/uid"));
+                self.gone.remove(owner.text("/uid"));
             }
         }
         Some(former)
@@ -138,6 +150,9 @@ impl View {
     /// Follows an owner reference of an object. The owner is looked for in the namespace of the object, so a
     /// reference across namespaces leads to nothing.
     pub(super) fn owner(&self, dependent: &Value, reference: &Value) -> Owner<'_> {
+        if self.gone.contains(reference.text("/uid")) {
+            return Owner::Absent;
+        }
         let Some((resource, namespace)) = self.place_of(dependent, reference) else { return Owner::Unknown };
         match self.get(&resource, &Name::new(&namespace, reference.text("/name"))) {
             Some(owner) if owner.uid() == reference.text("/uid") => Owner::Present(owner),
