@@ -4,11 +4,23 @@
 //! [`serde_json::Value`]s. Built-in kinds and custom resources are described by the same [`Schema`], so there is
 //! one implementation of defaults, pruning, patches and server-side apply.
 
+pub mod apply;
 pub mod builtin;
+pub mod checks;
+pub mod custom;
+pub mod defaults;
 mod errors;
+mod go;
 mod kind;
+pub mod metadata;
+pub mod names;
+mod number;
+mod path;
+pub mod prune;
+pub mod patch;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};
 pub use kind::{Generation, Kind, LazySchema, Scale, SelectableField, Subresource};
+pub use path::Path;
 pub use schema::{Fields, Form, List, Merge, Schema};

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+pub mod api;
 pub mod kinds;
 pub mod store;
 pub mod workloads;

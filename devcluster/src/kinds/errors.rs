@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::number::Num;
+
 /// An error in one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
@@ -143,6 +145,7 @@ fn shown(value: &Value) -> String {
         Value::Array(_) | Value::Object(_) => {
             value.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
         }
+        Value::Number(number) => Num::from(number).text(),
         _ => value.to_string(),
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::checks::Checks;
+
 /// The schema of one value. Schemas of built-in kinds refer to each other and may be recursive, so children
 /// are looked up by [`Arc`] and never copied.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub struct Schema {
     pub nullable: bool,
     /// The value of a missing field.
     pub default: Option<Value>,
+    /// The validations that a CustomResourceDefinition declares for the value; `None` in built-in kinds.
+    pub checks: Option<Box<Checks>>,
 }
 
 /// The shape of a value.

@@ -105,5 +105,5 @@ fn struct_name(shape: Shape) -> Option<&'static str> {
 }
 
 fn plain(form: Form) -> Arc<Schema> {
-    Arc::new(Schema { form, nullable: false, default: None })
+    Arc::new(Schema { form, nullable: false, default: None, checks: None })
 }

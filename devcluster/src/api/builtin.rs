@@ -1,0 +1,159 @@
+//! What built-in kinds add to a write.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::object;
+use super::served::check_metadata;
+use super::{Api, Status, definitions, services};
+use crate::kinds::names::NameRule;
+use crate::kinds::{FieldError, Kind, Path, metadata, prune};
+
+/// Removes unknown fields. Returns their paths.
+#[expect(clippy::unnecessary_wraps, reason = "custom resources fail here")]
+pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, FieldError> {
+    let unknown = prune::prune(value, kind.schema.get());
+    if is_definition(kind) {
+        definitions::set_defaults(value);
+    }
+    Ok(unknown)
+}
+
+pub(super) fn check_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
+    check_metadata(kind, value, name_rule(kind))
+}
+
+pub(super) fn check_update(_kind: &Kind, value: &Value, old: &Value, _subresource: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let meta = |value: &Value| value.get("metadata").cloned().unwrap_or_default();
+    metadata::check_update(&meta(value), &meta(old), &Path::Root("metadata"), &mut errors);
+    errors
+}
+
+/// Returns the rule for names of objects.
+pub(super) fn name_rule(kind: &Kind) -> NameRule {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace") => NameRule::Label,
+        ("", "Service") => NameRule::Label1035,
+        ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
+}
+
+// === impl Api ===
+
+impl Api {
+    /// Sets the fields of a new object that only the server sets.
+    pub(super) fn prepare_create(&self, kind: &Kind, value: &mut Value) -> Result<(), Status> {
+        match (kind.group.as_str(), kind.kind.as_str()) {
+            ("", "Namespace") => {
+                let name = object::meta(value, "name").to_owned();
+                if let Some(metadata) = object::metadata(value) {
+                    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+                    if let Some(labels) = labels.as_object_mut() {
+                        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+                    }
+                }
+                set_missing(value, "spec", json!({}));
+                if let Some(finalizers) = value.get_mut("spec").and_then(Value::as_object_mut) {
+                    finalizers.insert("finalizers".to_owned(), json!(["kubernetes"]));
+                }
+                set(value, "status", json!({"phase": "Active"}));
+            }
+            ("", "Pod") => {
+                let class = quality(value);
+                set(value, "status", json!({"phase": "Pending", "qosClass": class}));
+            }
+            ("", "Service") => return services::allocate(self, kind, value),
+            ("", "PersistentVolumeClaim" | "PersistentVolume") => set(value, "status", json!({"phase": "Pending"})),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => definitions::set_status(value),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Restores what an update through this endpoint does not change.
+pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subresource: &str) {
+    match (kind.group.as_str(), kind.kind.as_str(), subresource) {
+        ("", "Namespace", "finalize") => object::copy_field(old, value, "status"),
+        ("", "Namespace", _) => {
+            let finalizers = old.pointer("/spec/finalizers").cloned();
+            set_missing(value, "spec", json!({}));
+            if let (Some(spec), Some(finalizers)) = (value.get_mut("spec").and_then(Value::as_object_mut), finalizers) {
+                spec.insert("finalizers".to_owned(), finalizers);
+            }
+        }
+        ("", "Service", "") => services::keep_addresses(value, old),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "") => definitions::add_stored_version(value),
+        _ => {}
+    }
+}
+
+/// Starts the deletion of kinds that the server itself keeps until their content is gone. Returns whether the kind is
+/// such a one and the deletion has just started.
+pub(super) fn start_deletion(kind: &Kind, value: &mut Value, now: Timestamp) -> bool {
+    if object::is_terminating(value) {
+        return false;
+    }
+    if kind.group.is_empty() && kind.kind == "Namespace" {
+        set_missing(value, "status", json!({}));
+        if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
+            status.insert("phase".to_owned(), "Terminating".into());
+        }
+    } else if is_definition(kind) {
+        definitions::start_deletion(value, now);
+    } else {
+        return false;
+    }
+    object::set_meta(value, "deletionTimestamp", object::time(now));
+    true
+}
+
+/// Whether an object stays although it has no finalizers in its metadata.
+pub(super) fn waits_for_content(kind: &Kind, value: &Value) -> bool {
+    let finalizers = || value.pointer("/spec/finalizers").and_then(Value::as_array);
+    kind.group.is_empty() && kind.kind == "Namespace" && finalizers().is_some_and(|list| !list.is_empty())
+}
+
+pub(super) fn is_definition(kind: &Kind) -> bool {
+    kind.group == "apiextensions.k8s.io" && kind.kind == "CustomResourceDefinition"
+}
+
+fn set(value: &mut Value, field: &str, content: Value) {
+    if let Some(value) = value.as_object_mut() {
+        value.insert(field.to_owned(), content);
+    }
+}
+
+fn set_missing(value: &mut Value, field: &str, content: Value) {
+    if value.get(field).is_none_or(Value::is_null) {
+        set(value, field, content);
+    }
+}
+
+/// Returns the quality of service of a Pod: guaranteed if all containers have equal requests and limits of CPU and
+/// memory, best effort if none has any.
+fn quality(pod: &Value) -> &'static str {
+    let all = ["/spec/initContainers", "/spec/containers"];
+    let containers: Vec<&Value> =
+        all.into_iter().filter_map(|path| pod.pointer(path)?.as_array()).flatten().collect();
+    let amount = |container: &&Value, of: &str, what: &str| {
+        container.pointer(&format!("/resources/{of}/{what}")).map(ToString::to_string)
+    };
+    const RESOURCES: [&str; 2] = ["cpu", "memory"];
+    let none = containers.iter().all(|container| {
+        RESOURCES.iter().all(|what| amount(container, "requests", what).or(amount(container, "limits", what)).is_none())
+    });
+    let equal = containers.iter().all(|container| {
+        RESOURCES.iter().all(|what| {
+            let limit = amount(container, "limits", what);
+            limit.is_some() && amount(container, "requests", what).is_none_or(|request| Some(request) == limit)
+        })
+    });
+    match (none, equal) {
+        (true, _) => "BestEffort",
+        (_, true) => "Guaranteed",
+        _ => "Burstable",
+    }
+}

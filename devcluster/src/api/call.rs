@@ -1,0 +1,232 @@
+//! A request on its way through the server.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::admission::{Attributes, Operation};
+use super::object;
+use super::options::{FieldValidation, WriteOptions};
+use super::request::{Body, Query, Request, Target, User, Verb};
+use super::served::{Author, Served};
+use super::{Api, Response, Status};
+use crate::kinds::quoted;
+use crate::store::Key;
+
+/// A request with the resource that it is for.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) served: Arc<Served>,
+    pub(super) verb: Verb,
+    pub(super) target: Target,
+    pub(super) query: Query,
+    pub(super) user: User,
+    pub(super) options: WriteOptions,
+    pub(super) warnings: Vec<String>,
+    pub(super) body: Option<Body>,
+    user_agent: String,
+}
+
+// === impl Api ===
+
+impl Api {
+    pub(super) async fn dispatch(&self, call: &mut Call) -> Result<Response, Status> {
+        let kind = Arc::clone(&call.served.kind);
+        if let Some(custom) = &call.served.custom
+            && let Some(warning) = &custom.version.deprecation
+        {
+            call.warnings.push(warning.clone());
+        }
+        if !call.target.subresource.is_empty() {
+            return self.subresource(call).await;
+        }
+        if !kind.has_verb(call.verb.as_str()) {
+            return Err(Status::method_not_allowed(&kind, call.verb.as_str()));
+        }
+        match call.verb {
+            // A kind without `get` is never stored; it answers what is sent.
+            Verb::Create if !kind.has_verb("get") => self.review(call),
+            Verb::Create => self.create(call).await,
+            Verb::Get => self.get(call),
+            Verb::List => self.list(call),
+            Verb::Watch => self.watch(call),
+            Verb::Update => self.update(call).await,
+            Verb::Patch(patch) => self.patch(call, patch).await,
+            Verb::Delete => self.delete(call).await,
+            Verb::DeleteCollection => self.delete_collection(call).await,
+        }
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(super) fn new(served: Arc<Served>, request: Request) -> Self {
+        let Request { verb, mut target, query, body, user, user_agent } = request;
+        if !served.kind.namespaced {
+            target.namespace.clear();
+        }
+        let options = WriteOptions::default();
+        Self { served, verb, target, query, user, options, warnings: Vec::new(), body, user_agent }
+    }
+
+    pub(super) fn into_warnings(self) -> Vec<String> {
+        let mut warnings: Vec<String> = Vec::new();
+        for warning in self.warnings {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        warnings
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key::new(&self.target.namespace, &self.target.name)
+    }
+
+    pub(super) fn attributes<'a>(&'a self, operation: Operation, old: Option<&'a Value>) -> Attributes<'a> {
+        Attributes {
+            operation,
+            kind: &self.served.kind,
+            target: &self.target,
+            old,
+            user: &self.user,
+            dry_run: self.options.dry_run,
+        }
+    }
+
+    /// Returns the name of the field manager: the option, else the program in the User-Agent.
+    pub(super) fn manager(&self) -> &str {
+        match self.options.field_manager.as_str() {
+            "" => self.user_agent.split('/').next().unwrap_or_default(),
+            manager => manager,
+        }
+    }
+
+    pub(super) fn author(&self, now: jiff::Timestamp) -> Author<'_> {
+        Author { manager: self.manager(), subresource: &self.target.subresource, now }
+    }
+
+    /// Takes the body, checks its type, removes unknown fields and sets defaults.
+    pub(super) fn decode(&mut self) -> Result<Value, Status> {
+        let kind = &self.served.kind;
+        let Body { mut value, strict_errors } = self.body.take().unwrap_or_default();
+        let unrecognized = |why: &str, value: &Value| {
+            let text = value.to_string();
+            let short: String = text.chars().take(30).collect();
+            let dots = if text.chars().count() > 30 { " ..." } else { "" };
+            let name = &kind.kind;
+            let message = format!("the object provided is unrecognized (must be of type {name}): {why} ({short}{dots})");
+            Status::bad_request(message)
+        };
+        if !value.is_object() {
+            return Err(unrecognized("couldn't get version/kind; json parse error", &value));
+        }
+        let custom = self.served.custom.is_some();
+        for (field, default) in [("kind", kind.kind.as_str()), ("apiVersion", self.served.api_version())] {
+            if object::text(&value, field).is_empty() {
+                if custom {
+                    let name = if field == "kind" { "Kind" } else { "apiVersion" };
+                    return Err(unrecognized(&format!("Object '{name}' is missing in '{value}'"), &value));
+                }
+                object::set_text(&mut value, field, default);
+            }
+        }
+        let api_version = object::text(&value, "apiVersion");
+        if api_version != self.served.api_version() {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                self.served.api_version()
+            )));
+        }
+        let sent = object::text(&value, "kind").to_owned();
+        if sent != kind.kind {
+            if custom {
+                // Validation refuses it; it keeps its fields until then.
+                return Ok(value);
+            }
+            return Err(Status::bad_request(format!(
+                "{sent} in version {} cannot be handled as a {}: no kind {} is registered for version {}",
+                quoted(&kind.version),
+                kind.kind,
+                quoted(&sent),
+                quoted(self.served.api_version())
+            )));
+        }
+        self.admit(&mut value, strict_errors)?;
+        Ok(value)
+    }
+
+    /// Removes unknown fields and sets defaults. Unknown and duplicate fields are refused or become warnings.
+    pub(super) fn admit(&mut self, value: &mut Value, mut strict_errors: Vec<String>) -> Result<(), Status> {
+        let kind = &self.served.kind;
+        let (version, name) = (quoted(&kind.version), &kind.kind);
+        let unknown = self.served.admit(value).map_err(|error| {
+            Status::bad_request(format!("{name} in version {version} cannot be handled as a {name}: {error}"))
+        })?;
+        strict_errors.extend(unknown.iter().map(|path| format!("unknown field {}", quoted(path))));
+        match self.options.validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => self.warnings.append(&mut strict_errors),
+            FieldValidation::Strict if strict_errors.is_empty() => {}
+            FieldValidation::Strict => {
+                let errors = strict_errors.join(", ");
+                return Err(Status::bad_request(format!(
+                    "{name} in version {version} cannot be handled as a {name}: strict decoding error: {errors}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the namespace of an object to that of the request, which must not contradict it.
+    pub(super) fn place(&self, object: &mut Value) -> Result<(), Status> {
+        let namespace = &self.target.namespace;
+        match object::meta(object, "namespace") {
+            sent if sent == namespace => Ok(()),
+            _ if namespace.is_empty() => {
+                object::remove_meta(object, "namespace");
+                Ok(())
+            }
+            "" => {
+                object::set_meta(object, "namespace", namespace.as_str());
+                Ok(())
+            }
+            _ => Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            )),
+        }
+    }
+
+    /// Checks that the object has the name of the request.
+    pub(super) fn check_name(&self, object: &Value) -> Result<(), Status> {
+        let (sent, name) = (object::meta(object, "name"), &self.target.name);
+        match sent {
+            "" => Err(Status::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            ))),
+            sent if sent == name => Ok(()),
+            sent => Err(Status::bad_request(format!(
+                "the name of the object ({sent}) does not match the name on the URL ({name})"
+            ))),
+        }
+    }
+}
+
+// === impl Verb ===
+
+impl Verb {
+    /// Returns the name in discovery.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch(_) => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Creation of objects, by a create and by writes that create what is missing.
+
+use serde_json::{Value, json};
+
+use super::admission::Operation;
+use super::call::Call;
+use super::object;
+use super::options::WriteOptions;
+use super::response::{Content, Object};
+use super::{Api, Response, Status};
+use crate::kinds::{Generation, Kind, metadata};
+use crate::store::{Key, WriteError};
+
+/// How often a generated name is drawn.
+const NAME_ATTEMPTS: usize = 8;
+
+/// Fields of metadata that the server sets itself.
+const SYSTEM_FIELDS: [&str; 6] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
+
+// === impl Api ===
+
+impl Api {
+    pub(super) async fn create(&self, call: &mut Call) -> Result<Response, Status> {
+        call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+        let mut object = call.decode()?;
+        wipe(&mut object);
+        call.place(&mut object)?;
+        call.warnings.extend(object::deduplicate_owners(&mut object));
+        if !object::meta(&object, "resourceVersion").is_empty() {
+            return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
+        }
+        let object = call.served.own(None, object, &call.author(self.now()));
+        object::meta(&object, "name").clone_into(&mut call.target.name);
+        let created = self.insert(call, object).await?;
+        Ok(Response::new(201, Content::Object(created)))
+    }
+
+    /// Makes a decoded object a new one.
+    pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
+        self.admit(call, Operation::Create, None, &mut object).await?;
+        call.warnings.extend(object::deduplicate_owners(&mut object));
+        let served = std::sync::Arc::clone(&call.served);
+        let kind = &*served.kind;
+        if served.custom.as_ref().is_some_and(|custom| custom.terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(kind, &call.target.name, why));
+        }
+        object::set_meta(&mut object, "creationTimestamp", object::time(self.now()));
+        object::set_meta(&mut object, "uid", self.random(object::uid));
+        object::remove_meta(&mut object, "resourceVersion");
+        prepare(kind, &mut object);
+        let base = object::meta(&object, "generateName").to_owned();
+        let generates = object::meta(&object, "name").is_empty() && !base.is_empty();
+        let mut attempts = if generates { NAME_ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            if generates {
+                let name = self.random(|random| object::generated_name(&base, random));
+                object::set_meta(&mut object, "name", name);
+            }
+            object::meta(&object, "name").clone_into(&mut call.target.name);
+            self.prepare_create(kind, &mut object)?;
+            match self.try_insert(call, &object).await {
+                Err(status) if status.reason() == "AlreadyExists" && generates && attempts > 0 => {}
+                Err(status) if status.reason() == "AlreadyExists" && generates => return Err(exhausted(kind, &status)),
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_insert(&self, call: &mut Call, object: &Value) -> Result<Object, Status> {
+        let served = std::sync::Arc::clone(&call.served);
+        let kind = &*served.kind;
+        let name = object::meta(object, "name").to_owned();
+        let errors = served.check_create(object);
+        if !errors.is_empty() {
+            return Err(Status::invalid(kind, &name, &errors));
+        }
+        if let Some(metadata) = object.get("metadata") {
+            call.warnings.extend(metadata::finalizer_warnings(metadata, None));
+        }
+        self.validate(call, Operation::Create, None, object).await?;
+        let key = Key::new(&call.target.namespace, &name);
+        let exists = |existing: &Value| {
+            let status = Status::already_exists(kind, &name);
+            if object::is_terminating(existing) { status.prefixed("object is being deleted: ") } else { status }
+        };
+        if call.options.dry_run {
+            return match self.shared.store.get(&served.resource, &key) {
+                Some(existing) => Err(exists(existing.value())),
+                None => Ok(Object::Made(std::sync::Arc::new(object.clone()))),
+            };
+        }
+        let stored = served.to_storage(object.clone());
+        match self.shared.store.create(&served.resource, key, stored) {
+            Ok(version) => {
+                self.after_write(kind, &version);
+                Ok(served.view(&version))
+            }
+            Err(WriteError::Exists(existing)) => Err(exists(existing.value())),
+            Err(WriteError::Conflict(_)) => Err(Status::modified(kind, &name)),
+        }
+    }
+}
+
+/// Removes what only the server sets.
+pub(super) fn wipe(object: &mut Value) {
+    for field in SYSTEM_FIELDS {
+        object::remove_meta(object, field);
+    }
+}
+
+/// Sets the first generation, and removes the status that only its subresource sets.
+fn prepare(kind: &Kind, object: &mut Value) {
+    if kind.generation == Generation::None {
+        object::remove_meta(object, "generation");
+    } else {
+        object::set_meta(object, "generation", 1);
+    }
+    // A kubelet creates its Node together with a status.
+    if kind.status && kind.kind != "Node"
+        && let Some(object) = object.as_object_mut()
+    {
+        object.remove("status");
+    }
+}
+
+fn exhausted(kind: &Kind, status: &Status) -> Status {
+    let failure = status.failure();
+    let message = format!(
+        "{}, the server was not able to generate a unique name for the object",
+        Status::already_exists(kind, failure.details.as_ref().map_or("", |details| &details.name)).message()
+    );
+    let mut details = failure.details.clone().unwrap_or_default();
+    details.retry_after_seconds = 1;
+    Status::new(409, "AlreadyExists", message).with_details(details)
+}
+
+/// The Status of a successful deletion.
+pub(super) fn success(kind: &Kind, name: &str, uid: &str) -> Value {
+    let details = super::status::Details { uid: uid.to_owned(), ..super::status::Details::of(kind, name) };
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details.to_value(),
+    })
+}

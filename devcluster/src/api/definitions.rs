@@ -1,0 +1,247 @@
+//! The life of CustomResourceDefinitions: names are accepted, versions are served, and with the definition its
+//! objects go.
+//!
+//! The real server does this in controllers that follow the definitions; here it happens right after the write
+//! that causes it, in the same steps, each with a revision of its own.
+
+mod names;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::object;
+use super::options::DeleteOptions;
+use super::request::{Request, Target, Verb};
+use super::{Api, builtin};
+use crate::kinds::{Kind, custom};
+use crate::store::{At, GroupResource, Key, Version};
+
+/// Keeps a definition until its objects are deleted.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// A condition without its time.
+struct Condition {
+    name: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+// === impl Api ===
+
+impl Api {
+    /// Called after each write of an object.
+    pub(super) fn after_write(&self, kind: &Kind, version: &Version) {
+        if builtin::is_definition(kind) {
+            self.settle_definition(version.key());
+        }
+    }
+
+    /// Called after each deletion of an object.
+    pub(super) fn after_delete(&self, kind: &Kind, version: &Version) {
+        if builtin::is_definition(kind) {
+            self.forget_definition(version.value());
+        } else if kind.type_name.is_none() {
+            let registry = self.registry();
+            let served = registry.any_version(&kind.group, &kind.plural);
+            if served.and_then(|served| served.custom.as_ref()).is_some_and(|custom| custom.terminating) {
+                self.settle_definition(&Key::new("", &kind.resource()));
+            }
+        }
+    }
+
+    /// Takes the steps that a definition is ready for.
+    fn settle_definition(&self, key: &Key) {
+        let resource = definitions();
+        while let Some(version) = self.shared.store.get(&resource, key) {
+            let definition = version.value();
+            let next = if object::is_terminating(definition) {
+                self.terminate(definition)
+            } else {
+                names::next(definition, &self.other_definitions(key), self.now())
+            };
+            if is_true(definition, "Established") {
+                self.serve(&version);
+            }
+            let Some(next) = next else { return };
+            let store = &self.shared.store;
+            if object::is_terminating(&next) && object::finalizers(&next).next().is_none() {
+                if store.delete(&resource, key, version.revision()).is_ok() {
+                    return self.forget_definition(&next);
+                }
+            } else if next == *definition {
+                return;
+            } else if let Ok(version) = store.update(&resource, key, next, version.revision())
+                && is_true(version.value(), "Established")
+            {
+                self.serve(&version);
+            }
+        }
+    }
+
+    fn other_definitions(&self, key: &Key) -> Vec<Arc<Version>> {
+        let listing = self.shared.store.list(&definitions(), None, None, At::Newest);
+        let all = listing.into_iter().flat_map(|listing| listing.items);
+        all.filter(|version| version.key() != key).collect()
+    }
+
+    fn serve(&self, version: &Version) {
+        let definition = version.value();
+        let generation = object::generation(definition);
+        let terminating = object::is_terminating(definition);
+        self.change_registry(|registry| {
+            registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+        });
+    }
+
+    /// Deletes the objects of a definition that is being deleted. Returns the definition without the finalizer once
+    /// there are none.
+    fn terminate(&self, definition: &Value) -> Option<Value> {
+        if !object::finalizers(definition).any(|finalizer| finalizer == CLEANUP) {
+            return None;
+        }
+        let mut next = definition.clone();
+        let now = self.now();
+        let reason = condition(definition, "Terminating").map(|condition| object::text(condition, "reason"));
+        let step = |status, reason, message: &str| Condition {
+            name: "Terminating",
+            status,
+            reason,
+            message: message.to_owned(),
+        };
+        if reason != Some("InstanceDeletionInProgress") {
+            let begun = step("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+            set_condition(&mut next, begun, now);
+            return Some(next);
+        }
+        if !is_true(definition, "Established") {
+            set_condition(&mut next, step("False", "NeverEstablished", "resource was never established"), now);
+        } else if self.delete_instances(definition) {
+            set_condition(&mut next, step("False", "InstanceDeletionCompleted", "removed all instances"), now);
+        } else {
+            return None;
+        }
+        let others = object::finalizers(definition).filter(|finalizer| *finalizer != CLEANUP);
+        let others: Vec<String> = others.map(str::to_owned).collect();
+        object::set_finalizers(&mut next, &others);
+        Some(next)
+    }
+
+    /// Deletes all objects of a definition. Returns whether none is left.
+    fn delete_instances(&self, definition: &Value) -> bool {
+        let (group, plural) = names_of(definition);
+        let Some(served) = self.registry().any_version(&group, &plural).map(Arc::clone) else { return true };
+        let store = &self.shared.store;
+        let instances = || store.list(&served.resource, None, None, At::Newest).map_or(Vec::new(), |list| list.items);
+        for version in instances() {
+            let target = Target::new(&group, &served.kind.version, &plural)
+                .namespace(version.key().namespace())
+                .name(version.key().name());
+            let call = Call::new(Arc::clone(&served), Request::new(Verb::Delete, target));
+            self.delete_now(&call, &DeleteOptions::default(), &version);
+        }
+        instances().is_empty()
+    }
+
+    fn forget_definition(&self, definition: &Value) {
+        let (group, plural) = names_of(definition);
+        self.change_registry(|registry| registry.remove(&group, &plural));
+        self.shared.store.end_watches(&GroupResource::new(&group, &plural));
+    }
+}
+
+/// Sets the defaults of a definition that do not come from its schema.
+pub(super) fn set_defaults(definition: &mut Value) {
+    let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else { return };
+    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let empty = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().is_empty();
+    if empty(names.get("singular")) {
+        names.insert("singular".to_owned(), kind.to_lowercase().into());
+    }
+    if empty(names.get("listKind")) && !kind.is_empty() {
+        names.insert("listKind".to_owned(), format!("{kind}List").into());
+    }
+}
+
+/// Sets the status of a new definition.
+pub(super) fn set_status(definition: &mut Value) {
+    let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": []});
+    if let Some(definition) = definition.as_object_mut() {
+        definition.insert("status".to_owned(), status);
+    }
+    add_stored_version(definition);
+}
+
+/// Records the version that objects are stored in.
+pub(super) fn add_stored_version(definition: &mut Value) {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let mut storage = versions.filter(|version| version.get("storage") == Some(&Value::Bool(true)));
+    let Some(name) = storage.next().and_then(|version| version.get("name")).cloned() else { return };
+    let Some(stored) = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut) else { return };
+    if !stored.contains(&name) {
+        stored.push(name);
+    }
+}
+
+/// Marks a definition that is deleted.
+pub(super) fn start_deletion(definition: &mut Value, now: Timestamp) {
+    let mut finalizers: Vec<String> = object::finalizers(definition).map(str::to_owned).collect();
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        finalizers.push(CLEANUP.to_owned());
+    }
+    object::set_finalizers(definition, &finalizers);
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon".to_owned();
+    let pending = Condition { name: "Terminating", status: "True", reason: "InstanceDeletionPending", message };
+    set_condition(definition, pending, now);
+}
+
+fn definitions() -> GroupResource {
+    GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// Returns the group and the plural name.
+fn names_of(definition: &Value) -> (String, String) {
+    let text = |path| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/spec/group"), text("/spec/names/plural"))
+}
+
+fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
+    let conditions = definition.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| object::text(condition, "type") == name)
+}
+
+fn is_true(definition: &Value, name: &str) -> bool {
+    condition(definition, name).is_some_and(|condition| object::text(condition, "status") == "True")
+}
+
+/// Sets a condition; its time changes only with its status.
+fn set_condition(definition: &mut Value, new: Condition, now: Timestamp) {
+    let Condition { name, status, reason, message } = new;
+    let Some(fields) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let conditions = fields.entry("conditions").or_insert(Value::Null);
+    if conditions.is_null() {
+        *conditions = json!([]);
+    }
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let mut condition = json!({
+        "type": name,
+        "status": status,
+        "lastTransitionTime": object::time(now),
+        "reason": reason,
+        "message": message,
+    });
+    match conditions.iter_mut().find(|condition| object::text(condition, "type") == name) {
+        Some(known) => {
+            if object::text(known, "status") == status {
+                object::copy_field(known, &mut condition, "lastTransitionTime");
+            }
+            *known = condition;
+        }
+        None => conditions.push(condition),
+    }
+}

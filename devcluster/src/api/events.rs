@@ -1,0 +1,25 @@
+//! The two views of an Event: `v1`, which is stored, and `events.k8s.io/v1`.
+
+use serde_json::Value;
+
+/// Names of the same field in `v1` and in `events.k8s.io/v1`.
+const FIELDS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// Gives the fields of an Event the names that they have in a group.
+pub(super) fn convert(event: &mut Value, group: &str) {
+    let Some(fields) = event.as_object_mut() else { return };
+    for (core, other) in FIELDS {
+        let (from, to) = if group.is_empty() { (other, core) } else { (core, other) };
+        if let Some(value) = fields.remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Patches and server-side apply.
+
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::object;
+use super::options::WriteOptions;
+use super::request::{Body, PatchType};
+use super::status::Details;
+use super::update::Terms;
+use super::{Api, Response, Status};
+use crate::kinds::Kind;
+use crate::kinds::patch::{PatchError, json_patch, merge_patch, strategic_merge_patch};
+
+// === impl Api ===
+
+impl Api {
+    pub(super) async fn patch(&self, call: &mut Call, patch_type: PatchType) -> Result<Response, Status> {
+        let body = begin(call, patch_type)?;
+        let terms = Terms {
+            creates: patch_type == PatchType::Apply && call.target.subresource.is_empty(),
+            ..Terms::default()
+        };
+        let now = self.now();
+        let mut make = |call: &mut Call, old: Option<&Value>| {
+            let mut object = if patch_type == PatchType::Apply {
+                let force = call.options.force.unwrap_or(false);
+                let mut applied = call.served.apply(old, &body.value, &call.author(now), force)?;
+                if old.is_none() {
+                    prepare_created(call, &mut applied)?;
+                }
+                call.refuse_duplicates(&body.strict_errors)?;
+                // Unknown fields were refused by the schema already.
+                call.admit(&mut applied, Vec::new())?;
+                applied
+            } else {
+                let Some(old) = old else { return Err(Status::not_found(&call.served.kind, &call.target.name)) };
+                let mut object = old.clone();
+                apply_patch(&call.served.kind, &mut object, patch_type, &body.value)?;
+                check_type(call, &object)?;
+                call.admit(&mut object, body.strict_errors.clone())?;
+                call.served.own(Some(old), object, &call.author(now))
+            };
+            call.warnings.extend(object::deduplicate_owners(&mut object));
+            call.place(&mut object)?;
+            call.check_name(&object)?;
+            Ok(object)
+        };
+        self.modify(call, &terms, &mut make).await
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    fn refuse_duplicates(&mut self, errors: &[String]) -> Result<(), Status> {
+        use super::options::FieldValidation;
+        match self.options.validation {
+            FieldValidation::Strict if !errors.is_empty() => {
+                Err(Status::bad_request(format!("error strict decoding YAML: {}", errors.join(", "))))
+            }
+            FieldValidation::Warn => {
+                self.warnings.extend_from_slice(errors);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads the options and the body of a patch.
+pub(super) fn begin(call: &mut Call, patch_type: PatchType) -> Result<Body, Status> {
+    let custom = call.served.custom.is_some();
+    if custom && patch_type == PatchType::Strategic {
+        let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        return Err(Status::new(
+            415,
+            "UnsupportedMediaType",
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+        ));
+    }
+    call.options = WriteOptions::parse(&call.query, "PatchOptions", patch_type == PatchType::Apply)?;
+    Ok(call.body.take().unwrap_or_default())
+}
+
+/// Applies a patch of any type but apply.
+pub(super) fn apply_patch(
+    kind: &Kind,
+    object: &mut Value,
+    patch_type: PatchType,
+    patch: &Value,
+) -> Result<(), Status> {
+    let patched = match patch_type {
+        PatchType::Json => json_patch(object, patch),
+        PatchType::Merge => merge_patch(object, patch.clone()),
+        PatchType::Strategic | PatchType::Apply => strategic_merge_patch(kind.schema.get(), object, patch.clone()),
+    };
+    patched.map_err(|error| match error {
+        PatchError::BadRequest(message) => Status::bad_request(message),
+        PatchError::TooLarge(message) => Status::new(413, "RequestEntityTooLarge", message),
+        PatchError::Unprocessable(_) => {
+            let message = "the server rejected our request due to an error in our request";
+            Status::new(422, "Invalid", message).with_details(Details::default())
+        }
+        error => Status::unclassified(error.to_string()),
+    })
+}
+
+/// Brings an object that an apply creates into the form of one that a create sends.
+fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
+    let (kind, name) = (&call.served.kind, &call.target.name);
+    let uid = object::meta(applied, "uid");
+    if !uid.is_empty() {
+        let why =
+            format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(Status::conflict(kind, name, why));
+    }
+    super::create::wipe(applied);
+    if object::meta(applied, "name").is_empty() {
+        object::set_meta(applied, "name", name.as_str());
+    }
+    Ok(())
+}
+
+/// A patch may not turn the object into one of another type.
+fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
+    let (kind, api_version) = (object::text(object, "kind"), object::text(object, "apiVersion"));
+    if api_version == call.served.api_version() && (kind == call.served.kind.kind || call.served.custom.is_some()) {
+        return Ok(());
+    }
+    let sent = json!({"kind": kind, "apiVersion": api_version});
+    Err(Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {sent}",
+        call.served.kind.kind
+    )))
+}

@@ -1,0 +1,124 @@
+//! A successful answer, free of HTTP.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::Value;
+
+use super::watch::Watch;
+use crate::kinds::Kind;
+use crate::store::Version;
+
+/// A successful answer.
+#[derive(Debug)]
+pub struct Response {
+    /// The code of the HTTP answer.
+    pub code: u16,
+    /// Texts for headers `Warning`.
+    pub warnings: Vec<String>,
+    /// The content.
+    pub content: Content,
+}
+
+/// The content of an answer.
+#[derive(Debug)]
+pub enum Content {
+    /// An object, or the `Status` of a deletion.
+    Object(Object),
+    /// Several objects.
+    List(List),
+    /// A stream of events.
+    Watch(Watch),
+}
+
+/// An object of an answer.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// An object as it is stored; its encoding is shared by all readers.
+    Stored(Arc<Version>),
+    /// An object made for this answer, such as one of another version than the stored.
+    Made(Arc<Value>),
+}
+
+/// The objects of a list.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// The kind of the objects.
+    pub kind: Arc<Kind>,
+    /// The revision of the state that was listed.
+    pub revision: u64,
+    /// A token for the rest of the list; empty at its end.
+    pub continue_token: String,
+    /// How many objects the rest has, where that is known.
+    pub remaining: Option<usize>,
+    /// The objects.
+    pub items: Vec<Object>,
+}
+
+// === impl Response ===
+
+impl Response {
+    pub(super) fn new(code: u16, content: Content) -> Self {
+        Self { code, warnings: Vec::new(), content }
+    }
+
+    pub(super) fn made(code: u16, value: Value) -> Self {
+        Self::new(code, Content::Object(Object::Made(Arc::new(value))))
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// Returns the object.
+    pub fn value(&self) -> &Value {
+        match self {
+            Self::Stored(version) => version.value(),
+            Self::Made(value) => value,
+        }
+    }
+
+    /// Returns the object as JSON.
+    pub fn json(&self) -> Bytes {
+        match self {
+            Self::Stored(version) => version.json(),
+            Self::Made(value) => value.to_string().into(),
+        }
+    }
+}
+
+// === impl List ===
+
+impl List {
+    /// Returns the metadata of the list object.
+    pub fn metadata(&self) -> Value {
+        let mut metadata = serde_json::Map::new();
+        // Lists of custom resources carry an empty token, those of built-in kinds none.
+        if !self.continue_token.is_empty() || self.kind.type_name.is_none() {
+            metadata.insert("continue".to_owned(), self.continue_token.clone().into());
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), remaining.into());
+        }
+        metadata.insert("resourceVersion".to_owned(), self.revision.to_string().into());
+        Value::Object(metadata)
+    }
+
+    /// Returns the list object as JSON, joined from the encodings of its objects.
+    pub fn json(&self) -> Bytes {
+        let items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
+        let length: usize = items.iter().map(|item| item.len() + 1).sum();
+        let mut out = BytesMut::with_capacity(length + 256);
+        let (api_version, kind) = (self.kind.api_version(), &self.kind.list_kind);
+        let head = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{},"items":["#, self.metadata());
+        out.put_slice(head.as_bytes());
+        for (i, item) in items.iter().enumerate() {
+            if i > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(item);
+        }
+        out.put_slice(b"]}");
+        out.freeze()
+    }
+}

@@ -1,0 +1,192 @@
+//! The `scale` subresource: the replicas of an object as a Scale.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::call::Call;
+use super::object;
+use super::options::{WriteOptions, revision};
+use super::patch::{apply_patch, begin};
+use super::request::{PatchType, Verb};
+use super::response::{Content, Object};
+use super::update::Terms;
+use super::{Api, Response, Status};
+use crate::kinds::custom::at_path;
+use crate::kinds::{FieldError, Scale};
+
+const API_VERSION: &str = "autoscaling/v1";
+
+// === impl Api ===
+
+impl Api {
+    pub(super) async fn scale(&self, call: &mut Call, scale: &Scale) -> Result<Response, Status> {
+        let custom = call.served.custom.is_some();
+        match call.verb {
+            Verb::Get => {
+                let response = self.get(call)?;
+                return shown(response, scale, custom);
+            }
+            Verb::Update | Verb::Patch(_) => {}
+            _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
+        }
+        let sent = match call.verb {
+            Verb::Patch(patch_type) => Sent::Patch(patch_type, begin(call, patch_type)?.value),
+            _ => {
+                call.options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+                Sent::Scale(call.body.take().unwrap_or_default().value)
+            }
+        };
+        let now = self.now();
+        let terms = Terms { unconditional: true, ..Terms::default() };
+        let mut make = |call: &mut Call, old: Option<&Value>| {
+            let Some(old) = old else { return Err(Status::not_found(&call.served.kind, &call.target.name)) };
+            let wanted = sent.scale(call, old, scale, custom)?;
+            check(call, &wanted)?;
+            let mut object = old.clone();
+            let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+            set_path(&mut object, &scale.spec_replicas, replicas);
+            let mut owned = call.served.own(Some(old), object, &call.author(now));
+            object::set_meta(&mut owned, "resourceVersion", object::meta(&wanted, "resourceVersion"));
+            Ok(owned)
+        };
+        let response = self.modify(call, &terms, &mut make).await?;
+        shown(response, scale, custom)
+    }
+}
+
+/// What a client wants to change.
+enum Sent {
+    Scale(Value),
+    Patch(PatchType, Value),
+}
+
+// === impl Sent ===
+
+impl Sent {
+    fn scale(&self, call: &Call, old: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
+        match self {
+            Self::Scale(sent) => Ok(sent.clone()),
+            Self::Patch(PatchType::Apply, sent) => {
+                let mut current = show(old, scale, custom)?;
+                apply_patch(&call.served.kind, &mut current, PatchType::Merge, sent)?;
+                Ok(current)
+            }
+            Self::Patch(patch_type, patch) => {
+                // A Scale has no lists, so a strategic merge patch is a merge patch.
+                let patch_type = if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
+                let mut current = show(old, scale, custom)?;
+                let read = object::meta(&current, "resourceVersion").to_owned();
+                apply_patch(&call.served.kind, &mut current, patch_type, patch)?;
+                if object::meta(&current, "resourceVersion") == read {
+                    object::remove_meta(&mut current, "resourceVersion");
+                }
+                Ok(current)
+            }
+        }
+    }
+}
+
+fn check(call: &Call, scale: &Value) -> Result<(), Status> {
+    let (api_version, kind) = (object::text(scale, "apiVersion"), object::text(scale, "kind"));
+    if !kind.is_empty() && (kind != "Scale" || api_version != API_VERSION) {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({API_VERSION})"
+        )));
+    }
+    let name = object::meta(scale, "name");
+    if !name.is_empty() {
+        call.check_name(scale)?;
+    }
+    revision(object::meta(scale, "resourceVersion")).map_err(Status::unclassified)?;
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
+        let detail = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), detail);
+        return Err(Status::invalid_kind("autoscaling", "Scale", &call.target.name, &[error]));
+    }
+    Ok(())
+}
+
+fn shown(mut response: Response, scale: &Scale, custom: bool) -> Result<Response, Status> {
+    if let Content::Object(object) = &response.content {
+        response.content = Content::Object(Object::Made(Arc::new(show(object.value(), scale, custom)?)));
+    }
+    Ok(response)
+}
+
+/// Makes the Scale of an object.
+fn show(object: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
+    let number = |path: &str| at_path(object, path).and_then(Value::as_i64);
+    let replicas = match number(&scale.spec_replicas) {
+        None if custom => {
+            let path = &scale.spec_replicas;
+            return Err(Status::new(
+                500,
+                "InternalError",
+                format!("Internal error occurred: the spec replicas field \"{path}\" does not exist"),
+            ));
+        }
+        replicas => replicas.unwrap_or(0),
+    };
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object::meta_value(object, field) {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    }
+    let mut status = json!({"replicas": number(&scale.status_replicas).unwrap_or(0)});
+    let selector = scale.selector.as_deref().and_then(|path| at_path(object, path)).map(selector_text);
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        object::set_text(&mut status, "selector", &selector);
+    }
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    Ok(json!({
+        "kind": "Scale",
+        "apiVersion": API_VERSION,
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }))
+}
+
+/// Writes a selector in the notation of queries.
+pub(super) fn selector_text(selector: &Value) -> String {
+    let pairs = |labels: Option<&Map<String, Value>>| -> Vec<String> {
+        let labels = labels.into_iter().flatten();
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect()
+    };
+    let Some(map) = selector.as_object() else { return selector.as_str().unwrap_or_default().to_owned() };
+    if !map.contains_key("matchLabels") && !map.contains_key("matchExpressions") {
+        return pairs(Some(map)).join(",");
+    }
+    let mut parts = pairs(map.get("matchLabels").and_then(Value::as_object));
+    for expression in map.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = object::text(expression, "key");
+        let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+        let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        parts.push(match object::text(expression, "operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    parts.sort_by(|a, b| a.trim_start_matches('!').cmp(b.trim_start_matches('!')));
+    parts.join(",")
+}
+
+fn set_path(object: &mut Value, path: &str, value: Value) {
+    let mut names = path.trim_start_matches('.').split('.').peekable();
+    let mut current = object;
+    while let Some(name) = names.next() {
+        let Some(map) = current.as_object_mut() else { return };
+        if names.peek().is_none() {
+            map.insert(name.to_owned(), value);
+            return;
+        }
+        current = map.entry(name).or_insert_with(|| json!({}));
+    }
+}

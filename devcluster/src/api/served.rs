@@ -1,0 +1,227 @@
+//! One version of a resource as it is served: what a write passes through, and how stored objects are shown.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use super::Status;
+use super::events;
+use super::object;
+use super::response::Object;
+use super::status::Cause;
+use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
+use crate::kinds::custom::CustomKind;
+use crate::kinds::names::NameRule;
+use crate::kinds::{FieldError, Kind, Path, metadata};
+use crate::store::{GroupResource, Version};
+
+/// A resource in one version.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) kind: Arc<Kind>,
+    /// Where the objects are stored.
+    pub(super) resource: GroupResource,
+    /// The rest is only in custom resources.
+    pub(super) custom: Option<Custom>,
+    /// The other versions of the kind.
+    pub(super) siblings: Vec<Arc<Kind>>,
+    api_version: String,
+}
+
+/// What a custom resource has besides its kind.
+#[derive(Debug)]
+pub(super) struct Custom {
+    pub(super) version: Arc<CustomKind>,
+    /// The version that objects are stored in.
+    pub(super) storage: Arc<CustomKind>,
+    /// The generation of the definition.
+    pub(super) generation: i64,
+    /// The revision at which the definition got this generation. Objects written after it need no defaults when they are read.
+    pub(super) defined_at: u64,
+    /// Whether the definition is being deleted.
+    pub(super) terminating: bool,
+}
+
+/// The author of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Author<'a> {
+    pub(super) manager: &'a str,
+    pub(super) subresource: &'a str,
+    pub(super) now: jiff::Timestamp,
+}
+
+// === impl Served ===
+
+impl Served {
+    pub(super) fn new(kind: Arc<Kind>, custom: Option<Custom>, siblings: Vec<Arc<Kind>>) -> Self {
+        let (group, plural) = &kind.stored_as;
+        let resource = GroupResource::new(group, plural);
+        let api_version = kind.api_version();
+        Self { kind, resource, custom, siblings, api_version }
+    }
+
+    pub(super) fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// Removes what the schema does not know and sets defaults. Returns the paths of removed fields.
+    pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+        match &self.custom {
+            Some(custom) => custom.version.admit(object),
+            None => super::builtin::admit(&self.kind, object),
+        }
+    }
+
+    /// Checks a new object.
+    pub(super) fn check_create(&self, object: &Value) -> Vec<FieldError> {
+        match &self.custom {
+            Some(custom) => custom.version.check_create(object),
+            None => super::builtin::check_create(&self.kind, object),
+        }
+    }
+
+    /// Checks an object against the one that it replaces.
+    pub(super) fn check_update(&self, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+        match &self.custom {
+            Some(custom) if subresource == "status" => custom.version.check_status_update(object, old),
+            Some(custom) => custom.version.check_update(object, old),
+            None => super::builtin::check_update(&self.kind, object, old, subresource),
+        }
+    }
+
+    /// Returns the rule for names of objects.
+    pub(super) fn name_rule(&self) -> NameRule {
+        super::builtin::name_rule(&self.kind)
+    }
+
+    /// Records in `managedFields` which fields a plain write changed.
+    pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
+        self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
+    }
+
+    /// Applies a configuration.
+    pub(super) fn apply(
+        &self,
+        old: Option<&Value>,
+        configuration: &Value,
+        author: &Author<'_>,
+        force: bool,
+    ) -> Result<Value, Status> {
+        let applied = self.with_resource(author, |resource, writer| {
+            apply::apply(resource, old, configuration, writer, force)
+        });
+        applied.map_err(|error| Self::apply_status(error))
+    }
+
+    fn apply_status(error: ApplyError) -> Status {
+        match error {
+            ApplyError::Conflict { message, causes } => {
+                let causes = causes.into_iter().map(|cause| Cause {
+                    reason: "FieldManagerConflict".to_owned(),
+                    message: cause.message,
+                    field: cause.field,
+                });
+                let details = super::status::Details { causes: causes.collect(), ..Default::default() };
+                Status::new(409, "Conflict", message).with_details(details)
+            }
+            ApplyError::BadRequest(message) => Status::bad_request(message),
+            error => Status::unclassified(error.to_string()),
+        }
+    }
+
+    fn with_resource<T>(&self, author: &Author<'_>, act: impl FnOnce(&apply::Resource<'_>, &Writer<'_>) -> T) -> T {
+        static EMPTY: LazyLock<Value> = LazyLock::new(|| json!({}));
+        let versions: Vec<_> = self.siblings.iter().map(|kind| (kind.api_version(), kind.schema.get())).collect();
+        let versions: Vec<_> = versions.iter().map(|(version, schema)| (version.as_str(), &***schema)).collect();
+        let resource = apply::Resource {
+            kind: &self.kind.kind,
+            api_version: &self.api_version,
+            schema: self.kind.schema.get(),
+            other_versions: &versions,
+            empty: &EMPTY,
+            reset: reset_fields(&self.kind, self.custom.is_some(), author.subresource),
+        };
+        let subresource = Some(author.subresource).filter(|name| !name.is_empty());
+        act(&resource, &Writer { manager: author.manager, subresource, now: author.now })
+    }
+
+    /// Shows a stored object in this version.
+    pub(super) fn view(&self, version: &Arc<Version>) -> Object {
+        let stored_as = object::text(version.value(), "apiVersion");
+        let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
+        if stored_as == self.api_version && current {
+            return Object::Stored(Arc::clone(version));
+        }
+        let mut value = version.value().clone();
+        self.convert(&mut value);
+        Object::Made(Arc::new(value))
+    }
+
+    /// Brings an object of another version into this one.
+    fn convert(&self, value: &mut Value) {
+        if self.kind.kind == "Event" && self.custom.is_none() {
+            events::convert(value, &self.kind.group);
+        }
+        object::set_text(value, "apiVersion", &self.api_version);
+        // Metadata of a stored object has been checked when it was written.
+        if self.custom.is_some() && self.admit(value).is_err() {
+            object::set_text(value, "apiVersion", &self.api_version);
+        }
+    }
+
+    /// Brings an object of this version into the one that objects are stored in.
+    pub(super) fn to_storage(&self, mut value: Value) -> Value {
+        match &self.custom {
+            Some(custom) if custom.storage.api_version != self.api_version => {
+                object::set_text(&mut value, "apiVersion", &custom.storage.api_version);
+                if custom.storage.admit(&mut value).is_err() {
+                    object::set_text(&mut value, "apiVersion", &custom.storage.api_version);
+                }
+            }
+            None if *self.resource.group != *self.kind.group && self.kind.kind == "Event" => {
+                events::convert(&mut value, &self.resource.group);
+                object::set_text(&mut value, "apiVersion", "v1");
+            }
+            _ => {}
+        }
+        value
+    }
+
+    /// Returns the key of an object in errors of etcd.
+    pub(super) fn storage_path(&self, key: &str) -> String {
+        match &self.custom {
+            Some(_) => format!("/registry/{}/{}/{key}", self.resource.group, self.resource.resource),
+            None => format!("/registry/{}/{key}", self.resource.resource),
+        }
+    }
+}
+
+/// Checks metadata alone.
+pub(super) fn check_metadata(kind: &Kind, object: &Value, rule: NameRule) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let meta = object.get("metadata").unwrap_or(&Value::Null);
+    metadata::check(meta, kind.namespaced, rule, &Path::Root("metadata"), &mut errors);
+    errors
+}
+
+/// Returns the fields that a write to an endpoint never changes.
+fn reset_fields(kind: &Kind, custom: bool, subresource: &str) -> &'static FieldSet {
+    static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
+    static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["status"]]));
+    static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"]]));
+    static DEPLOYMENT: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "labels"]]));
+    static POD: LazyLock<FieldSet> = LazyLock::new(|| {
+        FieldSet::of(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
+    });
+    static ALL: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["metadata"], &["spec"]]));
+    match subresource {
+        "" if kind.status => &STATUS,
+        "status" if custom || kind.kind == "CustomResourceDefinition" => &ALL,
+        "status" => match (kind.group.as_str(), kind.kind.as_str()) {
+            ("apps", "Deployment") => &DEPLOYMENT,
+            ("", "Pod") => &POD,
+            _ => &SPEC,
+        },
+        _ => &NONE,
+    }
+}

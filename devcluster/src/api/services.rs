@@ -1,0 +1,102 @@
+//! Addresses and ports of Services.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::{Api, Status};
+use crate::kinds::{FieldError, Kind};
+use crate::store::{At, GroupResource};
+
+/// The range of cluster addresses, `10.0.0.0/16`; the first one is that of the Service `kubernetes`.
+const ADDRESSES: std::ops::Range<u16> = 1..u16::MAX;
+/// The range of node ports.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+/// How many addresses or ports are drawn before the range counts as full.
+const ATTEMPTS: usize = 1000;
+
+/// Gives a new Service its addresses and node ports.
+pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<(), Status> {
+    let name = super::object::meta(service, "name").to_owned();
+    let resource = GroupResource::new("", "services");
+    let taken = |pick: fn(&Value) -> Vec<String>| -> HashSet<String> {
+        let listing = api.store().list(&resource, None, None, At::Newest);
+        listing.into_iter().flat_map(|listing| listing.items).flat_map(|version| pick(version.value())).collect()
+    };
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (service_type, address) = (text("type"), text("clusterIP"));
+    if service_type == "ExternalName" {
+        return Ok(());
+    }
+    let address = match address.as_str() {
+        "" => {
+            let taken = taken(addresses);
+            let mut drawn = (0..ATTEMPTS).map(|_| api.random(|random| random.u16(ADDRESSES)));
+            let free = drawn.find_map(|number| Some(dotted(number)).filter(|address| !taken.contains(address)));
+            free.ok_or_else(|| Status::new(500, "InternalError", "failed to allocate a serviceIP: range is full"))?
+        }
+        "None" => address,
+        given if taken(addresses).contains(given) => {
+            let detail = format!("failed to allocate IP {given}: provided IP is already allocated");
+            let error = FieldError::invalid("spec.clusterIPs", &json!([given]), &detail);
+            return Err(Status::invalid(kind, &name, &[error]));
+        }
+        _ => address,
+    };
+    spec.insert("clusterIP".to_owned(), json!(address));
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
+    spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
+    if matches!(service_type.as_str(), "NodePort" | "LoadBalancer") {
+        let mut taken = taken(node_ports);
+        for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(port) = port.as_object_mut() else { continue };
+            if port.get("nodePort").and_then(Value::as_u64).is_some_and(|port| port > 0) {
+                continue;
+            }
+            let mut drawn = (0..ATTEMPTS).map(|_| api.random(|random| random.u16(NODE_PORTS)));
+            if let Some(free) = drawn.find(|port| taken.insert(port.to_string())) {
+                port.insert("nodePort".to_owned(), json!(free));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An update that leaves out addresses and node ports keeps them.
+pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
+    let Some(old) = old.get("spec") else { return };
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let missing = spec.get(field).is_none_or(|value| value.is_null() || value == "" || value == &json!([]));
+        if let (true, Some(value)) = (missing, old.get(field)) {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+    let old_ports = old.get("ports").and_then(Value::as_array);
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let same = |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
+        let known = old_ports.into_iter().flatten().find(same).and_then(|other| other.get("nodePort")).cloned();
+        if let (None, Some(known), Some(port)) = (port.get("nodePort"), known, port.as_object_mut()) {
+            port.insert("nodePort".to_owned(), known);
+        }
+    }
+}
+
+fn dotted(number: u16) -> String {
+    let [high, low] = number.to_be_bytes();
+    format!("10.0.{high}.{low}")
+}
+
+fn addresses(service: &Value) -> Vec<String> {
+    service.pointer("/spec/clusterIP").and_then(Value::as_str).map(str::to_owned).into_iter().collect()
+}
+
+fn node_ports(service: &Value) -> Vec<String> {
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    ports.filter_map(|port| port.get("nodePort")).map(ToString::to_string).collect()
+}

@@ -1,0 +1,78 @@
+//! What every cluster holds at its start.
+
+use serde_json::{Value, json};
+
+use super::request::{Request, Target, Verb};
+use super::{Api, Response, Status};
+
+/// The namespaces of a new cluster.
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// The address of the Service `kubernetes`.
+const ADDRESS: &str = "10.0.0.1";
+/// The manager of the first objects.
+const MANAGER: &str = "kube-apiserver";
+
+// === impl Api ===
+
+impl Api {
+    /// Creates the namespaces, and the Service `kubernetes` without an endpoint yet.
+    pub(super) async fn create_first_objects(&self) {
+        for name in NAMESPACES {
+            self.create_first(Target::new("", "v1", "namespaces"), json!({"metadata": {"name": name}})).await;
+        }
+        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+        let service = json!({
+            "metadata": {"name": "kubernetes", "labels": labels},
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": ADDRESS,
+                "clusterIPs": [ADDRESS],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "sessionAffinity": "None",
+                "internalTrafficPolicy": "Cluster",
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            },
+        });
+        self.create_first(Target::new("", "v1", "services").namespace("default"), service).await;
+        self.publish_endpoint("127.0.0.1", 6443).await;
+    }
+
+    /// Records where the server listens: the EndpointSlice and the Endpoints of the Service `kubernetes`.
+    pub async fn publish_endpoint(&self, address: &str, port: u16) {
+        let slice = json!({
+            "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": if address.contains(':') { "IPv6" } else { "IPv4" },
+            "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        });
+        let slices = Target::new("discovery.k8s.io", "v1", "endpointslices").namespace("default");
+        self.replace_first(slices, slice).await;
+        let endpoints = json!({
+            "metadata": {"name": "kubernetes", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{
+                "addresses": [{"ip": address}],
+                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            }],
+        });
+        self.replace_first(Target::new("", "v1", "endpoints").namespace("default"), endpoints).await;
+    }
+
+    async fn replace_first(&self, target: Target, object: Value) {
+        let update = first(Verb::Update, target.clone().name("kubernetes"), object.clone());
+        if self.call(update).await.is_err() {
+            self.create_first(target, object).await;
+        }
+    }
+
+    async fn create_first(&self, target: Target, object: Value) {
+        let created: Result<Response, Status> = self.call(first(Verb::Create, target, object)).await;
+        if let Err(status) = created {
+            tracing::warn!(%status, "an object of every cluster was refused");
+        }
+    }
+}
+
+fn first(verb: Verb, target: Target, object: Value) -> Request {
+    Request::new(verb, target).with_body(object).with("fieldManager", MANAGER)
+}

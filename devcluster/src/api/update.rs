@@ -1,0 +1,236 @@
+//! Changes of objects: the read-modify-write that updates, patches and subresources share.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::admission::Operation;
+use super::call::Call;
+use super::object;
+use super::options::{WriteOptions, revision};
+use super::response::{Content, Object};
+use super::{Api, Response, Status};
+use crate::kinds::{FieldError, Generation, Kind, apply, metadata};
+use crate::store::{Version, WriteError};
+
+/// What a change needs besides the new object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Terms {
+    /// Whether the change creates a missing object.
+    pub(super) creates: bool,
+    /// The uid that the object must have.
+    pub(super) uid: Option<String>,
+    /// Whether the change may leave out the resourceVersion whatever the kind demands.
+    pub(super) unconditional: bool,
+}
+
+/// Makes the new object from the current one; without a current one for an object that is created.
+pub(super) type Make<'a> = dyn FnMut(&mut Call, Option<&Value>) -> Result<Value, Status> + Send + 'a;
+
+// === impl Api ===
+
+impl Api {
+    pub(super) async fn update(&self, call: &mut Call) -> Result<Response, Status> {
+        call.options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+        let mut sent = call.decode()?;
+        call.place(&mut sent)?;
+        call.check_name(&sent)?;
+        call.warnings.extend(object::deduplicate_owners(&mut sent));
+        let terms = Terms {
+            creates: call.served.kind.create_on_update && call.target.subresource.is_empty(),
+            uid: Some(object::meta(&sent, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+            unconditional: false,
+        };
+        let now = self.now();
+        let mut make = |call: &mut Call, old: Option<&Value>| {
+            let mut object = sent.clone();
+            if old.is_none() {
+                super::create::wipe(&mut object);
+            }
+            Ok(call.served.own(old, object, &call.author(now)))
+        };
+        self.modify(call, &terms, &mut make).await
+    }
+
+    /// Changes the object of a call until no other write comes in between.
+    pub(super) async fn modify(
+        &self,
+        call: &mut Call,
+        terms: &Terms,
+        make: &mut Make<'_>,
+    ) -> Result<Response, Status> {
+        let served = Arc::clone(&call.served);
+        loop {
+            let Some(version) = self.shared.store.get(&served.resource, &call.key()) else {
+                if !terms.creates {
+                    return Err(Status::not_found(&served.kind, &call.target.name));
+                }
+                let object = make(call, None)?;
+                let created = self.insert(call, object).await?;
+                return Ok(Response::new(201, Content::Object(created)));
+            };
+            if let Some(changed) = self.try_modify(call, terms, make, &version).await? {
+                return Ok(Response::new(200, Content::Object(changed)));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Makes one attempt; `None` if another write came in between.
+    async fn try_modify(
+        &self,
+        call: &mut Call,
+        terms: &Terms,
+        make: &mut Make<'_>,
+        version: &Arc<Version>,
+    ) -> Result<Option<Object>, Status> {
+        let served = Arc::clone(&call.served);
+        let (kind, name) = (&*served.kind, call.target.name.clone());
+        let view = served.view(version);
+        let old = view.value();
+        if let Some(uid) = &terms.uid
+            && uid != object::meta(old, "uid")
+        {
+            let path = served.storage_path(call.key().as_str());
+            return Err(Status::conflict(
+                kind,
+                &name,
+                format!(
+                    "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: \
+                     Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    object::meta(old, "uid")
+                ),
+            ));
+        }
+        let mut object = make(call, Some(old))?;
+        self.admit(call, Operation::Update, Some(old), &mut object).await?;
+        call.warnings.extend(object::deduplicate_owners(&mut object));
+        match revision(object::meta(&object, "resourceVersion")).map_err(Status::unclassified)? {
+            0 if terms.unconditional || kind.unconditional_update => object::copy_meta(old, &mut object, "resourceVersion"),
+            0 => {
+                let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                return Err(Status::invalid_kind(&kind.group, &kind.plural, &name, &[error]));
+            }
+            sent if sent == version.revision() => {}
+            _ => return Err(Status::modified(kind, &name)),
+        }
+        call.place(&mut object)?;
+        prepare(kind, served.custom.is_some(), &mut object, old, &call.target.subresource);
+        let errors = served.check_update(&object, old, &call.target.subresource);
+        if !errors.is_empty() {
+            return Err(Status::invalid(kind, object::meta(&object, "name"), &errors));
+        }
+        if let Some(metadata) = object.get("metadata") {
+            call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
+        }
+        apply::keep_times(old, &mut object);
+        self.validate(call, Operation::Update, Some(old), &object).await?;
+        if completes_deletion(kind, &object, old) {
+            return self.finish_deletion(call, object, version);
+        }
+        if call.options.dry_run {
+            return Ok(Some(Object::Made(Arc::new(object))));
+        }
+        let stored = served.to_storage(object);
+        if stored == *version.value() {
+            return Ok(Some(view));
+        }
+        match self.shared.store.update(&served.resource, version.key(), stored, version.revision()) {
+            Ok(version) => {
+                self.after_write(kind, &version);
+                Ok(Some(served.view(&version)))
+            }
+            Err(WriteError::Conflict(_) | WriteError::Exists(_)) => Ok(None),
+        }
+    }
+
+    /// Deletes an object whose last finalizer this write removes; answers it as it was sent.
+    fn finish_deletion(
+        &self,
+        call: &Call,
+        object: Value,
+        version: &Arc<Version>,
+    ) -> Result<Option<Object>, Status> {
+        if !call.options.dry_run {
+            let resource = &call.served.resource;
+            match self.shared.store.delete(resource, version.key(), version.revision()) {
+                Ok(version) => self.after_delete(&call.served.kind, &version),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(Object::Made(Arc::new(object))))
+    }
+}
+
+/// Whether a write removes the last finalizer of an object that only waits for them.
+fn completes_deletion(kind: &Kind, object: &Value, old: &Value) -> bool {
+    let grace = object::meta_value(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let waits = kind.kind == "Namespace"
+        && kind.group.is_empty()
+        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    object::is_terminating(old) && object::finalizers(object).next().is_none() && grace == 0 && !waits
+}
+
+/// Restores what this endpoint does not change, and counts the generation up.
+fn prepare(kind: &Kind, custom: bool, object: &mut Value, old: &Value, subresource: &str) {
+    object::copy_meta(old, object, "generation");
+    if subresource == "status" {
+        keep_all_but_status(kind, custom, object, old);
+    } else if kind.status {
+        object::copy_field(old, object, "status");
+    }
+    super::builtin::prepare_update(kind, object, old, subresource);
+    if object::meta(object, "uid").is_empty() {
+        object::copy_meta(old, object, "uid");
+    }
+    object::copy_meta(old, object, "creationTimestamp");
+    if object::is_terminating(old) {
+        object::copy_meta(old, object, "deletionTimestamp");
+        object::copy_meta(old, object, "deletionGracePeriodSeconds");
+    }
+    if subresource != "status" && bumps(kind, object, old) {
+        object::set_meta(object, "generation", object::generation(old) + 1);
+    }
+}
+
+fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Value) {
+    let mut kept = old.clone();
+    object::copy_field(object, &mut kept, "status");
+    if custom || kind.kind == "CustomResourceDefinition" {
+        object::copy_meta(object, &mut kept, "managedFields");
+    } else {
+        object::copy_field(object, &mut kept, "metadata");
+        match (kind.group.as_str(), kind.kind.as_str()) {
+            ("apps", "Deployment") => object::copy_meta(old, &mut kept, "labels"),
+            ("", "Pod") => object::copy_meta(old, &mut kept, "ownerReferences"),
+            _ => {}
+        }
+    }
+    // What validation compares must be what was sent.
+    for field in ["uid", "name", "resourceVersion", "generation"] {
+        object::copy_meta(object, &mut kept, field);
+    }
+    for field in ["apiVersion", "kind"] {
+        object::copy_field(object, &mut kept, field);
+    }
+    *object = kept;
+}
+
+/// Whether a change counts as a new generation.
+fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
+    let annotations = |object: &Value| object::meta_value(object, "annotations").cloned();
+    match kind.generation {
+        Generation::None => false,
+        Generation::Content => content_differs(object, old),
+        Generation::ContentAndAnnotations => {
+            content_differs(object, old) || annotations(object) != annotations(old)
+        }
+    }
+}
+
+fn content_differs(object: &Value, old: &Value) -> bool {
+    let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else { return false };
+    let content = |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+    // A status that is a subresource is the same in both.
+    object.iter().filter(content).ne(old.iter().filter(content))
+}

@@ -1,0 +1,237 @@
+//! A watch: the stream of events about the objects that a selector matches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::Status;
+use super::response::Object;
+use super::selector::Selector;
+use crate::kinds::Kind;
+use crate::store::{Change, EventType, Version, Watcher};
+
+/// The time between two bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before the end of a watch the last bookmark is due.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// The events of a watch.
+pub struct Watch {
+    kind: Arc<Kind>,
+    /// How objects are shown: as stored, or in another version.
+    view: View,
+    selector: Selector,
+    namespace: String,
+    /// Events that are ready; taken before the watcher is read.
+    ready: VecDeque<WatchEvent>,
+    /// `None` once the stream has nothing more to say.
+    watcher: Option<Watcher>,
+    bookmarks: Option<Bookmarks>,
+    end: Instant,
+}
+
+/// Shows a stored object in the version of a request.
+pub(super) type View = Arc<dyn Fn(&Arc<Version>) -> Object + Send + Sync>;
+
+/// One event.
+#[derive(Clone, Debug)]
+pub enum WatchEvent {
+    /// An object appeared, changed or left.
+    Object(EventType, Object),
+    /// The watch has reported everything up to a resourceVersion.
+    Bookmark(Arc<Value>),
+    /// The watch has failed; nothing follows.
+    Error(Status),
+}
+
+/// The state of a watch with bookmarks.
+struct Bookmarks {
+    next: Instant,
+    /// The revision of the newest event or bookmark that was sent.
+    sent: u64,
+}
+
+// === impl WatchEvent ===
+
+impl WatchEvent {
+    /// Returns the type on the wire.
+    pub fn event_type(&self) -> &'static str {
+        match self {
+            Self::Object(event, _) => event.as_str(),
+            Self::Bookmark(_) => "BOOKMARK",
+            Self::Error(_) => "ERROR",
+        }
+    }
+
+    /// Returns the event as a line of JSON. Events of stored objects share their encoding.
+    pub fn frame(&self) -> Bytes {
+        let line = |event: &str, object: &Value| Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"));
+        match self {
+            Self::Object(event, Object::Stored(version)) => version.frame(*event),
+            Self::Object(event, Object::Made(value)) => line(event.as_str(), value),
+            Self::Bookmark(value) => line("BOOKMARK", value),
+            Self::Error(status) => line("ERROR", &status.to_value()),
+        }
+    }
+}
+
+/// What a new watch starts with.
+pub(super) struct Start {
+    pub(super) kind: Arc<Kind>,
+    pub(super) view: View,
+    pub(super) selector: Selector,
+    /// The namespace to watch, empty for all.
+    pub(super) namespace: String,
+    pub(super) watcher: Watcher,
+    /// Objects that are reported as added before any change.
+    pub(super) initial: Vec<Arc<Version>>,
+    /// The revision of the state that `initial` shows, if its end is to be marked.
+    pub(super) mark: Option<u64>,
+    pub(super) bookmarks: bool,
+    pub(super) timeout: Duration,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    pub(super) fn new(start: Start) -> Self {
+        let now = Instant::now();
+        let end = now + start.timeout;
+        let selected = |version: &&Arc<Version>| start.selector.matches((start.view)(version).value());
+        let mut ready: VecDeque<_> = start
+            .initial
+            .iter()
+            .filter(selected)
+            .map(|version| WatchEvent::Object(EventType::Added, (start.view)(version)))
+            .collect();
+        if let Some(revision) = start.mark {
+            let end = json!({"k8s.io/initial-events-end": "true"});
+            ready.push_back(bookmark(&start.kind, revision, Some(end)));
+        }
+        let sent = start.mark.unwrap_or(start.watcher.seen());
+        let bookmarks = start.bookmarks.then(|| Bookmarks { next: next_bookmark(now, end), sent });
+        Self {
+            kind: start.kind,
+            view: start.view,
+            selector: start.selector,
+            namespace: start.namespace,
+            ready,
+            watcher: Some(start.watcher),
+            bookmarks,
+            end,
+        }
+    }
+
+    /// A watch that reports an error and ends.
+    pub(super) fn failed(kind: Arc<Kind>, status: Status) -> Self {
+        Self {
+            kind,
+            view: Arc::new(|version| Object::Stored(Arc::clone(version))),
+            selector: Selector::default(),
+            namespace: String::new(),
+            ready: VecDeque::from([WatchEvent::Error(status)]),
+            watcher: None,
+            bookmarks: None,
+            end: Instant::now(),
+        }
+    }
+
+    /// Returns the kind of the objects.
+    pub fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
+    /// Waits for events and returns them, at least one; `None` at the end of the stream.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped has lost no event.
+    pub async fn next(&mut self) -> Option<Vec<WatchEvent>> {
+        loop {
+            if !self.ready.is_empty() {
+                return Some(self.ready.drain(..).collect());
+            }
+            let watcher = self.watcher.as_mut()?;
+            let bookmark_at = self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
+            // Biased: changes that are ready come before a bookmark that counts them as seen.
+            tokio::select! {
+                biased;
+                changes = watcher.next() => match changes {
+                    Some(changes) => self.report(&changes),
+                    None => self.watcher = None,
+                },
+                () = sleep_until(bookmark_at) => self.tick(),
+            }
+        }
+    }
+
+    fn report(&mut self, changes: &[Arc<Change>]) {
+        for change in changes {
+            if !self.namespace.is_empty() && change.key().namespace() != self.namespace {
+                continue;
+            }
+            if let Some(event) = self.event(change) {
+                self.ready.push_back(event);
+                if let Some(bookmarks) = &mut self.bookmarks {
+                    bookmarks.sent = bookmarks.sent.max(change.revision());
+                }
+            }
+        }
+    }
+
+    /// Returns the event that a change is for this selector: an object that stops to match is deleted, one that
+    /// starts to match is added.
+    fn event(&self, change: &Change) -> Option<WatchEvent> {
+        let view = |version| (self.view)(version);
+        let matches = |object: &Object| self.selector.is_empty() || self.selector.matches(object.value());
+        let before = change.previous().map(view).is_some_and(|object| matches(&object));
+        let current = change.current().map(view).filter(matches);
+        let event = |event, object| Some(WatchEvent::Object(event, object));
+        match (before, current) {
+            (true, Some(object)) => event(EventType::Modified, object),
+            (false, Some(object)) => event(EventType::Added, object),
+            (true, None) => event(EventType::Deleted, view(change.departed()?)),
+            (false, None) => None,
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now >= self.end {
+            self.watcher = None;
+            return;
+        }
+        let (Some(bookmarks), Some(watcher)) = (&mut self.bookmarks, &self.watcher) else { return };
+        bookmarks.next = next_bookmark(now, self.end);
+        if watcher.seen() > bookmarks.sent {
+            bookmarks.sent = watcher.seen();
+            let event = bookmark(&self.kind, bookmarks.sent, None);
+            self.ready.push_back(event);
+        }
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("kind", &self.kind.kind).field("watcher", &self.watcher).finish_non_exhaustive()
+    }
+}
+
+
+/// A bookmark is due every minute and shortly before the end.
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let last = end.checked_sub(LAST_BOOKMARK).filter(|last| *last > now).unwrap_or(end);
+    (now + BOOKMARK_INTERVAL).min(last)
+}
+
+fn bookmark(kind: &Kind, revision: u64, annotations: Option<Value>) -> WatchEvent {
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if let (Some(annotations), Some(metadata)) = (annotations, metadata.as_object_mut()) {
+        metadata.insert("annotations".to_owned(), annotations);
+    }
+    let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
+    WatchEvent::Bookmark(Arc::new(object))
+}

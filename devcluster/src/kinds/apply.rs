@@ -1,0 +1,315 @@
+//! Server-side apply, and the ownership of fields that every write records in `metadata.managedFields`.
+//!
+//! A manager owns the fields that it applied or changed. [`apply`] merges a configuration into an object, refuses
+//! to change fields of other managers, and removes fields that its manager does not send any more. [`update`]
+//! records what a plain write changed; such a write always wins. The algorithm is that of
+//! [structured-merge-diff](https://github.com/kubernetes-sigs/structured-merge-diff).
+//!
+//! Objects are in the version of the request. When these functions run relative to defaulting is part of the
+//! behaviour: an object that is created, replaced or patched has its defaults before [`update`], so that its
+//! manager owns them; an applied configuration has none, and the result of [`apply`] gets them afterwards.
+//!
+//! A conflict names the field and its owner:
+//!
+//! ```
+//! use jiff::Timestamp;
+//! use mainstay_devcluster::kinds::apply::{ApplyError, FieldSet, Resource, Writer, apply};
+//! use mainstay_devcluster::kinds::{Form, Schema};
+//! use serde_json::json;
+//!
+//! let schema = Schema { form: Form::Any, nullable: false, default: None };
+//! let resource = Resource {
+//!     kind: "Widget",
+//!     api_version: "example.com/v1",
+//!     schema: &schema,
+//!     other_versions: &[],
+//!     empty: &json!({}),
+//!     reset: &FieldSet::default(),
+//! };
+//! let widget = |size| {
+//!     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": size})
+//! };
+//! let writer = |manager| Writer { manager, subresource: None, now: Timestamp::UNIX_EPOCH };
+//!
+//! let live = apply(&resource, None, &widget(1), &writer("alice"), false)?;
+//! let error = apply(&resource, Some(&live), &widget(2), &writer("bob"), false).unwrap_err();
+//! assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"alice\": .size");
+//! # Ok::<(), ApplyError>(())
+//! ```
+
+mod collect;
+mod comparison;
+mod element;
+mod field_set;
+mod last_applied;
+mod managers;
+mod merge;
+mod scale;
+mod shape;
+mod updater;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use self::managers::{Id, Managers};
+use self::updater::{Applied, Conflict};
+use crate::kinds::Schema;
+
+pub use self::field_set::FieldSet;
+pub use self::scale::Scale;
+
+/// The manager that owns the fields of an object without entries once it is first applied to.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The endpoint that is written to.
+#[derive(Clone, Copy, Debug)]
+pub struct Resource<'a> {
+    /// The kind of the object.
+    pub kind: &'a str,
+    /// The version of the request, as in `apps/v1`.
+    pub api_version: &'a str,
+    /// The schema of the whole object in that version, with `apiVersion`, `kind` and `metadata`.
+    pub schema: &'a Schema,
+    /// The other served versions of the kind. Entries of versions that are not served are dropped.
+    pub other_versions: &'a [(&'a str, &'a Schema)],
+    /// An object without any values: `{}` for custom resources; for built-in kinds what the server writes for
+    /// the zero value of the Go type, as in `{"metadata":{},"spec":{"containers":null},"status":{}}`. Fields
+    /// of this object are not new when an object is created.
+    pub empty: &'a Value,
+    /// Fields that a write to this endpoint never changes, such as `status` of the main endpoint.
+    pub reset: &'a FieldSet,
+}
+
+/// The author of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// The name of the field manager; an empty one counts as `unknown`.
+    pub manager: &'a str,
+    /// The subresource that is written to.
+    pub subresource: Option<&'a str>,
+    /// The time that changed entries get.
+    pub now: Timestamp,
+}
+
+/// The reason why a configuration was not applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// Other managers own fields of the configuration with other values: status 409, reason `Conflict`.
+    #[error("{message}")]
+    Conflict {
+        /// The message of the status.
+        message: String,
+        /// The causes, each with reason `FieldManagerConflict`.
+        causes: Vec<ConflictCause>,
+    },
+    /// The configuration is not allowed: status 400, reason `BadRequest`.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The configuration or the object does not follow the schema: status 500.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// One field in conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictCause {
+    /// The manager, as in `conflict with "kubectl" using apps/v1`.
+    pub message: String,
+    /// The path of the field, as in `.spec.replicas`.
+    pub field: String,
+}
+
+/// Returns the object after a configuration was applied to it, with new `metadata.managedFields`.
+///
+/// `live` is none when the apply creates the object. When nothing changes, the result equals `live` unless the
+/// manager's own entry changes.
+///
+/// # Errors
+///
+/// Returns the status that the request fails with.
+pub fn apply(
+    resource: &Resource<'_>,
+    live: Option<&Value>,
+    applied: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let live = live.unwrap_or(resource.empty);
+    let mut managers = Managers::decode(managed_fields(live))
+        .map_err(|error| ApplyError::Internal(format!("failed to decode managed fields: {error}")))?;
+    let text = |name| applied.get(name).and_then(Value::as_str).unwrap_or_default();
+    if text("apiVersion") != resource.api_version || text("kind") != resource.kind {
+        let kind = kind_text(text("apiVersion"), text("kind"));
+        return Err(ApplyError::BadRequest(format!("invalid object type: {kind}")));
+    }
+    if managed_fields(applied).is_array() {
+        return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
+    }
+    let invalid = |what: &str, object: &Value, error: String| {
+        ApplyError::Internal(format!(
+            "failed to create typed {what} object ({}): {error}",
+            resource.name(object)
+        ))
+    };
+    collect::validate(resource.schema, applied, false).map_err(|error| invalid("patch", applied, error))?;
+    collect::validate(resource.schema, live, true).map_err(|error| invalid("live", live, error))?;
+
+    if managers.owners.is_empty() {
+        let first = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
+        let id = first.update_id(resource);
+        managers = updater::update(resource, resource.empty, live, managers, id, &first);
+    }
+    let attempt = updater::apply(resource, live, applied, managers.clone(), writer, force);
+    let outcome = match attempt {
+        Err(conflicts) if writer.manager == last_applied::KUBECTL => {
+            let rest = last_applied::without_allowed(resource, live, conflicts);
+            match rest.as_slice() {
+                [] => updater::apply(resource, live, applied, managers, writer, true),
+                _ => Err(rest),
+            }
+        }
+        other => other,
+    };
+    let Applied { object, managers } = outcome.map_err(conflict)?;
+    let mut object = object.unwrap_or_else(|| updater::without_managed_fields(live));
+    if writer.manager == last_applied::KUBECTL {
+        last_applied::refresh(&mut object, applied);
+    }
+    set_managed_fields(&mut object, managers);
+    Ok(object)
+}
+
+/// Returns the object of a plain write (create, replace, or any patch but apply) with new
+/// `metadata.managedFields`.
+///
+/// `new` is the object after defaulting; `live` is none when the write creates it. A `managedFields` value in
+/// `new` replaces the recorded one when it is valid, and `[]` or `[{}]` drops all entries (custom resources lose
+/// an empty list when they are decoded, so that only `[{}]` does). When nothing changes, the entries stay as
+/// they are.
+#[must_use]
+pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, writer: &Writer<'_>) -> Value {
+    let creating = live.is_none_or(|live| live.pointer("/metadata/uid").is_none());
+    let live = live.unwrap_or(resource.empty);
+    let sent = take_managed_fields(&mut new);
+    let recorded = || Managers::decode(managed_fields(live)).unwrap_or_default();
+    let managers = match sent {
+        _ if writer.subresource.is_some() => recorded(),
+        Some(sent) if managers::is_reset(&sent) => Managers::default(),
+        Some(sent) => match Managers::decode(&sent) {
+            Ok(managers) if !managers.owners.is_empty() => managers,
+            _ => recorded(),
+        },
+        None => recorded(),
+    };
+    let valid = |object| collect::validate(resource.schema, object, true).is_ok();
+    if (managers.owners.is_empty() && !creating) || !valid(&new) || !valid(live) {
+        // Objects without entries stay untracked, and so do those that the schema does not describe.
+        return new;
+    }
+    let managers = updater::update(resource, live, &new, managers, writer.update_id(resource), writer);
+    set_managed_fields(&mut new, managers);
+    new
+}
+
+/// Gives `new` the times of `old` in `metadata.managedFields` if the objects differ in nothing else.
+///
+/// To be called last, when later steps of a write may have reverted its changes.
+pub fn keep_times(old: &Value, new: &mut Value) {
+    let without_times = |object: &Value| {
+        let mut object = object.clone();
+        let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+            entry.remove("time");
+        }
+        object
+    };
+    let same = |a: &Value, b: &Value| a.as_array().map(Vec::len) == b.as_array().map(Vec::len);
+    if same(managed_fields(old), managed_fields(new)) && without_times(old) == without_times(new) {
+        old.clone_into(new);
+    }
+}
+
+impl<'a> Resource<'a> {
+    fn schema_of(&self, api_version: &str) -> Option<&'a Schema> {
+        if api_version == self.api_version {
+            return Some(self.schema);
+        }
+        self.other_versions.iter().find(|(version, _)| *version == api_version).map(|(_, schema)| *schema)
+    }
+
+    /// The object as messages show it: `default/web; apps/v1, Kind=Deployment`.
+    fn name(&self, object: &Value) -> String {
+        let text = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let kind = kind_text(self.api_version, self.kind);
+        format!("{}/{}; {kind}", text("/metadata/namespace"), text("/metadata/name"))
+    }
+}
+
+impl Writer<'_> {
+    fn apply_id(&self) -> Id {
+        Id {
+            manager: if self.manager.is_empty() { "unknown" } else { self.manager }.to_owned(),
+            update: None,
+            subresource: self.subresource.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn update_id(&self, resource: &Resource<'_>) -> Id {
+        Id { update: Some(resource.api_version.to_owned()), ..self.apply_id() }
+    }
+}
+
+/// The kind as messages show it: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` in the core group.
+fn kind_text(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
+}
+
+fn conflict(mut conflicts: Vec<Conflict>) -> ApplyError {
+    conflicts.sort_by_cached_key(|conflict| conflict.manager.order());
+    let text = |conflict: &Conflict| (conflict.manager.display(), field_set::display(&conflict.path));
+    let causes = conflicts
+        .iter()
+        .map(text)
+        .map(|(manager, field)| ConflictCause { message: format!("conflict with {manager}"), field });
+    let message = match conflicts.as_slice() {
+        [one] => {
+            let (manager, field) = text(one);
+            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
+        }
+        many => {
+            let mut managers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for conflict in many {
+                let lines = managers
+                    .entry(conflict.manager.order())
+                    .or_insert_with(|| vec![format!("conflicts with {}:", conflict.manager.display())]);
+                lines.push(format!("- {}", field_set::display(&conflict.path)));
+            }
+            let lines: Vec<_> = managers.into_values().flatten().collect();
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    ApplyError::Conflict { causes: causes.collect(), message }
+}
+
+fn managed_fields(object: &Value) -> &Value {
+    object.pointer("/metadata/managedFields").unwrap_or(&Value::Null)
+}
+
+fn take_managed_fields(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
+}
+
+fn set_managed_fields(object: &mut Value, managers: Managers) {
+    if let Some(entries) = managers.encode()
+        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("managedFields".to_owned(), entries);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The entries of `metadata.managedFields`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::field_set::FieldSet;
+
+/// Update entries beyond this number are combined, the oldest first.
+const MAX_UPDATERS: usize = 10;
+/// The manager of combined entries.
+const ANCIENT: &str = "ancient-changes";
+
+/// Which entry a write belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    pub(super) manager: String,
+    /// The version of an update. An apply has one entry whatever its version, so it has none here.
+    pub(super) update: Option<String>,
+    pub(super) subresource: String,
+}
+
+/// The fields that a manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) id: Id,
+    pub(super) api_version: String,
+    pub(super) fields: FieldSet,
+    pub(super) time: Option<Timestamp>,
+}
+
+/// All entries of an object, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Managers {
+    pub(super) owners: Vec<Owner>,
+}
+
+impl Id {
+    /// The order of managers in conflicts, and of updaters with the same time: that of their JSON form.
+    pub(super) fn order(&self) -> String {
+        let operation = if self.update.is_some() { "Update" } else { "Apply" };
+        let version = self.update.as_ref().map(|version| format!(",\"apiVersion\":{version:?}"));
+        let subresource = match self.subresource.as_str() {
+            "" => String::new(),
+            subresource => format!(",\"subresource\":{subresource:?}"),
+        };
+        let version = version.unwrap_or_default();
+        format!("{{\"manager\":{:?},\"operation\":\"{operation}\"{version}{subresource}}}", self.manager)
+    }
+
+    /// The manager as a conflict shows it.
+    pub(super) fn display(&self) -> String {
+        let mut text = format!("{:?}", self.manager);
+        if !self.subresource.is_empty() {
+            text.push_str(&format!(" with subresource {:?}", self.subresource));
+        }
+        if let Some(version) = &self.update {
+            text.push_str(&format!(" using {version}"));
+        }
+        text
+    }
+}
+
+impl Managers {
+    /// Reads the entries of `metadata.managedFields`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason for the first entry that is invalid.
+    pub(super) fn decode(entries: &Value) -> Result<Self, String> {
+        let mut managers = Self::default();
+        for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
+            let text = |name| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+            let operation = text("operation");
+            if !matches!(operation, "Apply" | "Update") {
+                return Err("operation must be `Apply` or `Update`".to_owned());
+            }
+            let api_version = text("apiVersion").to_owned();
+            if api_version.is_empty() {
+                return Err("apiVersion must not be empty".to_owned());
+            }
+            match text("fieldsType") {
+                "FieldsV1" => {}
+                "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
+                other => {
+                    return Err(format!("invalid fieldsType {other:?} in managed fields entry {index}"));
+                }
+            }
+            let fields = match entry.get("fieldsV1") {
+                None | Some(Value::Null) => FieldSet::default(),
+                Some(fields) => FieldSet::from_json(fields)?,
+            };
+            let id = Id {
+                manager: text("manager").to_owned(),
+                update: (operation == "Update").then(|| api_version.clone()),
+                subresource: text("subresource").to_owned(),
+            };
+            managers.set(Owner { id, api_version, fields, time: text("time").parse().ok() });
+        }
+        Ok(managers)
+    }
+
+    /// Returns the value of `metadata.managedFields`; none when there are no entries.
+    pub(super) fn encode(mut self) -> Option<Value> {
+        let operation = |owner: &Owner| owner.id.update.is_some();
+        self.owners.sort_by(|a, b| {
+            let key = |owner: &Owner| (operation(owner), seconds(owner.time));
+            let text = |owner: &Owner| {
+                (owner.id.manager.clone(), owner.api_version.clone(), owner.id.subresource.clone())
+            };
+            key(a).cmp(&key(b)).then_with(|| text(a).cmp(&text(b)))
+        });
+        let entries: Vec<_> = self.owners.iter().map(encode).collect();
+        (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+
+    pub(super) fn get(&self, id: &Id) -> Option<&Owner> {
+        self.owners.iter().find(|owner| owner.id == *id)
+    }
+
+    /// Adds an entry, or replaces the one with the same identity.
+    pub(super) fn set(&mut self, owner: Owner) {
+        match self.owners.iter_mut().find(|present| present.id == owner.id) {
+            Some(present) => *present = owner,
+            None => self.owners.push(owner),
+        }
+    }
+
+    /// Removes and returns the entry with this identity.
+    pub(super) fn take(&mut self, id: &Id) -> Option<Owner> {
+        let index = self.owners.iter().position(|owner| owner.id == *id)?;
+        Some(self.owners.swap_remove(index))
+    }
+
+    /// Combines the oldest updates of a version while there are too many updates.
+    pub(super) fn cap(&mut self) {
+        let mut updaters: Vec<_> =
+            self.owners.iter().filter(|owner| owner.id.update.is_some()).cloned().collect();
+        let Some(mut excess) = updaters.len().checked_sub(MAX_UPDATERS).filter(|excess| *excess > 0) else {
+            return;
+        };
+        updaters.sort_by_cached_key(|owner| (seconds(owner.time), owner.id.order()));
+        let mut first_of_version = BTreeMap::new();
+        for updater in updaters {
+            if excess == 0 {
+                return;
+            }
+            let version = updater.api_version.clone();
+            let Some(first) = first_of_version.get(&version) else {
+                first_of_version.insert(version, updater.id);
+                continue;
+            };
+            let bucket =
+                Id { manager: ANCIENT.to_owned(), update: Some(version), subresource: String::new() };
+            if self.get(&bucket).is_none()
+                && let Some(owner) = self.take(first)
+            {
+                self.set(Owner { id: bucket.clone(), ..owner });
+            }
+            let earlier = self.get(&bucket).map(|owner| owner.fields.union(&updater.fields));
+            self.take(&updater.id);
+            let fields = earlier.unwrap_or_else(|| updater.fields.clone());
+            self.set(Owner { id: bucket, fields, ..updater });
+            excess -= 1;
+        }
+    }
+}
+
+fn seconds(time: Option<Timestamp>) -> i64 {
+    time.map_or(0, Timestamp::as_second)
+}
+
+fn encode(owner: &Owner) -> Value {
+    let mut entry = Map::new();
+    let operation = if owner.id.update.is_some() { "Update" } else { "Apply" };
+    entry.insert("manager".to_owned(), owner.id.manager.clone().into());
+    entry.insert("operation".to_owned(), operation.into());
+    entry.insert("apiVersion".to_owned(), owner.api_version.clone().into());
+    if let Some(time) = owner.time {
+        entry.insert("time".to_owned(), time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+    }
+    entry.insert("fieldsType".to_owned(), "FieldsV1".into());
+    entry.insert("fieldsV1".to_owned(), owner.fields.to_json());
+    if !owner.id.subresource.is_empty() {
+        entry.insert("subresource".to_owned(), owner.id.subresource.clone().into());
+    }
+    Value::Object(entry)
+}
+
+/// Whether the value asks for all entries to be dropped: an empty list, or one empty entry.
+pub(super) fn is_reset(entries: &Value) -> bool {
+    *entries == json!([]) || *entries == json!([{}])
+}

@@ -1,0 +1,78 @@
+//! The ownership of `replicas`, which an object and its `scale` subresource share.
+
+use serde_json::Value;
+
+use super::element::Element;
+use super::field_set::FieldSet;
+use super::managers::{Managers, Owner};
+
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+/// The place of `replicas` in the versions of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale<'a> {
+    /// The version of the request, as in `apps/v1`.
+    pub api_version: &'a str,
+    /// For each served version the path of its replicas; none for versions without a `scale` subresource.
+    pub replicas: &'a [(&'a str, Option<&'a [&'a str]>)],
+}
+
+impl Scale<'_> {
+    /// Returns the `managedFields` of the Scale for those of the object: the entries that own its replicas.
+    #[must_use]
+    pub fn from_object(&self, entries: &Value) -> Option<Value> {
+        let mut managers = Managers::decode(entries).unwrap_or_default();
+        managers.owners.retain_mut(|owner| {
+            let owns =
+                self.path(&owner.api_version).flatten().is_some_and(|path| owner.fields.contains(&path));
+            owner.api_version = SCALE_VERSION.to_owned();
+            owner.fields = replicas();
+            owns
+        });
+        managers.encode()
+    }
+
+    /// Returns the `managedFields` of the object after a write to its Scale left `scale` as the Scale's entries.
+    #[must_use]
+    pub fn to_object(&self, entries: &Value, scale: &Value) -> Option<Value> {
+        let mut written = Managers::decode(scale).unwrap_or_default();
+        let before = Managers::decode(entries).unwrap_or_default();
+        let mut managers = Managers::default();
+        for mut owner in before.owners.clone() {
+            let Some(path) = self.path(&owner.api_version) else { continue };
+            if let Some(path) = path.filter(|path| owner.fields.contains(path))
+                && written.take(&owner.id).is_none()
+            {
+                owner.fields = owner.fields.difference(&one(path));
+            }
+            if !owner.fields.is_empty() {
+                managers.set(owner);
+            }
+        }
+        let owns = |owner: &Owner| !owner.fields.intersection(&replicas()).is_empty();
+        for owner in written.owners.into_iter().filter(owns) {
+            let Some(path) = self.path(self.api_version).flatten() else { continue };
+            let api_version = self.api_version.to_owned();
+            // The real server looks the time up among the object's entries, so a new one has none.
+            let time = before.get(&owner.id).and_then(|owner| owner.time);
+            managers.set(Owner { api_version, fields: one(path), time, ..owner });
+        }
+        managers.encode()
+    }
+
+    /// The path of replicas in a version; none for versions that are not served.
+    fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>> {
+        let (_, path) = self.replicas.iter().find(|(version, _)| *version == api_version)?;
+        Some(path.map(|path| path.iter().map(|name| Element::Field((*name).to_owned())).collect()))
+    }
+}
+
+fn one(path: Vec<Element>) -> FieldSet {
+    let mut set = FieldSet::default();
+    set.insert(path);
+    set
+}
+
+fn replicas() -> FieldSet {
+    FieldSet::of(&[&["spec", "replicas"]])
+}

@@ -1,0 +1,244 @@
+//! How a write moves the ownership of fields between managers.
+
+use serde_json::Value;
+
+use super::collect::{field_set, settle, with_named_parents};
+use super::comparison::Comparison;
+use super::element::Element;
+use super::field_set::FieldSet;
+use super::managers::{Id, Managers, Owner};
+use super::merge::{merge, remove};
+use super::{Resource, Writer};
+use crate::kinds::Schema;
+
+/// A field that another manager owns with another value.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    pub(super) manager: Id,
+    pub(super) path: Vec<Element>,
+}
+
+/// Prepares the entries for a write: drops those of versions that are not served, and adapts field sets that
+/// were written under an earlier schema.
+fn reconcile(resource: &Resource<'_>, managers: &mut Managers) {
+    managers.owners.retain_mut(|owner| match resource.schema_of(&owner.api_version) {
+        Some(schema) => {
+            settle(&mut owner.fields, schema);
+            true
+        }
+        None => false,
+    });
+}
+
+/// Takes the fields in which the objects differ from all managers but `writer`.
+///
+/// Returns the conflicts: fields that changed although another manager owns them. They are taken only when
+/// `force` is set or there are none.
+fn transfer(
+    resource: &Resource<'_>,
+    old: &Value,
+    new: &Value,
+    own: &Comparison,
+    managers: &mut Managers,
+    writer: Option<&Id>,
+    force: bool,
+) -> Vec<Conflict> {
+    let mut versions: Vec<(&str, Comparison)> = Vec::new();
+    let mut conflicts = Vec::new();
+    let mut taken = Vec::new();
+    for (index, owner) in managers.owners.iter().enumerate() {
+        if writer == Some(&owner.id) {
+            continue;
+        }
+        let comparison = if owner.api_version == resource.api_version {
+            own
+        } else {
+            let position = versions.iter().position(|(version, _)| *version == owner.api_version);
+            let position = position.unwrap_or_else(|| {
+                let schema = resource.schema_of(&owner.api_version).unwrap_or(resource.schema);
+                let comparison = Comparison::of(schema, old, new).without(resource.reset);
+                versions.push((&owner.api_version, comparison));
+                versions.len() - 1
+            });
+            &versions[position].1
+        };
+        let set = comparison.set();
+        if set.is_empty() && comparison.removed.is_empty() {
+            continue;
+        }
+        let conflicting = owner.fields.intersection(&set);
+        conflicting.each(&mut Vec::new(), &mut |path| {
+            conflicts.push(Conflict { manager: owner.id.clone(), path: path.to_vec() });
+        });
+        taken.push((index, owner.fields.difference(&set.union(&comparison.removed))));
+    }
+    if force || conflicts.is_empty() {
+        for (index, fields) in taken {
+            managers.owners[index].fields = fields;
+        }
+        managers.owners.retain(|owner| !owner.fields.is_empty());
+    }
+    conflicts
+}
+
+/// The entries after a plain write: changed fields belong to the writer alone.
+pub(super) fn update(
+    resource: &Resource<'_>,
+    live: &Value,
+    new: &Value,
+    mut managers: Managers,
+    id: Id,
+    writer: &Writer<'_>,
+) -> Managers {
+    reconcile(resource, &mut managers);
+    let comparison = Comparison::of(resource.schema, live, new).without(resource.reset);
+    transfer(resource, live, new, &comparison, &mut managers, None, true);
+    let fields = comparison.set().difference(&never_tracked());
+    if !fields.is_empty() {
+        let fields = match managers.take(&id) {
+            Some(earlier) => earlier.fields.union(&fields),
+            None => fields,
+        };
+        let api_version = resource.api_version.to_owned();
+        managers.set(Owner { id, api_version, fields, time: Some(writer.now) });
+    }
+    managers.cap();
+    managers
+}
+
+/// An object after an apply, and its entries.
+pub(super) struct Applied {
+    /// None when the object stays the same.
+    pub(super) object: Option<Value>,
+    pub(super) managers: Managers,
+}
+
+/// Merges an applied configuration and removes the fields that its manager does not send any more.
+///
+/// # Errors
+///
+/// Returns the conflicts, unless `force` is set.
+pub(super) fn apply(
+    resource: &Resource<'_>,
+    live: &Value,
+    applied: &Value,
+    mut managers: Managers,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<Applied, Vec<Conflict>> {
+    reconcile(resource, &mut managers);
+    let id = writer.apply_id();
+    let last = managers.take(&id);
+    let fields = field_set(resource.schema, applied).without(resource.reset);
+    let owner = Owner {
+        id: id.clone(),
+        api_version: resource.api_version.to_owned(),
+        fields,
+        time: last.as_ref().and_then(|last| last.time),
+    };
+    let mut object = without_managed_fields(live);
+    merge(resource.schema, &mut object, applied);
+    let sent_all = last
+        .as_ref()
+        .is_none_or(|last| last.api_version == owner.api_version && last.fields.is_subset(&owner.fields));
+    managers.set(owner);
+    if !sent_all && let Some(last) = last {
+        prune(resource, &mut object, &managers, &last);
+    }
+    let comparison = Comparison::of(resource.schema, live, &object).without(resource.reset);
+    let conflicts = transfer(resource, live, &object, &comparison, &mut managers, Some(&id), force);
+    if !force && !conflicts.is_empty() {
+        return Err(conflicts);
+    }
+    let changed = !same_object(live, &object);
+    if let Some(mut owner) = managers.take(&id) {
+        owner.fields = owner.fields.difference(&never_tracked());
+        owner.time = if changed { Some(writer.now) } else { owner.time };
+        if !owner.fields.is_empty() {
+            managers.set(owner);
+        }
+    }
+    Ok(Applied { object: changed.then_some(object), managers })
+}
+
+/// Removes the fields of `last` that the manager does not apply any more and no other manager owns.
+fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last: &Owner) {
+    if last.fields.is_empty() {
+        return;
+    }
+    let Some(schema) = resource.schema_of(&last.api_version) else { return };
+    let mut pruned = object.clone();
+    remove(schema, &mut pruned, &with_named_parents(&last.fields, Some(schema)));
+
+    // Fields that anyone owns come back, first those of the version that was pruned.
+    let mut versions: Vec<&str> = managers.owners.iter().map(|owner| owner.api_version.as_str()).collect();
+    versions.sort_by_key(|version| (*version != last.api_version, *version));
+    versions.dedup();
+    for version in versions {
+        let Some(schema) = resource.schema_of(version) else { continue };
+        let owned = managers.owners.iter().filter(|owner| owner.api_version == version);
+        let owned = owned.fold(FieldSet::default(), |all, owner| all.union(&owner.fields));
+        let kept = all_fields(schema, &pruned).union(&with_named_parents(&owned, Some(schema)));
+        pruned = object.clone();
+        remove(schema, &mut pruned, &all_fields(schema, object).difference(&kept));
+    }
+
+    // Only fields of this manager may go.
+    let gone = all_fields(schema, object).difference(&all_fields(schema, &pruned));
+    let last = with_named_parents(&last.fields, Some(schema));
+    remove(schema, object, &gone.intersection(&last));
+}
+
+fn all_fields(schema: &Schema, object: &Value) -> FieldSet {
+    with_named_parents(&field_set(schema, object), Some(schema))
+}
+
+/// Fields that no entry ever lists.
+fn never_tracked() -> FieldSet {
+    let mut set = FieldSet::of(&[&["apiVersion"], &["kind"], &["metadata"]]);
+    let names = [
+        "clusterName",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ];
+    for name in names {
+        set.insert(["metadata", name].map(|name| Element::Field(name.to_owned())));
+    }
+    set
+}
+
+/// A copy of the object without `metadata.managedFields`.
+pub(super) fn without_managed_fields(object: &Value) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let copy = fields.iter().map(|(name, value)| match value.as_object() {
+        Some(metadata) if name == "metadata" => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            (name.clone(), kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(copy.collect())
+}
+
+/// Whether the object is `live`, apart from `metadata.managedFields`, which only `live` has.
+fn same_object(live: &Value, object: &Value) -> bool {
+    let (Some(live), Some(object)) = (live.as_object(), object.as_object()) else { return false };
+    live.len() == object.len()
+        && live.iter().all(|(name, live)| match (object.get(name), live.as_object()) {
+            (Some(Value::Object(object)), Some(live)) if name == "metadata" => {
+                let tracked = usize::from(live.contains_key("managedFields"));
+                live.len() == object.len() + tracked
+                    && object.iter().all(|(name, value)| {
+                        live.get(name).is_some_and(|live| super::shape::same(live, value))
+                    })
+            }
+            (Some(object), _) => super::shape::same(live, object),
+            (None, _) => false,
+        })
+}

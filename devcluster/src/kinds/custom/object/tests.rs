@@ -1,0 +1,96 @@
+//! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::kinds::FieldError;
+use crate::kinds::custom::{CustomKind, kinds};
+
+const ANSWERS: &str = include_str!("../answers.json");
+
+fn kind(case: &Value) -> CustomKind {
+    let definition = json!({"spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [{
+            "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": case["schema"]},
+            "subresources": case["subresources"],
+        }],
+    }});
+    kinds(&definition).remove(0)
+}
+
+type Answer = (String, String, String);
+
+fn answer(error: &FieldError) -> Answer {
+    (error.path.clone(), error.reason.cause().to_owned(), error.message.clone())
+}
+
+fn answers(case: &Value) -> BTreeSet<Answer> {
+    let text = |error: &Value, field: &str| error[field].as_str().unwrap().to_owned();
+    let errors = case["errors"].as_array().into_iter().flatten();
+    errors.map(|error| (text(error, "field"), text(error, "reason"), text(error, "message"))).collect()
+}
+
+/// The value with whole floats as integers, as the answers have them.
+fn whole(value: &Value) -> Value {
+    match value {
+        Value::Array(list) => list.iter().map(whole).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), whole(value))).collect(),
+        Value::Number(number) => number.to_string().strip_suffix(".0").map_or_else(
+            || value.clone(),
+            |text| text.parse::<i64>().map_or_else(|_| value.clone(), Value::from),
+        ),
+        _ => value.clone(),
+    }
+}
+
+/// The differences from the answer, one a line.
+fn differences(case: &Value) -> Vec<String> {
+    let kind = kind(case);
+    let mut object = case["object"].clone();
+    let mut lines = Vec::new();
+    let errors = match kind.admit(&mut object) {
+        Err(error) => vec![error],
+        Ok(unknown) => {
+            let mut expected: Vec<_> = case["unknown"].as_array().into_iter().flatten().cloned().collect();
+            expected.sort_by_key(ToString::to_string);
+            let unknown: Vec<Value> = unknown.into_iter().map(Value::from).collect();
+            if unknown != expected {
+                lines.push(format!("unknown fields {unknown:?}, not {expected:?}"));
+            }
+            if whole(&object) != whole(&case["result"]) {
+                lines.push(format!("result {object}, not {}", case["result"]));
+            }
+            match case.get("old") {
+                None => kind.check_create(&object),
+                Some(old) => {
+                    let mut old = old.clone();
+                    kind.admit(&mut old).unwrap();
+                    if case["status"] == true {
+                        kind.check_status_update(&object, &old)
+                    } else {
+                        kind.check_update(&object, &old)
+                    }
+                }
+            }
+        }
+    };
+    let (found, expected) = (errors.iter().map(answer).collect::<BTreeSet<_>>(), answers(case));
+    lines.extend(expected.difference(&found).map(|error| format!("missing {error:?}")));
+    lines.extend(found.difference(&expected).map(|error| format!("surplus {error:?}")));
+    lines
+}
+
+#[test]
+fn objects_are_judged_as_by_the_real_server() {
+    let cases: Vec<Value> = serde_json::from_str(ANSWERS).unwrap();
+    let mut report = String::new();
+    for case in cases.iter().filter(|case| case.get("schema").is_some()) {
+        for line in differences(case) {
+            report.push_str(&format!("{}: {line}\n", case["name"]));
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}

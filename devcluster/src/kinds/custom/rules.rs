@@ -1,0 +1,121 @@
+//! The rules in `x-kubernetes-validations`: CEL expressions over a value and the one that it replaces.
+
+mod evaluate;
+mod value;
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::parser::Parser;
+use serde_json::Value;
+
+pub(super) use evaluate::check;
+
+use super::field_path;
+use crate::kinds::errors::Reason;
+
+/// The most brackets that may be open at once: the depth that the parser accepts.
+const MAX_OPEN: usize = 96;
+/// A text of which more than this part is brackets and negations takes the parser far too long.
+const MAX_NOISE: f64 = 0.6;
+
+/// One CEL rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// The expression, as the schema writes it.
+    pub text: String,
+    /// The text for a value that breaks the rule; empty if there is none.
+    pub message: String,
+    /// The reason for a value that breaks the rule.
+    reason: Reason,
+    /// The path of the field that the error names, below the value.
+    field_path: Option<String>,
+    /// Whether `oldSelf` is an optional, so that the rule also holds where there is no old value.
+    optional_old_self: bool,
+    /// Whether the rule mentions `oldSelf`.
+    pub uses_old_self: bool,
+    /// The compiled expression, `None` for an empty rule, or why it does not compile.
+    program: Result<Option<IdedExpr>, String>,
+    /// The compiled expression of the message.
+    message_program: Option<IdedExpr>,
+}
+
+impl Rule {
+    /// Reads one rule of the schema `of`.
+    pub fn new(raw: &Value, of: &Value) -> Self {
+        let text = |field: &str| raw.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let rule = text("rule");
+        let program = if rule.trim().is_empty() { Ok(None) } else { parse(&rule).map(Some) };
+        let uses_old_self = matches!(&program, Ok(Some(program)) if program.references().has_variable("oldSelf"));
+        let message = text("messageExpression");
+        let path = text("fieldPath");
+        Self {
+            text: rule,
+            message: text("message").trim().to_owned(),
+            reason: match raw.get("reason").and_then(Value::as_str) {
+                Some("FieldValueForbidden") => Reason::Forbidden,
+                Some("FieldValueRequired") => Reason::Required,
+                Some("FieldValueDuplicate") => Reason::Duplicate,
+                _ => Reason::Invalid,
+            },
+            field_path: if path.is_empty() {
+                None
+            } else {
+                field_path::resolve(&path, of, true).ok().map(|found| found.path)
+            },
+            optional_old_self: raw.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
+            uses_old_self,
+            program,
+            message_program: if message.is_empty() { None } else { parse(&message).ok() },
+        }
+    }
+
+    /// How error texts name the rule.
+    fn name(&self) -> &str {
+        if self.message.is_empty() { self.text.trim() } else { &self.message }
+    }
+}
+
+/// Parses an expression.
+///
+/// The parser of the library needs gigabytes for some short texts that are mostly brackets, and its depth counter
+/// fails on deep ones, so both are refused before it sees them.
+pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
+    let (mut open, mut noise, mut visible) = (0_usize, 0_u32, 0_u32);
+    for c in text.chars().filter(|c| !c.is_whitespace()) {
+        visible += 1;
+        match c {
+            '(' | '[' | '{' => {
+                open += 1;
+                noise += 1;
+            }
+            ')' | ']' | '}' => {
+                open = open.saturating_sub(1);
+                noise += 1;
+            }
+            '!' => noise += 1,
+            _ => {}
+        }
+        if open > MAX_OPEN {
+            return Err("ERROR: <input>:-1:0: expression recursion limit exceeded: 250".to_owned());
+        }
+    }
+    if visible > 24 && f64::from(noise) > f64::from(visible) * MAX_NOISE {
+        return Err("ERROR: <input>:-1:0: expression recursion limit exceeded: 250".to_owned());
+    }
+    Parser::default().enable_optional_syntax(true).parse(text).map_err(|errors| syntax_errors(text, &errors))
+}
+
+/// Writes syntax errors as Go's CEL does.
+fn syntax_errors(text: &str, errors: &kube_cel::cel::ParseErrors) -> String {
+    let lines = errors.errors.iter().map(|error| {
+        let column = usize::try_from(error.pos.1).unwrap_or(0);
+        located(text, usize::try_from(error.pos.0).unwrap_or(1), column, &format!("Syntax error: {}", error.msg))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Writes an error at a place of an expression; lines and columns start at 1.
+fn located(text: &str, line: usize, column: usize, message: &str) -> String {
+    let source = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    let marker = ".".repeat(column.saturating_sub(1));
+    format!("ERROR: <input>:{line}:{column}: {message}\n | {source}\n | {marker}^")
+}

@@ -1,0 +1,54 @@
+//! Values as the formats of Go show them, for messages that the real server writes with those.
+
+use serde_json::Value;
+
+/// A value as Go's `%v` shows it.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<_> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", plain(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(number) => float(number),
+            None => number.to_string(),
+        },
+        Value::Bool(value) => value.to_string(),
+    }
+}
+
+/// A value as Go's `%#v` shows it.
+pub(super) fn syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<_> =
+                fields.iter().map(|(name, value)| format!("{name:?}:{}", syntax(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        other => plain(other),
+    }
+}
+
+/// A floating point number as Go's `%v` shows it.
+pub(super) fn float(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        }
+        _ => format!("{number}"),
+    }
+}

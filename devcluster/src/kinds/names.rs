@@ -1,0 +1,212 @@
+//! The rules for names, and the texts for names that break them.
+
+/// The rule for the names of a kind's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case labels, separated by dots: most kinds.
+    Subdomain,
+    /// One lower-case label: namespaces.
+    Label,
+    /// One lower-case label that starts with a letter: Services.
+    Label1035,
+    /// Anything that fits into a path: RBAC kinds and embedded objects.
+    PathSegment,
+}
+
+impl NameRule {
+    /// Returns what is wrong with a name; `prefix` marks a `generateName`, which may end with a dash.
+    pub fn errors(self, name: &str, prefix: bool) -> Vec<String> {
+        let masked;
+        let name = match name.strip_suffix('-') {
+            Some(start) if prefix && !start.is_empty() && self != Self::PathSegment => {
+                masked = format!("{start}a");
+                &masked
+            }
+            _ => name,
+        };
+        match self {
+            Self::Subdomain => dns1123_subdomain(name),
+            Self::Label => dns1123_label(name),
+            Self::Label1035 => dns1035_label(name),
+            Self::PathSegment => path_segment(name, prefix),
+        }
+    }
+}
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
+const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+
+/// The longest label of a domain name, label value and name part of a label key.
+const MAX_LABEL: usize = 63;
+/// The longest domain name.
+const MAX_SUBDOMAIN: usize = 253;
+
+/// Returns what is wrong with a domain name such as `example.com`; empty if nothing is.
+pub fn dns1123_subdomain(name: &str) -> Vec<String> {
+    subdomain(name, "characters")
+}
+
+/// The server counts the length in characters or in bytes, depending on the field.
+fn subdomain(name: &str, unit: &str) -> Vec<String> {
+    let mut errors = too_long(name, MAX_SUBDOMAIN, unit);
+    if !is_subdomain(name) {
+        errors.push(format!(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '{LABEL}(\\.{LABEL})*')"
+        ));
+    }
+    errors
+}
+
+/// Returns what is wrong with a label of a domain name, such as `my-name`; empty if nothing is.
+pub fn dns1123_label(name: &str) -> Vec<String> {
+    let mut errors = too_long(name, MAX_LABEL, "characters");
+    if is_label(name) {
+        return errors;
+    }
+    errors.push(if is_subdomain(name) {
+        "must not contain dots".to_owned()
+    } else {
+        format!(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
+             and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+             '{LABEL}')"
+        )
+    });
+    errors
+}
+
+/// Returns what is wrong with a label that starts with a letter, such as `abc-123`; empty if nothing is.
+pub fn dns1035_label(name: &str) -> Vec<String> {
+    let mut errors = too_long(name, MAX_LABEL, "characters");
+    if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        errors.push(format!(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+             validation is '{LABEL_1035}')"
+        ));
+    }
+    errors
+}
+
+/// Returns what is wrong with a label key such as `example.com/MyName`; empty if nothing is.
+pub fn qualified_name(name: &str) -> Vec<String> {
+    let rule = || {
+        format!(
+            "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+             character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
+        )
+    };
+    let mut errors = Vec::new();
+    let name = match name.split_once('/') {
+        None => name,
+        Some((_, name)) if name.contains('/') => {
+            errors.push(format!(
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                rule()
+            ));
+            return errors;
+        }
+        Some(("", name)) => {
+            errors.push("prefix part must be non-empty".to_owned());
+            name
+        }
+        Some((prefix, name)) => {
+            errors.extend(subdomain(prefix, "bytes").into_iter().map(|error| format!("prefix part {error}")));
+            name
+        }
+    };
+    if name.is_empty() {
+        errors.push("name part must be non-empty".to_owned());
+    }
+    errors.extend(too_long(name, MAX_LABEL, "bytes").into_iter().map(|error| format!("name part {error}")));
+    if !is_label_key(name) {
+        errors.push(format!("name part {}", rule()));
+    }
+    errors
+}
+
+/// Returns what is wrong with a label's value; empty if nothing is.
+pub fn label_value(value: &str) -> Vec<String> {
+    let mut errors = too_long(value, MAX_LABEL, "bytes");
+    if !value.is_empty() && !is_label_key(value) {
+        errors.push(format!(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
+             for validation is '({LABEL_KEY})?')"
+        ));
+    }
+    errors
+}
+
+fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+    if !prefix && matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    let illegal = ["/", "%"].into_iter().filter(|illegal| name.contains(illegal));
+    illegal.map(|illegal| format!("may not contain '{illegal}'")).collect()
+}
+
+fn too_long(name: &str, max: usize, unit: &str) -> Vec<String> {
+    if name.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
+}
+
+fn is_label(name: &str) -> bool {
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
+        && bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+}
+
+fn is_subdomain(name: &str) -> bool {
+    name.split('.').all(is_label)
+}
+
+fn is_label_key(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valid_names_have_no_errors() {
+        assert!(dns1123_subdomain("a-1.example.com").is_empty());
+        assert!(dns1123_label("0-a").is_empty());
+        assert!(dns1035_label("a-0").is_empty());
+        assert!(qualified_name("example.com/My_name.x").is_empty());
+        assert!(label_value("").is_empty());
+        assert!(NameRule::Subdomain.errors("web-", true).is_empty());
+        assert!(!NameRule::Subdomain.errors("web-", false).is_empty());
+        assert_eq!(NameRule::PathSegment.errors("a/b", false), ["may not contain '/'"]);
+        assert_eq!(NameRule::PathSegment.errors("..", false), ["may not be '..'"]);
+    }
+
+    #[test]
+    fn texts_are_those_of_the_server() {
+        assert_eq!(
+            dns1123_subdomain("Bad"),
+            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+              must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+        );
+        assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
+        assert_eq!(
+            qualified_name("a/b/c"),
+            ["a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+              with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation \
+              is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
+              'example.com/MyName')"]
+        );
+        let long = "a".repeat(64);
+        assert_eq!(label_value(&long), ["must be no more than 63 bytes"]);
+        assert_eq!(qualified_name(&long), ["name part must be no more than 63 bytes"]);
+    }
+}

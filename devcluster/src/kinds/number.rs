@@ -1,0 +1,106 @@
+//! JSON numbers as the server sees them: 64-bit integers, and floats for everything else.
+
+use serde_json::Number;
+
+/// A JSON number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Num {
+    /// A whole number without fraction or exponent, in the range of `i64`.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+}
+
+impl From<&Number> for Num {
+    fn from(number: &Number) -> Self {
+        number.as_i64().map_or_else(|| Self::Float(number.as_f64().unwrap_or(f64::MAX)), Self::Int)
+    }
+}
+
+impl Num {
+    /// Returns the number as a float, which may lose digits.
+    pub(super) fn as_float(self) -> f64 {
+        match self {
+            Self::Int(int) => int_to_float(int),
+            Self::Float(float) => float,
+        }
+    }
+
+    /// Whether the number is whole, `3.0` included, and a JSON integer of at most 53 bits if it is a float.
+    pub(super) fn is_integer(self) -> bool {
+        match self {
+            Self::Int(_) => true,
+            Self::Float(float) => float_is_integer(float),
+        }
+    }
+
+    /// Returns the number as Go's `%v` formats it.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Int(int) => int.to_string(),
+            Self::Float(float) => float_text(float),
+        }
+    }
+}
+
+/// Whether a float is a whole number of at most 53 bits, up to rounding errors.
+pub(super) fn float_is_integer(float: f64) -> bool {
+    const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
+    if !float.is_finite() || !(-MAX_SAFE..=MAX_SAFE).contains(&float) {
+        return false;
+    }
+    let whole = float.trunc();
+    let difference = (float - whole).abs();
+    let sum = float.abs() + whole.abs();
+    if float.to_bits() == whole.to_bits() || difference == 0.0 {
+        true
+    } else if float == 0.0 || whole == 0.0 || difference < f64::MIN_POSITIVE {
+        difference < f64::EPSILON * f64::MIN_POSITIVE
+    } else {
+        difference / sum.min(f64::MAX) < 1e-9
+    }
+}
+
+/// Converts to a float, which may lose digits as it does in Go.
+#[expect(clippy::cast_precision_loss, reason = "bounds of schemas are floats, so integers are compared as such")]
+pub(super) fn int_to_float(int: i64) -> f64 {
+    int as f64
+}
+
+/// Converts to an integer without the fraction, as Go does.
+#[expect(clippy::cast_possible_truncation, reason = "saturates, and only bounds of schemas pass through here")]
+pub(super) fn float_to_int(float: f64) -> i64 {
+    float as i64
+}
+
+/// Returns a float as Go's `%v` formats it: without a fraction where it is whole, from 1e6 with an exponent.
+pub(super) fn float_text(float: f64) -> String {
+    let scientific = format!("{float:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    let power: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&power) {
+        return format!("{float}");
+    }
+    let sign = if power < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::{float_is_integer, float_text};
+
+    #[test]
+    fn floats_are_written_as_go_does() {
+        for (float, text) in [(1.5, "1.5"), (3.0, "3"), (123456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")] {
+            assert_eq!(float_text(float), text);
+        }
+    }
+
+    #[test]
+    fn whole_floats_are_integers() {
+        for (float, whole) in [(3.0, true), (-7.0, true), (0.0, true), (1.5, false), (0.1, false), (1e16, false)] {
+            assert_eq!(float_is_integer(float), whole, "{float}");
+        }
+    }
+}
