@@ -88,7 +88,10 @@ impl ApiOptions {
 
 impl fmt::Debug for ApiOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiOptions").field("seed", &self.seed).field("window", &self.window).finish_non_exhaustive()
+        f.debug_struct("ApiOptions")
+            .field("seed", &self.seed)
+            .field("window", &self.window)
+            .finish_non_exhaustive()
     }
 }
 

@@ -11,13 +11,14 @@ pub mod custom;
 pub mod defaults;
 mod errors;
 mod go;
+pub mod json;
 mod kind;
 pub mod metadata;
 pub mod names;
 mod number;
+pub mod patch;
 mod path;
 pub mod prune;
-pub mod patch;
 mod schema;
 
 pub use errors::{FieldError, Reason, quoted};

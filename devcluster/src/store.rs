@@ -209,11 +209,10 @@ impl Store {
         let state = &mut *self.shared.state.lock();
         let current = state.revision;
         let revision = match at {
-            At::Newest => current,
             At::NotOlderThan(requested) | At::Exact(requested) if requested > current => {
                 return Err(ReadError::Future { requested, current });
             }
-            At::NotOlderThan(_) => current,
+            At::Newest | At::NotOlderThan(_) => current,
             At::Exact(requested) => requested,
         };
         let floor = state.compacted;

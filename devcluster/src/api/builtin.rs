@@ -4,34 +4,58 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::object;
-use super::served::check_metadata;
 use super::{Api, Status, definitions, services};
+use crate::kinds::builtin::{defaults, typed, validation};
+use crate::kinds::custom::definition;
 use crate::kinds::names::NameRule;
-use crate::kinds::{FieldError, Kind, Path, metadata, prune};
+use crate::kinds::{FieldError, Kind, Path, metadata};
 
-/// Removes unknown fields. Returns their paths.
-#[expect(clippy::unnecessary_wraps, reason = "custom resources fail here")]
-pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, FieldError> {
-    let unknown = prune::prune(value, kind.schema.get());
-    if is_definition(kind) {
-        definitions::set_defaults(value);
-    }
-    Ok(unknown)
+/// Brings an object into the form of its Go type and sets defaults. Returns the paths of unknown fields.
+pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
+    let Some(of) = typed::type_of(kind) else { return Ok(Vec::new()) };
+    let converted = typed::convert(of, value).map_err(|error| error.0)?;
+    *value = converted.value;
+    defaults::apply(kind, value);
+    Ok(converted.unknown)
+}
+
+/// Returns an object without any values, as the server writes it.
+pub(super) fn empty(kind: &Kind) -> Value {
+    let converted = typed::type_of(kind).and_then(|of| typed::convert(of, &json!({})).ok());
+    converted.map_or_else(|| json!({}), |converted| converted.value)
 }
 
 pub(super) fn check_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
-    check_metadata(kind, value, name_rule(kind))
-}
-
-pub(super) fn check_update(_kind: &Kind, value: &Value, old: &Value, _subresource: &str) -> Vec<FieldError> {
+    if is_definition(kind) {
+        return definition::check_create(value);
+    }
     let mut errors = Vec::new();
-    let meta = |value: &Value| value.get("metadata").cloned().unwrap_or_default();
-    metadata::check_update(&meta(value), &meta(old), &Path::Root("metadata"), &mut errors);
+    let meta = value.get("metadata").unwrap_or(&Value::Null);
+    metadata::check(meta, kind.namespaced, name_rule(kind), &Path::Root("metadata"), &mut errors);
+    errors.extend(validation::check(kind, value));
     errors
 }
 
+pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    if is_definition(kind) && subresource.is_empty() {
+        return definition::check_update(value, old);
+    }
+    let mut errors = Vec::new();
+    let meta = |value: &Value| value.get("metadata").cloned().unwrap_or_default();
+    metadata::check_update(&meta(value), &meta(old), &Path::Root("metadata"), &mut errors);
+    if subresource.is_empty() {
+        errors.extend(validation::check_update(kind, value, old));
+    }
+    errors
+}
+
+/// Returns the warnings about an object.
+pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<String> {
+    if is_definition(kind) { definition::warnings(value, old) } else { Vec::new() }
+}
+
 /// Returns the rule for names of objects.
-pub(super) fn name_rule(kind: &Kind) -> NameRule {
+fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => NameRule::Label,
         ("", "Service") => NameRule::Label1035,
@@ -65,8 +89,10 @@ impl Api {
                 set(value, "status", json!({"phase": "Pending", "qosClass": class}));
             }
             ("", "Service") => return services::allocate(self, kind, value),
-            ("", "PersistentVolumeClaim" | "PersistentVolume") => set(value, "status", json!({"phase": "Pending"})),
-            ("apiextensions.k8s.io", "CustomResourceDefinition") => definitions::set_status(value),
+            ("", "PersistentVolumeClaim" | "PersistentVolume") => {
+                set(value, "status", json!({"phase": "Pending"}));
+            }
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
             _ => {}
         }
         Ok(())
@@ -80,12 +106,14 @@ pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subres
         ("", "Namespace", _) => {
             let finalizers = old.pointer("/spec/finalizers").cloned();
             set_missing(value, "spec", json!({}));
-            if let (Some(spec), Some(finalizers)) = (value.get_mut("spec").and_then(Value::as_object_mut), finalizers) {
+            if let (Some(spec), Some(finalizers)) =
+                (value.get_mut("spec").and_then(Value::as_object_mut), finalizers)
+            {
                 spec.insert("finalizers".to_owned(), finalizers);
             }
         }
         ("", "Service", "") => services::keep_addresses(value, old),
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "") => definitions::add_stored_version(value),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "") => definition::prepare_update(value, old),
         _ => {}
     }
 }
@@ -135,20 +163,23 @@ fn set_missing(value: &mut Value, field: &str, content: Value) {
 /// Returns the quality of service of a Pod: guaranteed if all containers have equal requests and limits of CPU and
 /// memory, best effort if none has any.
 fn quality(pod: &Value) -> &'static str {
+    const RESOURCES: [&str; 2] = ["cpu", "memory"];
     let all = ["/spec/initContainers", "/spec/containers"];
     let containers: Vec<&Value> =
         all.into_iter().filter_map(|path| pod.pointer(path)?.as_array()).flatten().collect();
     let amount = |container: &&Value, of: &str, what: &str| {
         container.pointer(&format!("/resources/{of}/{what}")).map(ToString::to_string)
     };
-    const RESOURCES: [&str; 2] = ["cpu", "memory"];
     let none = containers.iter().all(|container| {
-        RESOURCES.iter().all(|what| amount(container, "requests", what).or(amount(container, "limits", what)).is_none())
+        RESOURCES
+            .iter()
+            .all(|what| amount(container, "requests", what).or(amount(container, "limits", what)).is_none())
     });
     let equal = containers.iter().all(|container| {
         RESOURCES.iter().all(|what| {
             let limit = amount(container, "limits", what);
-            limit.is_some() && amount(container, "requests", what).is_none_or(|request| Some(request) == limit)
+            limit.is_some()
+                && amount(container, "requests", what).is_none_or(|request| Some(request) == limit)
         })
     });
     match (none, equal) {

@@ -116,7 +116,9 @@ impl Call {
             let short: String = text.chars().take(30).collect();
             let dots = if text.chars().count() > 30 { " ..." } else { "" };
             let name = &kind.kind;
-            let message = format!("the object provided is unrecognized (must be of type {name}): {why} ({short}{dots})");
+            let message = format!(
+                "the object provided is unrecognized (must be of type {name}): {why} ({short}{dots})"
+            );
             Status::bad_request(message)
         };
         if !value.is_object() {

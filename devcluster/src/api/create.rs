@@ -1,5 +1,7 @@
 //! Creation of objects, by a create and by writes that create what is missing.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::admission::Operation;
@@ -7,6 +9,7 @@ use super::call::Call;
 use super::object;
 use super::options::WriteOptions;
 use super::response::{Content, Object};
+use super::served::Served;
 use super::{Api, Response, Status};
 use crate::kinds::{Generation, Kind, metadata};
 use crate::store::{Key, WriteError};
@@ -40,7 +43,7 @@ impl Api {
     pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         self.admit(call, Operation::Create, None, &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
-        let served = std::sync::Arc::clone(&call.served);
+        let served = Arc::clone(&call.served);
         let kind = &*served.kind;
         if served.custom.as_ref().is_some_and(|custom| custom.terminating) {
             let why = "create not allowed while custom resource definition is terminating";
@@ -49,7 +52,7 @@ impl Api {
         object::set_meta(&mut object, "creationTimestamp", object::time(self.now()));
         object::set_meta(&mut object, "uid", self.random(object::uid));
         object::remove_meta(&mut object, "resourceVersion");
-        prepare(kind, &mut object);
+        prepare(&served, &mut object);
         let base = object::meta(&object, "generateName").to_owned();
         let generates = object::meta(&object, "name").is_empty() && !base.is_empty();
         let mut attempts = if generates { NAME_ATTEMPTS } else { 1 };
@@ -61,38 +64,47 @@ impl Api {
             }
             object::meta(&object, "name").clone_into(&mut call.target.name);
             self.prepare_create(kind, &mut object)?;
-            match self.try_insert(call, &object).await {
+            // Only a generated name is tried again.
+            let attempt = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
+            match self.try_insert(call, attempt).await {
                 Err(status) if status.reason() == "AlreadyExists" && generates && attempts > 0 => {}
-                Err(status) if status.reason() == "AlreadyExists" && generates => return Err(exhausted(kind, &status)),
+                Err(status) if status.reason() == "AlreadyExists" && generates => {
+                    return Err(exhausted(kind, &status));
+                }
                 other => return other,
             }
         }
     }
 
-    async fn try_insert(&self, call: &mut Call, object: &Value) -> Result<Object, Status> {
-        let served = std::sync::Arc::clone(&call.served);
+    async fn try_insert(&self, call: &mut Call, object: Value) -> Result<Object, Status> {
+        let served = Arc::clone(&call.served);
         let kind = &*served.kind;
-        let name = object::meta(object, "name").to_owned();
-        let errors = served.check_create(object);
+        let name = object::meta(&object, "name").to_owned();
+        let errors = served.check_create(&object);
         if !errors.is_empty() {
             return Err(Status::invalid(kind, &name, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
         }
-        self.validate(call, Operation::Create, None, object).await?;
+        call.warnings.extend(super::builtin::warnings(kind, &object, None));
+        self.validate(call, Operation::Create, None, &object).await?;
         let key = Key::new(&call.target.namespace, &name);
         let exists = |existing: &Value| {
             let status = Status::already_exists(kind, &name);
-            if object::is_terminating(existing) { status.prefixed("object is being deleted: ") } else { status }
+            if object::is_terminating(existing) {
+                status.prefixed("object is being deleted: ")
+            } else {
+                status
+            }
         };
         if call.options.dry_run {
             return match self.shared.store.get(&served.resource, &key) {
                 Some(existing) => Err(exists(existing.value())),
-                None => Ok(Object::Made(std::sync::Arc::new(object.clone()))),
+                None => Ok(Object::Made(Arc::new(object))),
             };
         }
-        let stored = served.to_storage(object.clone());
+        let stored = served.to_storage(object);
         match self.shared.store.create(&served.resource, key, stored) {
             Ok(version) => {
                 self.after_write(kind, &version);
@@ -112,17 +124,16 @@ pub(super) fn wipe(object: &mut Value) {
 }
 
 /// Sets the first generation, and removes the status that only its subresource sets.
-fn prepare(kind: &Kind, object: &mut Value) {
+fn prepare(served: &Served, object: &mut Value) {
+    let kind = &served.kind;
     if kind.generation == Generation::None {
         object::remove_meta(object, "generation");
     } else {
         object::set_meta(object, "generation", 1);
     }
     // A kubelet creates its Node together with a status.
-    if kind.status && kind.kind != "Node"
-        && let Some(object) = object.as_object_mut()
-    {
-        object.remove("status");
+    if kind.status && kind.kind != "Node" {
+        object::copy_field(served.empty(), object, "status");
     }
 }
 

@@ -4,8 +4,6 @@
 //! The real server does this in controllers that follow the definitions; here it happens right after the write
 //! that causes it, in the same steps, each with a revision of its own.
 
-mod names;
-
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -16,7 +14,8 @@ use super::object;
 use super::options::DeleteOptions;
 use super::request::{Request, Target, Verb};
 use super::{Api, builtin};
-use crate::kinds::{Kind, custom};
+use crate::kinds::Kind;
+use crate::kinds::custom::{self, status};
 use crate::store::{At, GroupResource, Key, Version};
 
 /// Keeps a definition until its objects are deleted.
@@ -61,9 +60,9 @@ impl Api {
             let next = if object::is_terminating(definition) {
                 self.terminate(definition)
             } else {
-                names::next(definition, &self.other_definitions(key), self.now())
+                self.next_status(definition, key)
             };
-            if is_true(definition, "Established") {
+            if status::is_established(definition) {
                 self.serve(&version);
             }
             let Some(next) = next else { return };
@@ -75,17 +74,26 @@ impl Api {
             } else if next == *definition {
                 return;
             } else if let Ok(version) = store.update(&resource, key, next, version.revision())
-                && is_true(version.value(), "Established")
+                && status::is_established(version.value())
             {
                 self.serve(&version);
             }
         }
     }
 
-    fn other_definitions(&self, key: &Key) -> Vec<Arc<Version>> {
+    /// Returns the definition with the next step of its status; `None` after the last.
+    fn next_status(&self, definition: &Value, key: &Key) -> Option<Value> {
         let listing = self.shared.store.list(&definitions(), None, None, At::Newest);
-        let all = listing.into_iter().flat_map(|listing| listing.items);
-        all.filter(|version| version.key() != key).collect()
+        let all: Vec<_> = listing.into_iter().flat_map(|listing| listing.items).collect();
+        let others = all.iter().filter(|version| version.key() != key).map(|version| version.value());
+        let now = object::time(self.now());
+        let changed =
+            status::accept_names(definition, others, &now).or_else(|| status::establish(definition, &now))?;
+        let mut next = definition.clone();
+        if let Some(next) = next.as_object_mut() {
+            next.insert("status".to_owned(), changed);
+        }
+        Some(next)
     }
 
     fn serve(&self, version: &Version) {
@@ -117,10 +125,18 @@ impl Api {
             set_condition(&mut next, begun, now);
             return Some(next);
         }
-        if !is_true(definition, "Established") {
-            set_condition(&mut next, step("False", "NeverEstablished", "resource was never established"), now);
+        if !status::is_established(definition) {
+            set_condition(
+                &mut next,
+                step("False", "NeverEstablished", "resource was never established"),
+                now,
+            );
         } else if self.delete_instances(definition) {
-            set_condition(&mut next, step("False", "InstanceDeletionCompleted", "removed all instances"), now);
+            set_condition(
+                &mut next,
+                step("False", "InstanceDeletionCompleted", "removed all instances"),
+                now,
+            );
         } else {
             return None;
         }
@@ -135,7 +151,8 @@ impl Api {
         let (group, plural) = names_of(definition);
         let Some(served) = self.registry().any_version(&group, &plural).map(Arc::clone) else { return true };
         let store = &self.shared.store;
-        let instances = || store.list(&served.resource, None, None, At::Newest).map_or(Vec::new(), |list| list.items);
+        let instances =
+            || store.list(&served.resource, None, None, At::Newest).map_or(Vec::new(), |list| list.items);
         for version in instances() {
             let target = Target::new(&group, &served.kind.version, &plural)
                 .namespace(version.key().namespace())
@@ -153,41 +170,6 @@ impl Api {
     }
 }
 
-/// Sets the defaults of a definition that do not come from its schema.
-pub(super) fn set_defaults(definition: &mut Value) {
-    let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
-    let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else { return };
-    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let empty = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().is_empty();
-    if empty(names.get("singular")) {
-        names.insert("singular".to_owned(), kind.to_lowercase().into());
-    }
-    if empty(names.get("listKind")) && !kind.is_empty() {
-        names.insert("listKind".to_owned(), format!("{kind}List").into());
-    }
-}
-
-/// Sets the status of a new definition.
-pub(super) fn set_status(definition: &mut Value) {
-    let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": []});
-    if let Some(definition) = definition.as_object_mut() {
-        definition.insert("status".to_owned(), status);
-    }
-    add_stored_version(definition);
-}
-
-/// Records the version that objects are stored in.
-pub(super) fn add_stored_version(definition: &mut Value) {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-    let mut storage = versions.filter(|version| version.get("storage") == Some(&Value::Bool(true)));
-    let Some(name) = storage.next().and_then(|version| version.get("name")).cloned() else { return };
-    let Some(stored) = definition.pointer_mut("/status/storedVersions").and_then(Value::as_array_mut) else { return };
-    if !stored.contains(&name) {
-        stored.push(name);
-    }
-}
-
 /// Marks a definition that is deleted.
 pub(super) fn start_deletion(definition: &mut Value, now: Timestamp) {
     let mut finalizers: Vec<String> = object::finalizers(definition).map(str::to_owned).collect();
@@ -195,8 +177,10 @@ pub(super) fn start_deletion(definition: &mut Value, now: Timestamp) {
         finalizers.push(CLEANUP.to_owned());
     }
     object::set_finalizers(definition, &finalizers);
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon".to_owned();
-    let pending = Condition { name: "Terminating", status: "True", reason: "InstanceDeletionPending", message };
+    let message =
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon".to_owned();
+    let pending =
+        Condition { name: "Terminating", status: "True", reason: "InstanceDeletionPending", message };
     set_condition(definition, pending, now);
 }
 
@@ -213,10 +197,6 @@ fn names_of(definition: &Value) -> (String, String) {
 fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     let conditions = definition.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|condition| object::text(condition, "type") == name)
-}
-
-fn is_true(definition: &Value, name: &str) -> bool {
-    condition(definition, name).is_some_and(|condition| object::text(condition, "status") == "True")
 }
 
 /// Sets a condition; its time changes only with its status.

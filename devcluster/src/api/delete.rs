@@ -108,7 +108,13 @@ impl Api {
         }
     }
 
-    fn try_delete(&self, call: &Call, options: &DeleteOptions, version: &Arc<Version>, old: &Value) -> Attempt {
+    fn try_delete(
+        &self,
+        call: &Call,
+        options: &DeleteOptions,
+        version: &Arc<Version>,
+        old: &Value,
+    ) -> Attempt {
         let served = &call.served;
         let mut object = old.clone();
         let graceful = match grace(&served.kind, options, &mut object, self.now()) {
@@ -161,7 +167,8 @@ fn answer(kind: &Kind, object: Object) -> Object {
         "podtemplates",
     ];
     let core = kind.group.is_empty() && RETURNED.contains(&kind.plural.as_str());
-    if core || matches!(kind.group.as_str(), "storage.k8s.io" | "resource.k8s.io") && kind.type_name.is_some() {
+    if core || matches!(kind.group.as_str(), "storage.k8s.io" | "resource.k8s.io") && kind.type_name.is_some()
+    {
         return object;
     }
     let value = object.value();
@@ -175,7 +182,8 @@ fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Res
         let qualified =
             if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
         let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
-        let details = super::status::Details { kind: kind.kind.clone(), ..super::status::Details::of(kind, name) };
+        let details =
+            super::status::Details { kind: kind.kind.clone(), ..super::status::Details::of(kind, name) };
         Status::new(409, "Conflict", message).with_details(details)
     };
     let (uid, revision) = (object::meta(old, "uid"), object::meta(old, "resourceVersion"));
@@ -211,7 +219,8 @@ fn grace(kind: &Kind, options: &DeleteOptions, pod: &mut Value, now: Timestamp) 
     }
     let wanted = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     if object::is_terminating(pod) {
-        let current = object::meta_value(pod, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+        let current =
+            object::meta_value(pod, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
         return match wanted {
             _ if current == 0 => Grace::None,
             Some(wanted) if wanted < current => shorten(pod, current, wanted, now),
@@ -219,7 +228,8 @@ fn grace(kind: &Kind, options: &DeleteOptions, pod: &mut Value, now: Timestamp) 
         };
     }
     let declared = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
-    let scheduled = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+    let scheduled =
+        pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
     let ended = matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
     let period = match wanted.or(declared).unwrap_or(0) {
         _ if !scheduled || ended => 0,
@@ -232,8 +242,9 @@ fn grace(kind: &Kind, options: &DeleteOptions, pod: &mut Value, now: Timestamp) 
 }
 
 fn shorten(pod: &mut Value, current: i64, wanted: i64, now: Timestamp) -> Grace {
-    let planned: Option<Timestamp> =
-        object::meta_value(pod, "deletionTimestamp").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let planned: Option<Timestamp> = object::meta_value(pod, "deletionTimestamp")
+        .and_then(Value::as_str)
+        .and_then(|time| time.parse().ok());
     let moved = SignedDuration::from_secs(wanted.saturating_sub(current));
     let earlier = planned.unwrap_or(now).saturating_add(moved).unwrap_or(now);
     let (at, period) = if earlier < now { (now, wanted.min(1)) } else { (earlier, wanted) };
@@ -266,19 +277,20 @@ fn raise_generation(object: &mut Value) {
 /// finalizer, and a finalizer over the default of the kind.
 fn finalizers(kind: &Kind, options: &DeleteOptions, object: &Value) -> Vec<String> {
     let has = |name: &str| object::finalizers(object).any(|finalizer| finalizer == name);
-    let orphans_by_default = matches!(
-        (kind.group.as_str(), kind.kind.as_str()),
-        ("batch", "Job") | ("", "ReplicationController")
-    );
-    let policy = match (options.orphan_dependents, options.propagation) {
-        _ if kind.kind == "Event" && kind.type_name.is_some() => Propagation::Background,
-        (Some(true), _) => Propagation::Orphan,
-        (Some(false), _) => Propagation::Background,
-        (None, Some(policy)) => policy,
-        (None, None) if has(ORPHAN) => Propagation::Orphan,
-        (None, None) if has(FOREGROUND) => Propagation::Foreground,
-        (None, None) if orphans_by_default => Propagation::Orphan,
-        (None, None) => Propagation::Background,
+    let ignores = kind.kind == "Event" && kind.type_name.is_some();
+    let orphans =
+        matches!((kind.group.as_str(), kind.kind.as_str()), ("batch", "Job") | ("", "ReplicationController"));
+    let explicit = match options.orphan_dependents {
+        Some(true) => Some(Propagation::Orphan),
+        Some(false) => Some(Propagation::Background),
+        None => options.propagation,
+    };
+    let policy = match explicit {
+        _ if ignores => Propagation::Background,
+        Some(policy) => policy,
+        None if has(FOREGROUND) => Propagation::Foreground,
+        None if has(ORPHAN) || orphans => Propagation::Orphan,
+        None => Propagation::Background,
     };
     let others = object::finalizers(object).filter(|name| ![ORPHAN, FOREGROUND].contains(name));
     let mut finalizers: Vec<String> = others.map(str::to_owned).collect();
@@ -288,6 +300,7 @@ fn finalizers(kind: &Kind, options: &DeleteOptions, object: &Value) -> Vec<Strin
         Propagation::Background => {}
     }
     // An unchanged set keeps its order, so that the object stays the same.
-    let same = finalizers.len() == object::finalizers(object).count() && finalizers.iter().all(|name| has(name));
+    let same =
+        finalizers.len() == object::finalizers(object).count() && finalizers.iter().all(|name| has(name));
     if same { object::finalizers(object).map(str::to_owned).collect() } else { finalizers }
 }

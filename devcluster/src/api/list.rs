@@ -19,8 +19,7 @@ use crate::store::{At, ReadError};
 const WATCH_SECONDS: u64 = 1800;
 
 const EXPIRED: &str = "The resourceVersion for the provided list is too old.";
-const EXPIRED_CONTINUE: &str =
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
      the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
      Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
      deleted between the time the first chunk was returned and now may show up in the list.";
@@ -29,7 +28,8 @@ const EXPIRED_CONTINUE: &str =
 
 impl Api {
     pub(super) fn get(&self, call: &Call) -> Result<Response, Status> {
-        let wanted = revision(call.query.get("resourceVersion").unwrap_or_default()).map_err(Status::unclassified)?;
+        let wanted =
+            revision(call.query.get("resourceVersion").unwrap_or_default()).map_err(Status::unclassified)?;
         let current = self.shared.store.revision();
         if wanted > current {
             return Err(Status::future(wanted, current));
@@ -59,7 +59,9 @@ impl Api {
             }
         } else {
             if !matches!(options.resource_version.as_str(), "" | "0") {
-                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(Status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
             }
             let (start, at) = decode_token(&options.continue_token)
                 .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
@@ -82,40 +84,40 @@ impl Api {
         let prefix = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
         let start = &options.continue_token;
         let after = (!start.is_empty()).then(|| format!("{prefix}{start}"));
-        let listing = self.shared.store.list(&served.resource, namespace, after.as_deref(), at);
-        let listing = listing.map_err(|error| match error {
+        let page = self.shared.store.list(&served.resource, namespace, after.as_deref(), at);
+        let page = page.map_err(|error| match error {
             ReadError::Expired { .. } if !start.is_empty() => {
                 Status::expired(EXPIRED_CONTINUE).with_continue(encode_token(-1, start))
             }
             ReadError::Expired { .. } => Status::expired(EXPIRED),
             ReadError::Future { requested, current } => Status::future(requested, current),
         })?;
-        let total = listing.items.len();
+        let total = page.items.len();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-        let mut items = Vec::with_capacity(total.min(limit));
+        let mut chosen = Vec::with_capacity(total.min(limit));
         let (mut last, mut more) = (None, false);
-        for version in &listing.items {
+        for version in &page.items {
             let object = served.view(version);
             if !selector.is_empty() && !selector.matches(object.value()) {
                 continue;
             }
-            if items.len() == limit {
+            if chosen.len() == limit {
                 more = true;
                 break;
             }
-            items.push(object);
+            chosen.push(object);
             last = Some(version.key().as_str());
         }
         let mut list = List {
             kind: Arc::clone(&served.kind),
-            revision: listing.revision,
+            revision: page.revision,
             continue_token: String::new(),
             remaining: None,
-            items,
+            items: chosen,
         };
         if let (true, Some(last)) = (more, last) {
             let start = format!("{}\0", last.strip_prefix(&prefix).unwrap_or(last));
-            list.continue_token = encode_token(i64::try_from(listing.revision).unwrap_or(i64::MAX), &start);
+            list.continue_token = encode_token(i64::try_from(page.revision).unwrap_or(i64::MAX), &start);
             list.remaining = selector.is_empty().then(|| total - list.items.len());
         }
         Ok(Response::new(200, Content::List(list)))
@@ -141,7 +143,9 @@ impl Api {
             let from = if wanted == 0 { store.revision() } else { wanted };
             match store.watch(&served.resource, from) {
                 Ok(watcher) => (Vec::new(), None, watcher),
-                Err(ReadError::Expired { requested, floor } | ReadError::Future { requested, current: floor }) => {
+                Err(
+                    ReadError::Expired { requested, floor } | ReadError::Future { requested, current: floor },
+                ) => {
                     let status = Status::expired(format!("too old resource version: {requested} ({floor})"));
                     let watch = Watch::failed(Arc::clone(&served.kind), status);
                     return Ok(Response::new(200, Content::Watch(watch)));
@@ -182,7 +186,9 @@ fn decode_token(token: &str) -> Result<(String, At), String> {
     match revision {
         0 => Err(format!("{INVALID}: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
         _ if start.is_empty() => Err(format!("{INVALID}: encoded start key empty (version meta.k8s.io/v1)")),
-        _ if start.split('/').any(|part| matches!(part, "" | "." | "..")) => Err(format!("{INVALID}: {start}")),
+        _ if start.split('/').any(|part| matches!(part, "" | "." | "..")) => {
+            Err(format!("{INVALID}: {start}"))
+        }
         ..0 => Ok((start.to_owned(), At::Newest)),
         revision => Ok((start.to_owned(), At::Exact(revision.unsigned_abs()))),
     }

@@ -95,10 +95,11 @@ impl DeleteOptions {
     /// Reads the options from a body, or from the query if there is none.
     pub(super) fn parse(query: &Query, body: Option<&Body>) -> Result<Self, Status> {
         let mut errors = Vec::new();
-        let (mut options, policy, dry_run) = match body.map(|body| &body.value).filter(|value| !value.is_null()) {
-            Some(value) => Self::from_body(value)?,
-            None => Self::from_query(query)?,
-        };
+        let (mut options, policy, dry_run) =
+            match body.map(|body| &body.value).filter(|value| !value.is_null()) {
+                Some(value) => Self::from_body(value)?,
+                None => Self::from_query(query)?,
+            };
         if let Some(policy) = policy {
             if options.orphan_dependents.is_some() {
                 let detail = "orphanDependents and deletionPropagation cannot be both set";
@@ -200,7 +201,8 @@ impl ListOptions {
             }
         }
         if self.send_initial_events.is_some() {
-            errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+            errors
+                .push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
     }
 

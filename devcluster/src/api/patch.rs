@@ -34,7 +34,9 @@ impl Api {
                 call.admit(&mut applied, Vec::new())?;
                 applied
             } else {
-                let Some(old) = old else { return Err(Status::not_found(&call.served.kind, &call.target.name)) };
+                let Some(old) = old else {
+                    return Err(Status::not_found(&call.served.kind, &call.target.name));
+                };
                 let mut object = old.clone();
                 apply_patch(&call.served.kind, &mut object, patch_type, &body.value)?;
                 check_type(call, &object)?;
@@ -72,11 +74,14 @@ impl Call {
 pub(super) fn begin(call: &mut Call, patch_type: PatchType) -> Result<Body, Status> {
     let custom = call.served.custom.is_some();
     if custom && patch_type == PatchType::Strategic {
-        let accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        let accepted =
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         return Err(Status::new(
             415,
             "UnsupportedMediaType",
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {accepted}"
+            ),
         ));
     }
     call.options = WriteOptions::parse(&call.query, "PatchOptions", patch_type == PatchType::Apply)?;
@@ -93,7 +98,9 @@ pub(super) fn apply_patch(
     let patched = match patch_type {
         PatchType::Json => json_patch(object, patch),
         PatchType::Merge => merge_patch(object, patch.clone()),
-        PatchType::Strategic | PatchType::Apply => strategic_merge_patch(kind.schema.get(), object, patch.clone()),
+        PatchType::Strategic | PatchType::Apply => {
+            strategic_merge_patch(kind.schema.get(), object, patch.clone())
+        }
     };
     patched.map_err(|error| match error {
         PatchError::BadRequest(message) => Status::bad_request(message),
@@ -111,8 +118,9 @@ fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
     let (kind, name) = (&call.served.kind, &call.target.name);
     let uid = object::meta(applied, "uid");
     if !uid.is_empty() {
-        let why =
-            format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
         return Err(Status::conflict(kind, name, why));
     }
     super::create::wipe(applied);
@@ -125,7 +133,9 @@ fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
 /// A patch may not turn the object into one of another type.
 fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
     let (kind, api_version) = (object::text(object, "kind"), object::text(object, "apiVersion"));
-    if api_version == call.served.api_version() && (kind == call.served.kind.kind || call.served.custom.is_some()) {
+    if api_version == call.served.api_version()
+        && (kind == call.served.kind.kind || call.served.custom.is_some())
+    {
         return Ok(());
     }
     let sent = json!({"kind": kind, "apiVersion": api_version});

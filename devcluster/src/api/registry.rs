@@ -24,7 +24,9 @@ impl Registry {
         let mut served = HashMap::new();
         for kind in builtin::kinds() {
             let same = |other: &&Arc<Kind>| {
-                other.stored_as == kind.stored_as && other.group == kind.group && other.version != kind.version
+                other.stored_as == kind.stored_as
+                    && other.group == kind.group
+                    && other.version != kind.version
             };
             let siblings = builtin::kinds().iter().filter(same).map(Arc::clone).collect();
             let resource = Served::new(Arc::clone(kind), None, siblings);
@@ -48,7 +50,13 @@ impl Registry {
     }
 
     /// Serves the versions of a definition, in place of those that were served before.
-    pub(super) fn serve(&mut self, versions: Vec<CustomKind>, generation: i64, revision: u64, terminating: bool) {
+    pub(super) fn serve(
+        &mut self,
+        versions: Vec<CustomKind>,
+        generation: i64,
+        revision: u64,
+        terminating: bool,
+    ) {
         let versions: Vec<_> = versions.into_iter().map(Arc::new).collect();
         let Some(storage) = versions.iter().find(|version| version.storage) else { return };
         let (group, plural) = &storage.kind.stored_as;
@@ -66,7 +74,8 @@ impl Registry {
                 defined_at,
                 terminating,
             };
-            let others = versions.iter().filter(|other| other.served && other.api_version != version.api_version);
+            let others =
+                versions.iter().filter(|other| other.served && other.api_version != version.api_version);
             let siblings = others.map(|other| Arc::clone(&other.kind)).collect();
             let resource = Arc::new(Served::new(Arc::clone(&version.kind), Some(custom), siblings));
             if version.served {

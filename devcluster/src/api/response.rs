@@ -110,7 +110,10 @@ impl List {
         let length: usize = items.iter().map(|item| item.len() + 1).sum();
         let mut out = BytesMut::with_capacity(length + 256);
         let (api_version, kind) = (self.kind.api_version(), &self.kind.list_kind);
-        let head = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{},"items":["#, self.metadata());
+        let head = format!(
+            r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{},"items":["#,
+            self.metadata()
+        );
         out.put_slice(head.as_bytes());
         for (i, item) in items.iter().enumerate() {
             if i > 0 {

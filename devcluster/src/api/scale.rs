@@ -22,20 +22,17 @@ const API_VERSION: &str = "autoscaling/v1";
 impl Api {
     pub(super) async fn scale(&self, call: &mut Call, scale: &Scale) -> Result<Response, Status> {
         let custom = call.served.custom.is_some();
-        match call.verb {
+        let sent = match call.verb {
             Verb::Get => {
                 let response = self.get(call)?;
                 return shown(response, scale, custom);
             }
-            Verb::Update | Verb::Patch(_) => {}
-            _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
-        }
-        let sent = match call.verb {
             Verb::Patch(patch_type) => Sent::Patch(patch_type, begin(call, patch_type)?.value),
-            _ => {
+            Verb::Update => {
                 call.options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
                 Sent::Scale(call.body.take().unwrap_or_default().value)
             }
+            _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
         };
         let now = self.now();
         let terms = Terms { unconditional: true, ..Terms::default() };
@@ -74,7 +71,8 @@ impl Sent {
             }
             Self::Patch(patch_type, patch) => {
                 // A Scale has no lists, so a strategic merge patch is a merge patch.
-                let patch_type = if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
+                let patch_type =
+                    if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
                 let mut current = show(old, scale, custom)?;
                 let read = object::meta(&current, "resourceVersion").to_owned();
                 apply_patch(&call.served.kind, &mut current, patch_type, patch)?;

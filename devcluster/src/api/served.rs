@@ -1,6 +1,6 @@
 //! One version of a resource as it is served: what a write passes through, and how stored objects are shown.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,7 @@ use super::response::Object;
 use super::status::Cause;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
 use crate::kinds::custom::CustomKind;
-use crate::kinds::names::NameRule;
-use crate::kinds::{FieldError, Kind, Path, metadata};
+use crate::kinds::{FieldError, Kind};
 use crate::store::{GroupResource, Version};
 
 /// A resource in one version.
@@ -26,6 +25,7 @@ pub(super) struct Served {
     /// The other versions of the kind.
     pub(super) siblings: Vec<Arc<Kind>>,
     api_version: String,
+    empty: OnceLock<Value>,
 }
 
 /// What a custom resource has besides its kind.
@@ -57,17 +57,25 @@ impl Served {
         let (group, plural) = &kind.stored_as;
         let resource = GroupResource::new(group, plural);
         let api_version = kind.api_version();
-        Self { kind, resource, custom, siblings, api_version }
+        Self { kind, resource, custom, siblings, api_version, empty: OnceLock::new() }
     }
 
     pub(super) fn api_version(&self) -> &str {
         &self.api_version
     }
 
+    /// Returns an object without any values, as the server writes it.
+    pub(super) fn empty(&self) -> &Value {
+        self.empty.get_or_init(|| match &self.custom {
+            Some(_) => json!({}),
+            None => super::builtin::empty(&self.kind),
+        })
+    }
+
     /// Removes what the schema does not know and sets defaults. Returns the paths of removed fields.
-    pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
+    pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, String> {
         match &self.custom {
-            Some(custom) => custom.version.admit(object),
+            Some(custom) => custom.version.admit(object).map_err(|error| error.to_string()),
             None => super::builtin::admit(&self.kind, object),
         }
     }
@@ -89,11 +97,6 @@ impl Served {
         }
     }
 
-    /// Returns the rule for names of objects.
-    pub(super) fn name_rule(&self) -> NameRule {
-        super::builtin::name_rule(&self.kind)
-    }
-
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
         self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
@@ -110,7 +113,7 @@ impl Served {
         let applied = self.with_resource(author, |resource, writer| {
             apply::apply(resource, old, configuration, writer, force)
         });
-        applied.map_err(|error| Self::apply_status(error))
+        applied.map_err(Self::apply_status)
     }
 
     fn apply_status(error: ApplyError) -> Status {
@@ -129,16 +132,21 @@ impl Served {
         }
     }
 
-    fn with_resource<T>(&self, author: &Author<'_>, act: impl FnOnce(&apply::Resource<'_>, &Writer<'_>) -> T) -> T {
-        static EMPTY: LazyLock<Value> = LazyLock::new(|| json!({}));
-        let versions: Vec<_> = self.siblings.iter().map(|kind| (kind.api_version(), kind.schema.get())).collect();
-        let versions: Vec<_> = versions.iter().map(|(version, schema)| (version.as_str(), &***schema)).collect();
+    fn with_resource<T>(
+        &self,
+        author: &Author<'_>,
+        act: impl FnOnce(&apply::Resource<'_>, &Writer<'_>) -> T,
+    ) -> T {
+        let versions: Vec<_> =
+            self.siblings.iter().map(|kind| (kind.api_version(), kind.schema.get())).collect();
+        let versions: Vec<_> =
+            versions.iter().map(|(version, schema)| (version.as_str(), &***schema)).collect();
         let resource = apply::Resource {
             kind: &self.kind.kind,
             api_version: &self.api_version,
             schema: self.kind.schema.get(),
             other_versions: &versions,
-            empty: &EMPTY,
+            empty: self.empty(),
             reset: reset_fields(&self.kind, self.custom.is_some(), author.subresource),
         };
         let subresource = Some(author.subresource).filter(|name| !name.is_empty());
@@ -162,10 +170,9 @@ impl Served {
         if self.kind.kind == "Event" && self.custom.is_none() {
             events::convert(value, &self.kind.group);
         }
-        object::set_text(value, "apiVersion", &self.api_version);
-        // Metadata of a stored object has been checked when it was written.
-        if self.custom.is_some() && self.admit(value).is_err() {
-            object::set_text(value, "apiVersion", &self.api_version);
+        match &self.custom {
+            Some(custom) => custom.version.convert(value),
+            None => object::set_text(value, "apiVersion", &self.api_version),
         }
     }
 
@@ -173,10 +180,7 @@ impl Served {
     pub(super) fn to_storage(&self, mut value: Value) -> Value {
         match &self.custom {
             Some(custom) if custom.storage.api_version != self.api_version => {
-                object::set_text(&mut value, "apiVersion", &custom.storage.api_version);
-                if custom.storage.admit(&mut value).is_err() {
-                    object::set_text(&mut value, "apiVersion", &custom.storage.api_version);
-                }
+                custom.storage.convert(&mut value);
             }
             None if *self.resource.group != *self.kind.group && self.kind.kind == "Event" => {
                 events::convert(&mut value, &self.resource.group);
@@ -196,20 +200,13 @@ impl Served {
     }
 }
 
-/// Checks metadata alone.
-pub(super) fn check_metadata(kind: &Kind, object: &Value, rule: NameRule) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let meta = object.get("metadata").unwrap_or(&Value::Null);
-    metadata::check(meta, kind.namespaced, rule, &Path::Root("metadata"), &mut errors);
-    errors
-}
-
 /// Returns the fields that a write to an endpoint never changes.
 fn reset_fields(kind: &Kind, custom: bool, subresource: &str) -> &'static FieldSet {
     static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
     static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["status"]]));
     static SPEC: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"]]));
-    static DEPLOYMENT: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "labels"]]));
+    static DEPLOYMENT: LazyLock<FieldSet> =
+        LazyLock::new(|| FieldSet::of(&[&["spec"], &["metadata", "labels"]]));
     static POD: LazyLock<FieldSet> = LazyLock::new(|| {
         FieldSet::of(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
     });

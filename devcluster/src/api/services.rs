@@ -21,7 +21,11 @@ pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<()
     let resource = GroupResource::new("", "services");
     let taken = |pick: fn(&Value) -> Vec<String>| -> HashSet<String> {
         let listing = api.store().list(&resource, None, None, At::Newest);
-        listing.into_iter().flat_map(|listing| listing.items).flat_map(|version| pick(version.value())).collect()
+        listing
+            .into_iter()
+            .flat_map(|listing| listing.items)
+            .flat_map(|version| pick(version.value()))
+            .collect()
     };
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -33,8 +37,11 @@ pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<()
         "" => {
             let taken = taken(addresses);
             let mut drawn = (0..ATTEMPTS).map(|_| api.random(|random| random.u16(ADDRESSES)));
-            let free = drawn.find_map(|number| Some(dotted(number)).filter(|address| !taken.contains(address)));
-            free.ok_or_else(|| Status::new(500, "InternalError", "failed to allocate a serviceIP: range is full"))?
+            let free =
+                drawn.find_map(|number| Some(dotted(number)).filter(|address| !taken.contains(address)));
+            free.ok_or_else(|| {
+                Status::new(500, "InternalError", "failed to allocate a serviceIP: range is full")
+            })?
         }
         "None" => address,
         given if taken(addresses).contains(given) => {
@@ -72,16 +79,21 @@ pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
         return;
     }
     for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let missing = spec.get(field).is_none_or(|value| value.is_null() || value == "" || value == &json!([]));
+        let missing =
+            spec.get(field).is_none_or(|value| value.is_null() || value == "" || value == &json!([]));
         if let (true, Some(value)) = (missing, old.get(field)) {
             spec.insert(field.to_owned(), value.clone());
         }
     }
     let old_ports = old.get("ports").and_then(Value::as_array);
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |other: &&Value| other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol");
-        let known = old_ports.into_iter().flatten().find(same).and_then(|other| other.get("nodePort")).cloned();
-        if let (None, Some(known), Some(port)) = (port.get("nodePort"), known, port.as_object_mut()) {
+        let same = |other: &&Value| {
+            other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol")
+        };
+        let known =
+            old_ports.into_iter().flatten().find(same).and_then(|other| other.get("nodePort")).cloned();
+        let missing = port.get("nodePort").is_none();
+        if let (true, Some(known), Some(port)) = (missing, known, port.as_object_mut()) {
             port.insert("nodePort".to_owned(), known);
         }
     }

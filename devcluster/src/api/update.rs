@@ -106,9 +106,15 @@ impl Api {
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
         match revision(object::meta(&object, "resourceVersion")).map_err(Status::unclassified)? {
-            0 if terms.unconditional || kind.unconditional_update => object::copy_meta(old, &mut object, "resourceVersion"),
+            0 if terms.unconditional || kind.unconditional_update => {
+                object::copy_meta(old, &mut object, "resourceVersion");
+            }
             0 => {
-                let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    &0.into(),
+                    "must be specified for an update",
+                );
                 return Err(Status::invalid_kind(&kind.group, &kind.plural, &name, &[error]));
             }
             sent if sent == version.revision() => {}
@@ -123,10 +129,11 @@ impl Api {
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
         }
+        call.warnings.extend(super::builtin::warnings(kind, &object, Some(old)));
         apply::keep_times(old, &mut object);
         self.validate(call, Operation::Update, Some(old), &object).await?;
         if completes_deletion(kind, &object, old) {
-            return self.finish_deletion(call, object, version);
+            return Ok(self.finish_deletion(call, object, version));
         }
         if call.options.dry_run {
             return Ok(Some(Object::Made(Arc::new(object))));
@@ -145,20 +152,15 @@ impl Api {
     }
 
     /// Deletes an object whose last finalizer this write removes; answers it as it was sent.
-    fn finish_deletion(
-        &self,
-        call: &Call,
-        object: Value,
-        version: &Arc<Version>,
-    ) -> Result<Option<Object>, Status> {
+    fn finish_deletion(&self, call: &Call, object: Value, version: &Arc<Version>) -> Option<Object> {
         if !call.options.dry_run {
             let resource = &call.served.resource;
             match self.shared.store.delete(resource, version.key(), version.revision()) {
                 Ok(version) => self.after_delete(&call.served.kind, &version),
-                Err(_) => return Ok(None),
+                Err(_) => return None,
             }
         }
-        Ok(Some(Object::Made(Arc::new(object))))
+        Some(Object::Made(Arc::new(object)))
     }
 }
 
@@ -230,7 +232,8 @@ fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
 
 fn content_differs(object: &Value, old: &Value) -> bool {
     let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else { return false };
-    let content = |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
+    let content =
+        |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
     // A status that is a subresource is the same in both.
     object.iter().filter(content).ne(old.iter().filter(content))
 }

@@ -15,7 +15,7 @@ use crate::kinds::Kind;
 use crate::store::{Change, EventType, Version, Watcher};
 
 /// The time between two bookmarks.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// How long before the end of a watch the last bookmark is due.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
@@ -69,7 +69,9 @@ impl WatchEvent {
 
     /// Returns the event as a line of JSON. Events of stored objects share their encoding.
     pub fn frame(&self) -> Bytes {
-        let line = |event: &str, object: &Value| Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"));
+        let line = |event: &str, object: &Value| {
+            Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
+        };
         match self {
             Self::Object(event, Object::Stored(version)) => version.frame(*event),
             Self::Object(event, Object::Made(value)) => line(event.as_str(), value),
@@ -155,7 +157,8 @@ impl Watch {
                 return Some(self.ready.drain(..).collect());
             }
             let watcher = self.watcher.as_mut()?;
-            let bookmark_at = self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
+            let bookmark_at =
+                self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
             // Biased: changes that are ready come before a bookmark that counts them as seen.
             tokio::select! {
                 biased;
@@ -216,10 +219,12 @@ impl Watch {
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("kind", &self.kind.kind).field("watcher", &self.watcher).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("kind", &self.kind.kind)
+            .field("watcher", &self.watcher)
+            .finish_non_exhaustive()
     }
 }
-
 
 /// A bookmark is due every minute and shortly before the end.
 fn next_bookmark(now: Instant, end: Instant) -> Instant {

@@ -17,7 +17,7 @@
 //! use mainstay_devcluster::kinds::{Form, Schema};
 //! use serde_json::json;
 //!
-//! let schema = Schema { form: Form::Any, nullable: false, default: None };
+//! let schema = Schema { form: Form::Any, nullable: false, default: None, checks: None };
 //! let resource = Resource {
 //!     kind: "Widget",
 //!     api_version: "example.com/v1",

@@ -8,9 +8,14 @@ use std::sync::{Arc, LazyLock};
 
 use super::kind::Kind;
 
+pub mod defaults;
+pub mod protobuf;
 mod schema;
 mod table;
 mod types;
+pub mod validation;
+
+pub mod typed;
 
 pub use types::{Type, find_type};
 
@@ -29,3 +34,6 @@ pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Arc<Kind>
 pub fn release() -> &'static str {
     table::header().release
 }
+
+#[cfg(test)]
+mod tests;

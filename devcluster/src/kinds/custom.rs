@@ -3,6 +3,7 @@
 //! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune, default and
 //! validate objects with the texts of the real server.
 
+pub mod definition;
 mod embedded;
 mod field_path;
 mod formats;
@@ -12,6 +13,7 @@ mod object;
 mod patterns;
 mod ratchet;
 mod rules;
+pub mod status;
 mod structural;
 mod validate;
 
@@ -70,7 +72,8 @@ pub struct Column {
 /// Returns the versions of a CustomResourceDefinition, in its order.
 pub fn kinds(definition: &Value) -> Vec<CustomKind> {
     let spec = definition.get("spec").unwrap_or(&Value::Null);
-    let accepted = definition.pointer("/status/acceptedNames").filter(|names| !text(names, "plural").is_empty());
+    let accepted =
+        definition.pointer("/status/acceptedNames").filter(|names| !text(names, "plural").is_empty());
     let names = accepted.or_else(|| spec.get("names")).unwrap_or(&Value::Null);
     let versions = spec.get("versions").and_then(Value::as_array).into_iter().flatten();
     versions.map(|version| custom_kind(spec, names, version)).collect()
@@ -125,9 +128,11 @@ fn custom_kind(spec: &Value, names: &Value, version: &Value) -> CustomKind {
 
 /// The end of a deprecation warning: the newest stable version that is served and not deprecated, if there is one.
 fn replacement(spec: &Value, kind: &Kind) -> String {
-    let usable = |version: &&Value| structural::flag(version, "served") && !structural::flag(version, "deprecated");
+    let usable =
+        |version: &&Value| structural::flag(version, "served") && !structural::flag(version, "deprecated");
     let names = list(spec, "versions").filter(usable).map(|version| text(version, "name"));
-    let newer = names.filter(|name| priority(name) > priority(&kind.version)).max_by_key(|name| priority(name));
+    let newer =
+        names.filter(|name| priority(name) > priority(&kind.version)).max_by_key(|name| priority(name));
     newer.map_or_else(String::new, |name| format!("; use {}/{name} {}", kind.group, kind.kind))
 }
 
@@ -206,7 +211,9 @@ fn merged_metadata(of_all: &Schema, declared: Option<&Schema>) -> Schema {
     let (Some(declared), Form::Object(fields)) = (declared, &of_all.form) else { return of_all.clone() };
     let mut fields = Fields::clone(fields);
     if let Form::Object(restricted) = &declared.form {
-        fields.fields.extend(restricted.fields.iter().map(|(name, schema)| (name.clone(), Arc::clone(schema))));
+        fields
+            .fields
+            .extend(restricted.fields.iter().map(|(name, schema)| (name.clone(), Arc::clone(schema))));
     }
     Schema { form: Form::Object(Arc::new(fields)), checks: declared.checks.clone(), ..of_all.clone() }
 }

@@ -21,10 +21,14 @@ pub fn set_defaults(value: &mut Value, schema: &Schema) {
             }
         }
         (Value::Object(map), Form::Map { values, .. }) => {
-            map.iter_mut().for_each(|(_, value)| set_item_default(value, values));
+            for value in map.values_mut() {
+                set_item_default(value, values);
+            }
         }
         (Value::Array(list), Form::List { items, .. }) => {
-            list.iter_mut().for_each(|item| set_item_default(item, items));
+            for item in list {
+                set_item_default(item, items);
+            }
         }
         _ => {}
     }

@@ -17,7 +17,13 @@ const MAX_SUBRESOURCE: usize = 256;
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
 /// Checks the metadata of a new object, after its name was generated.
-pub fn check(metadata: &Value, namespaced: bool, names: NameRule, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub fn check(
+    metadata: &Value,
+    namespaced: bool,
+    names: NameRule,
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let generate_name = text(metadata, "generateName");
     if !generate_name.is_empty() {
         let found = names.errors(generate_name, true);
@@ -42,7 +48,8 @@ pub fn check(metadata: &Value, namespaced: bool, names: NameRule, path: &Path<'_
             errors.push(FieldError::forbidden(path.field("namespace").text(), "not allowed on this type"));
         }
     }
-    if let Some(generation) = metadata.get("generation").filter(|value| value.as_i64().is_some_and(|n| n < 0)) {
+    if let Some(generation) = metadata.get("generation").filter(|value| value.as_i64().is_some_and(|n| n < 0))
+    {
         let path = path.field("generation").text();
         errors.push(FieldError::invalid(path, generation, "must be greater than or equal to 0"));
     }
@@ -96,7 +103,9 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
     for finalizer in added {
         let quoted = super::quoted(finalizer);
         let mut warn = |text: &str| warnings.push(format!("metadata.finalizers: {quoted}: {text}"));
-        names::qualified_name(finalizer).iter().for_each(|error| warn(error));
+        for error in names::qualified_name(finalizer) {
+            warn(&error);
+        }
         if finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer) {
             continue;
         }
@@ -141,7 +150,9 @@ fn check_owners(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>)
     let mut controller: Option<String> = None;
     for owner in owners.as_array().into_iter().flatten() {
         let api_version = text(owner, "apiVersion");
-        if api_version.rsplit('/').next().unwrap_or_default().is_empty() || api_version.matches('/').count() > 1 {
+        if api_version.rsplit('/').next().unwrap_or_default().is_empty()
+            || api_version.matches('/').count() > 1
+        {
             errors.push(invalid(&path, "apiVersion", api_version, "version must not be empty"));
         }
         for name in ["kind", "name", "uid"] {
@@ -184,7 +195,9 @@ fn shown_owner(owner: &Value) -> String {
         .map(|name| format!("\"{name}\":{}", Value::from(text(owner, name))))
         .collect();
     for name in ["controller", "blockOwnerDeletion"] {
-        fields.extend(owner.get(name).filter(|value| value.is_boolean()).map(|value| format!("\"{name}\":{value}")));
+        fields.extend(
+            owner.get(name).filter(|value| value.is_boolean()).map(|value| format!("\"{name}\":{value}")),
+        );
     }
     format!("{{{}}}", fields.join(","))
 }
@@ -224,7 +237,9 @@ fn check_no_new_finalizers(metadata: &Value, old: &Value, path: &Path<'_>, error
 
 fn check_managed_fields(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let list = path.field("managedFields");
-    for (index, entry) in metadata.get("managedFields").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, entry) in
+        metadata.get("managedFields").and_then(Value::as_array).into_iter().flatten().enumerate()
+    {
         let path = list.index(index);
         if !matches!(text(entry, "operation"), "Apply" | "Update") {
             errors.push(invalid(&path, "operation", text(entry, "operation"), "must be `Apply` or `Update`"));

@@ -193,17 +193,21 @@ mod tests {
     fn texts_are_those_of_the_server() {
         assert_eq!(
             dns1123_subdomain("Bad"),
-            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+            [
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
               must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
         );
         assert_eq!(dns1123_label("a.b"), ["must not contain dots"]);
         assert_eq!(
             qualified_name("a/b/c"),
-            ["a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+            [
+                "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
               with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation \
               is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
-              'example.com/MyName')"]
+              'example.com/MyName')"
+            ]
         );
         let long = "a".repeat(64);
         assert_eq!(label_value(&long), ["must be no more than 63 bytes"]);

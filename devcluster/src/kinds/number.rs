@@ -62,13 +62,19 @@ pub(super) fn float_is_integer(float: f64) -> bool {
 }
 
 /// Converts to a float, which may lose digits as it does in Go.
-#[expect(clippy::cast_precision_loss, reason = "bounds of schemas are floats, so integers are compared as such")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "bounds of schemas are floats, so integers are compared as such"
+)]
 pub(super) fn int_to_float(int: i64) -> f64 {
     int as f64
 }
 
 /// Converts to an integer without the fraction, as Go does.
-#[expect(clippy::cast_possible_truncation, reason = "saturates, and only bounds of schemas pass through here")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "saturates, and only bounds of schemas pass through here"
+)]
 pub(super) fn float_to_int(float: f64) -> i64 {
     float as i64
 }
@@ -85,21 +91,24 @@ pub(super) fn float_text(float: f64) -> String {
     format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::{float_is_integer, float_text};
 
     #[test]
     fn floats_are_written_as_go_does() {
-        for (float, text) in [(1.5, "1.5"), (3.0, "3"), (123456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")] {
+        for (float, text) in
+            [(1.5, "1.5"), (3.0, "3"), (123_456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")]
+        {
             assert_eq!(float_text(float), text);
         }
     }
 
     #[test]
     fn whole_floats_are_integers() {
-        for (float, whole) in [(3.0, true), (-7.0, true), (0.0, true), (1.5, false), (0.1, false), (1e16, false)] {
+        for (float, whole) in
+            [(3.0, true), (-7.0, true), (0.0, true), (1.5, false), (0.1, false), (1e16, false)]
+        {
             assert_eq!(float_is_integer(float), whole, "{float}");
         }
     }

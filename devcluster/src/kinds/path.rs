@@ -17,16 +17,19 @@ pub enum Path<'a> {
 
 impl<'a> Path<'a> {
     /// Returns the path of a named field.
+    #[must_use]
     pub fn field(&'a self, name: &'a str) -> Self {
         Self::Field(self, name)
     }
 
     /// Returns the path of a map's entry.
+    #[must_use]
     pub fn key(&'a self, key: &'a str) -> Self {
         Self::Key(self, key)
     }
 
     /// Returns the path of a list's item.
+    #[must_use]
     pub fn index(&'a self, index: usize) -> Self {
         Self::Index(self, index)
     }

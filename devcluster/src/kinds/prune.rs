@@ -29,7 +29,13 @@ pub fn prune_metadata(metadata: &mut Value, schema: &Schema) -> Vec<String> {
     unknown
 }
 
-fn prune_value(value: &mut Value, schema: Option<&Schema>, root: bool, path: &Path<'_>, unknown: &mut Vec<String>) {
+fn prune_value(
+    value: &mut Value,
+    schema: Option<&Schema>,
+    root: bool,
+    path: &Path<'_>,
+    unknown: &mut Vec<String>,
+) {
     let form = schema.map(|schema| &schema.form);
     let checks = schema.and_then(|schema| schema.checks.as_deref());
     if matches!(form, Some(Form::Any)) {
@@ -96,7 +102,11 @@ pub fn drop_nulls(value: &mut Value, schema: &Schema) {
             drop_nulls(value, schema);
             true
         }),
-        (Value::Array(list), Form::List { items, .. }) => list.iter_mut().for_each(|item| drop_nulls(item, items)),
+        (Value::Array(list), Form::List { items, .. }) => {
+            for item in list {
+                drop_nulls(item, items);
+            }
+        }
         _ => {}
     }
 }

@@ -200,7 +200,7 @@ func goName(shape string) string {
 func (f *field) addExtensions(extensions spec.Extensions) {
 	switch extensions["x-kubernetes-list-type"] {
 	case "set":
-		f.List = "set"
+		f.List = []string{}
 	case "map":
 		f.List = extensions["x-kubernetes-list-map-keys"]
 	}

@@ -74,8 +74,9 @@ func newBuiltin(kind string, types managedfields.TypeConverter) *target {
 			return fm
 		},
 		empty: func(version string) runtime.Object {
-			out, err := scheme.New(hub(version).WithKind(kind))
+			out, err := scheme.New(gvk(version))
 			check(err)
+			out.GetObjectKind().SetGroupVersionKind(gvk(version))
 			return out
 		},
 		decode: decode,
@@ -91,8 +92,7 @@ func zeroValues() object {
 	out := object{}
 	for _, kind := range sortedKeys(builtinKinds) {
 		version := builtinKinds[kind]
-		hub := schema.GroupVersion{Group: gv(version).Group, Version: runtime.APIVersionInternal}
-		empty, err := legacyscheme.Scheme.New(hub.WithKind(kind))
+		empty, err := legacyscheme.Scheme.New(gv(version).WithKind(kind))
 		check(err)
 		out[kind] = encodeBuiltin(version, empty)
 	}

@@ -40,7 +40,8 @@ impl NamespaceLifecycle {
         }
         let namespace = self.store.get(&self.namespaces, &Key::new("", &target.namespace));
         let Some(namespace) = namespace else {
-            let missing = Status::new(404, "NotFound", format!("namespaces \"{}\" not found", target.namespace));
+            let missing =
+                Status::new(404, "NotFound", format!("namespaces \"{}\" not found", target.namespace));
             return Err(match builtin::find("", "v1", "Namespace") {
                 Some(kind) => Status::not_found(kind, &target.namespace),
                 None => missing,

@@ -125,7 +125,9 @@ fn unescape(value: &str) -> Result<String, String> {
         match c {
             '\\' => match chars.next() {
                 Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
-                Some(other) => return Err(format!("invalid field selector: invalid escape sequence: \\{other}")),
+                Some(other) => {
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
                 None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
             ',' | '=' => return Err(format!("invalid field selector: unescaped {c} in value: {value}")),

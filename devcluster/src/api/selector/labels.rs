@@ -79,7 +79,9 @@ impl Requirement {
             Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
             Operator::Exists => value.is_some(),
             Operator::Missing => value.is_none(),
-            Operator::Greater => value.and_then(number).zip(bound()).is_some_and(|(value, bound)| value > bound),
+            Operator::Greater => {
+                value.and_then(number).zip(bound()).is_some_and(|(value, bound)| value > bound)
+            }
             Operator::Less => value.and_then(number).zip(bound()).is_some_and(|(value, bound)| value < bound),
         }
     }

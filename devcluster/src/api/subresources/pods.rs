@@ -58,15 +58,19 @@ impl Api {
         Ok(Response::made(201, created()))
     }
 
-    /// Deletes a Pod unless a PodDisruptionBudget protects it.
+    /// Deletes a Pod unless a `PodDisruptionBudget` protects it.
     pub(super) async fn evict(&self, call: &mut Call) -> Result<Response, Status> {
         let Body { value: eviction, .. } = call.body.take().unwrap_or_default();
-        let body = eviction.get("deleteOptions").cloned().map(|value| Body { value, strict_errors: Vec::new() });
+        let body =
+            eviction.get("deleteOptions").cloned().map(|value| Body { value, strict_errors: Vec::new() });
         let options = DeleteOptions::parse(&call.query, body.as_ref())?;
         call.options.dry_run = options.dry_run;
         let pod = self.shared.store.get(&call.served.resource, &call.key());
         let pod = pod.ok_or_else(|| Status::not_found(&call.served.kind, &call.target.name))?;
-        let ended = matches!(pod.value().pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
+        let ended = matches!(
+            pod.value().pointer("/status/phase").and_then(Value::as_str),
+            Some("Succeeded" | "Failed")
+        );
         if !ended && !object::is_terminating(pod.value()) {
             self.check_budgets(&call.target.namespace, pod.value())?;
         }
@@ -79,7 +83,8 @@ impl Api {
         let listing = self.shared.store.list(&resource, Some(namespace), None, At::Newest);
         for budget in listing.into_iter().flat_map(|listing| listing.items) {
             let budget = budget.value();
-            let selector = budget.pointer("/spec/selector").map(super::super::scale::selector_text).unwrap_or_default();
+            let selector =
+                budget.pointer("/spec/selector").map(super::super::scale::selector_text).unwrap_or_default();
             let selects = LabelSelector::parse(&selector)
                 .is_ok_and(|selector| selector.matches(pod.pointer("/metadata/labels")));
             let number = |field: &str| budget.pointer(field).and_then(Value::as_i64).unwrap_or(0);
@@ -107,7 +112,8 @@ impl Status {
     /// A conflict of a binding names the resource `pods/binding`.
     fn for_binding(self, name: &str) -> Self {
         let message = self.message().replacen("pods ", "pods/binding ", 1);
-        let details = Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
+        let details =
+            Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
         Self::new(409, "Conflict", message).with_details(details)
     }
 }

@@ -43,13 +43,15 @@ impl Api {
         let account = self.shared.store.get(&call.served.resource, &call.key());
         let account = account.ok_or_else(|| Status::not_found(&call.served.kind, &name))?;
         let uid = object::meta(account.value(), "uid").to_owned();
-        let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+        let seconds =
+            request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
         if seconds < MIN_SECONDS {
             let detail = "may not specify a duration less than 10 minutes";
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), detail);
             return Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", &name, &[error]));
         }
-        let audiences = request.pointer("/spec/audiences").filter(|list| list.as_array().is_some_and(|l| !l.is_empty()));
+        let audiences =
+            request.pointer("/spec/audiences").filter(|list| list.as_array().is_some_and(|l| !l.is_empty()));
         let audiences = audiences.cloned().unwrap_or_else(|| json!([AUDIENCE]));
         let now = self.now();
         let end = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
@@ -77,7 +79,9 @@ impl Api {
         self.shared.tokens.0.lock().insert(token.clone(), (user, end));
         object::set_text(&mut request, "apiVersion", "authentication.k8s.io/v1");
         object::set_text(&mut request, "kind", "TokenRequest");
-        for (field, value) in [("name", name), ("namespace", namespace), ("creationTimestamp", object::time(now))] {
+        for (field, value) in
+            [("name", name), ("namespace", namespace), ("creationTimestamp", object::time(now))]
+        {
             object::set_meta(&mut request, field, value);
         }
         if let Some(fields) = request.as_object_mut() {

@@ -98,8 +98,8 @@ pub(super) fn validate(schema: &Schema, value: &Value, duplicates: bool) -> Resu
         [] => Ok(()),
         [one] => Err(text(one)),
         many => {
-            let lines: String = many.iter().map(|problem| format!("\n  {}", text(problem))).collect();
-            Err(format!("errors:{lines}"))
+            let lines: Vec<_> = many.iter().map(text).collect();
+            Err(format!("errors:\n  {}", lines.join("\n  ")))
         }
     }
 }

@@ -51,14 +51,12 @@ impl Id {
 
     /// The manager as a conflict shows it.
     pub(super) fn display(&self) -> String {
-        let mut text = format!("{:?}", self.manager);
-        if !self.subresource.is_empty() {
-            text.push_str(&format!(" with subresource {:?}", self.subresource));
-        }
-        if let Some(version) = &self.update {
-            text.push_str(&format!(" using {version}"));
-        }
-        text
+        let subresource = match self.subresource.as_str() {
+            "" => String::new(),
+            subresource => format!(" with subresource {subresource:?}"),
+        };
+        let version = self.update.as_ref().map(|version| format!(" using {version}")).unwrap_or_default();
+        format!("{:?}{subresource}{version}", self.manager)
     }
 }
 

@@ -23,9 +23,8 @@ impl Scale<'_> {
     pub fn from_object(&self, entries: &Value) -> Option<Value> {
         let mut managers = Managers::decode(entries).unwrap_or_default();
         managers.owners.retain_mut(|owner| {
-            let owns =
-                self.path(&owner.api_version).flatten().is_some_and(|path| owner.fields.contains(&path));
-            owner.api_version = SCALE_VERSION.to_owned();
+            let owns = self.path(&owner.api_version).is_some_and(|path| owner.fields.contains(&path));
+            SCALE_VERSION.clone_into(&mut owner.api_version);
             owner.fields = replicas();
             owns
         });
@@ -39,8 +38,11 @@ impl Scale<'_> {
         let before = Managers::decode(entries).unwrap_or_default();
         let mut managers = Managers::default();
         for mut owner in before.owners.clone() {
-            let Some(path) = self.path(&owner.api_version) else { continue };
-            if let Some(path) = path.filter(|path| owner.fields.contains(path))
+            if !self.replicas.iter().any(|(version, _)| *version == owner.api_version) {
+                continue;
+            }
+            let path = self.path(&owner.api_version).filter(|path| owner.fields.contains(path));
+            if let Some(path) = path
                 && written.take(&owner.id).is_none()
             {
                 owner.fields = owner.fields.difference(&one(path));
@@ -51,7 +53,7 @@ impl Scale<'_> {
         }
         let owns = |owner: &Owner| !owner.fields.intersection(&replicas()).is_empty();
         for owner in written.owners.into_iter().filter(owns) {
-            let Some(path) = self.path(self.api_version).flatten() else { continue };
+            let Some(path) = self.path(self.api_version) else { continue };
             let api_version = self.api_version.to_owned();
             // The real server looks the time up among the object's entries, so a new one has none.
             let time = before.get(&owner.id).and_then(|owner| owner.time);
@@ -60,10 +62,10 @@ impl Scale<'_> {
         managers.encode()
     }
 
-    /// The path of replicas in a version; none for versions that are not served.
-    fn path(&self, api_version: &str) -> Option<Option<Vec<Element>>> {
+    /// The path of replicas in a version.
+    fn path(&self, api_version: &str) -> Option<Vec<Element>> {
         let (_, path) = self.replicas.iter().find(|(version, _)| *version == api_version)?;
-        Some(path.map(|path| path.iter().map(|name| Element::Field((*name).to_owned())).collect()))
+        path.map(|path| path.iter().map(|name| Element::Field((*name).to_owned())).collect())
     }
 }
 

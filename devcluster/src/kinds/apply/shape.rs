@@ -6,7 +6,7 @@ use super::element::Element;
 use crate::kinds::{Fields, Form, List, Schema};
 
 /// The schema of values whose structure is deduced: maps are granular, lists are atomic.
-static ANY: Schema = Schema { form: Form::Any, nullable: false, default: None };
+static ANY: Schema = Schema { form: Form::Any, nullable: false, default: None, checks: None };
 
 /// The structure of one value.
 #[derive(Clone, Copy, Debug)]

@@ -1,3 +1,4 @@
+mod invariants;
 mod openapi;
 mod ownership;
 
@@ -6,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::kinds::Form;
 
-static ANY: Schema = Schema { form: Form::Any, nullable: false, default: None };
+static ANY: Schema = Schema { form: Form::Any, nullable: false, default: None, checks: None };
 
 fn writer(manager: &str, second: i64) -> Writer<'_> {
     Writer { manager, subresource: None, now: Timestamp::from_second(second).unwrap() }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::types::{Field, Keys, SchemaOr, Shape, find_type};
+use super::types::{Field, SchemaOr, Shape, find_type};
 use crate::kinds::schema::{Fields, Form, List, Merge, Schema};
 
 /// Returns the schema of a type.
@@ -57,7 +57,7 @@ impl Builder {
 
     fn shape(&mut self, field: &'static Field, shape: Shape) -> Arc<Schema> {
         plain(match shape {
-            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration => Form::String,
+            Shape::String | Shape::Bytes | Shape::Time | Shape::MicroTime => Form::String,
             Shape::Quantity => Form::IntOrString,
             Shape::Int32 | Shape::Int64 | Shape::Uint8 => Form::Integer,
             Shape::Float => Form::Number,
@@ -72,8 +72,8 @@ impl Builder {
                 items: self.shape(field, *items),
                 list: match &field.list {
                     None => List::Atomic,
-                    Some(Keys::Set(_)) => List::Set,
-                    Some(Keys::Fields(keys)) => List::Map(keys.iter().map(|key| (*key).to_owned()).collect()),
+                    Some(keys) if keys.is_empty() => List::Set,
+                    Some(keys) => List::Map(keys.iter().map(|key| (*key).to_owned()).collect()),
                 },
                 merge: field
                     .merge

@@ -46,9 +46,9 @@ pub(super) struct Field {
     /// Whether a strategic merge patch may carry `$retainKeys`.
     #[serde(rename = "k", default)]
     pub(super) retain_keys: bool,
-    /// How server-side apply identifies the items of a list: the names of the keys, or `set`.
+    /// How server-side apply identifies the items of a list: the names of the keys, none for a set of scalars.
     #[serde(rename = "l", default)]
-    pub(super) list: Option<Keys>,
+    pub(super) list: Option<Vec<&'static str>>,
     /// Whether server-side apply owns the value as a whole.
     #[serde(rename = "a", default)]
     pub(super) atomic: bool,
@@ -61,16 +61,6 @@ pub(super) struct Field {
     /// Whether the schema requires the field.
     #[serde(rename = "r", default)]
     pub(super) required: bool,
-}
-
-/// How server-side apply identifies the items of a list.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Keys {
-    /// By the values of these fields.
-    Fields(Vec<&'static str>),
-    /// The items are distinct scalars.
-    Set(&'static str),
 }
 
 /// Which values JSON leaves out.
@@ -111,8 +101,6 @@ pub(super) enum Shape {
     Quantity,
     /// A whole number or a string.
     IntOrString,
-    /// A time span, such as `1m30s`.
-    Duration,
     /// An object of any kind.
     RawExtension,
     /// Any value.
@@ -169,7 +157,6 @@ impl Shape {
             "MicroTime" => Self::MicroTime,
             "Quantity" => Self::Quantity,
             "IntOrString" => Self::IntOrString,
-            "Duration" => Self::Duration,
             "RawExtension" => Self::RawExtension,
             "JSON" => Self::Json,
             "FieldsV1" => Self::Fields,

@@ -68,14 +68,20 @@ pub(super) fn coerce(
 }
 
 /// Removes unknown fields from metadata, and nulls; returns the error for a field of the wrong type.
-pub(super) fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), FieldError> {
+pub(super) fn coerce_metadata(
+    metadata: &mut Value,
+    path: &Path<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), FieldError> {
     let Some(schema) = metadata_schema() else { return Ok(()) };
     if let Some(detail) = wrong_type(metadata, schema, "") {
         return Err(FieldError::invalid(path.text(), metadata, &detail));
     }
     let prefix = path.name();
     let removed = crate::kinds::prune::prune_metadata(metadata, schema);
-    unknown.extend(removed.into_iter().map(|name| if prefix.is_empty() { name } else { format!("{prefix}.{name}") }));
+    unknown.extend(
+        removed.into_iter().map(|name| if prefix.is_empty() { name } else { format!("{prefix}.{name}") }),
+    );
     if let Value::Object(map) = metadata {
         map.retain(|_, value| !value.is_null());
     }
@@ -85,7 +91,9 @@ pub(super) fn coerce_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &m
 /// Returns the schema of `metadata`.
 pub(super) fn metadata_schema() -> Option<&'static Schema> {
     static METADATA: LazyLock<Option<Arc<Schema>>> = LazyLock::new(|| {
-        let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else { return None };
+        let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else {
+            return None;
+        };
         fields.fields.get("metadata").cloned()
     });
     METADATA.as_deref()
@@ -113,16 +121,24 @@ fn wrong_type(value: &Value, schema: &Schema, name: &str) -> Option<String> {
         (Form::Object(fields), Value::Object(map)) => map.iter().find_map(|(field, value)| {
             wrong_type(value, fields.fields.get(field)?, &format!("{name}.{field}"))
         }),
-        (Form::Object(_), _) => error(if name.is_empty() { "v1.ObjectMeta" } else { "map[string]interface {}" }),
-        (Form::Map { values, .. }, Value::Object(map)) => map.values().find_map(|value| wrong_type(value, values, name)),
+        (Form::Object(_), _) => {
+            error(if name.is_empty() { "v1.ObjectMeta" } else { "map[string]interface {}" })
+        }
+        (Form::Map { values, .. }, Value::Object(map)) => {
+            map.values().find_map(|value| wrong_type(value, values, name))
+        }
         (Form::Map { .. }, _) => error("map[string]string"),
-        (Form::List { items, .. }, Value::Array(list)) => list.iter().find_map(|item| wrong_type(item, items, name)),
+        (Form::List { items, .. }, Value::Array(list)) => {
+            list.iter().find_map(|item| wrong_type(item, items, name))
+        }
         (Form::List { .. }, _) => error(match name {
             ".finalizers" => "[]string",
             ".ownerReferences" => "[]v1.OwnerReference",
             _ => "[]v1.ManagedFieldsEntry",
         }),
-        (Form::String, Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => error("string"),
+        (Form::String, Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            error("string")
+        }
         (Form::Integer, value) if value.as_i64().is_none() => error("int64"),
         (Form::Boolean, value) if !value.is_boolean() => error("bool"),
         _ => None,
@@ -178,7 +194,11 @@ fn check_object(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         && api_version.matches('/').count() > 1
     {
         let detail = format!("unexpected GroupVersion string: {api_version}");
-        errors.push(FieldError::invalid(path.field("apiVersion").text(), &api_version.as_str().into(), &detail));
+        errors.push(FieldError::invalid(
+            path.field("apiVersion").text(),
+            &api_version.as_str().into(),
+            &detail,
+        ));
     }
     if let Some(kind) = text("kind", errors) {
         let found = names::dns1035_label(&kind.to_lowercase());
@@ -194,7 +214,8 @@ fn check_object(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             return;
         }
         let mut found = Vec::new();
-        let namespaced = metadata.get("namespace").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+        let namespaced =
+            metadata.get("namespace").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
         metadata::check(metadata, namespaced, NameRule::PathSegment, &path, &mut found);
         let name = path.field("name").text();
         let unnamed = metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty();
@@ -212,9 +233,11 @@ mod tests {
 
     #[test]
     fn embedded_objects_have_valid_type_and_metadata() {
-        let schema = schema(&json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
-            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
-        }}}}));
+        let schema = schema(
+            &json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
+                "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            }}}}),
+        );
         let object = json!({"templates": [
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}},
             {"kind": "a b", "metadata": {"name": "a/b"}},
@@ -241,12 +264,14 @@ mod tests {
         let schema = schema(&json!({"type": "object", "properties": {"template": {
             "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
         }}}));
-        let mut object = json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "bogus": 1}}});
+        let mut object =
+            json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "bogus": 1}}});
         let mut unknown = Vec::new();
         coerce(&mut object, &schema, &Path::Root(""), &mut unknown).unwrap();
         assert_eq!(object["template"]["metadata"], json!({"name": "a"}));
         assert_eq!(unknown, ["template.metadata.bogus"]);
-        let mut object = json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"labels": {"a": 1}}}});
+        let mut object =
+            json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"labels": {"a": 1}}}});
         assert_eq!(
             coerce(&mut object, &schema, &Path::Root(""), &mut unknown).unwrap_err().to_string(),
             "template.metadata: Invalid value: {\"labels\":{\"a\":1}}: json: cannot unmarshal number into Go struct \

@@ -60,8 +60,11 @@ fn descend(found: &mut Found<'_>, name: &str) -> Result<(), String> {
         found.path.push('[');
         found.path.push_str(name);
         found.path.push(']');
-        found.schema =
-            found.schema.get("additionalProperties").filter(|values| values.is_object()).ok_or_else(missing)?;
+        found.schema = found
+            .schema
+            .get("additionalProperties")
+            .filter(|values| values.is_object())
+            .ok_or_else(missing)?;
     }
     Ok(())
 }

@@ -41,11 +41,15 @@ pub(super) fn find(name: &str) -> Option<fn(&str) -> bool> {
     })
 }
 
+#[expect(clippy::expect_used, reason = "the expressions are constants, and a test uses each of them")]
+fn known(regex: Result<Regex, regex::Error>) -> Regex {
+    regex.expect("a valid expression")
+}
+
 /// A regular expression that is known to compile.
 macro_rules! regex {
     ($name:ident, $pattern:expr) => {
-        #[expect(clippy::expect_used, reason = "the expression is a constant that the tests compile")]
-        static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($pattern).expect("a valid expression"));
+        static $name: LazyLock<Regex> = LazyLock::new(|| known(Regex::new($pattern)));
     };
 }
 

@@ -10,16 +10,23 @@ use crate::kinds::path::Path;
 pub(super) fn check_string(text: &str, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
     out.count(1);
     let shown = || quoted(text);
-    let length = if checks.max_length.is_some() || checks.min_length.is_some() { text.chars().count() } else { 0 };
+    let length =
+        if checks.max_length.is_some() || checks.min_length.is_some() { text.chars().count() } else { 0 };
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length > *max) {
         out.add(FieldError::too_long(path.named_field(&path.name()), usize::try_from(max).unwrap_or(0)));
     } else if let Some(min) = checks.min_length.filter(|min| length < *min) {
-        out.push(path, Reason::Invalid, &shown(), &format!("{{}} in body should be at least {min} chars long"));
+        out.push(
+            path,
+            Reason::Invalid,
+            &shown(),
+            &format!("{{}} in body should be at least {min} chars long"),
+        );
     } else if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.regex.is_match(text)) {
         out.push(path, Reason::Invalid, &shown(), &format!("{{}} in body should match '{}'", pattern.source));
     }
-    let Some((format, matches)) = checks.format.as_ref().and_then(|format| Some((format, format.matches?))) else {
+    let Some((format, matches)) = checks.format.as_ref().and_then(|format| Some((format, format.matches?)))
+    else {
         return;
     };
     out.count(1);
@@ -128,7 +135,8 @@ impl Range {
         let value = number.as_float();
         let (fits, text) = match self {
             Self::Int32 => {
-                let fits = value.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
+                let fits =
+                    value.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
                 (fits, "integer with format int32")
             }
             Self::Int64 => {

@@ -13,7 +13,9 @@ pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mu
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             for (name, value) in map {
-                if let Some(schema) = fields.fields.get(name).filter(|schema| schema.checks.is_some() && is_container(value)) {
+                if let Some(schema) =
+                    fields.fields.get(name).filter(|schema| schema.checks.is_some() && is_container(value))
+                {
                     check(value, schema, &path.field(name), errors);
                 }
             }
@@ -42,7 +44,9 @@ fn is_container(value: &Value) -> bool {
 }
 
 fn check_keys(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    if let Some((index, item)) = list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null()) {
+    if let Some((index, item)) =
+        list.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
+    {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(path.index(index).text(), item, detail));
         return;

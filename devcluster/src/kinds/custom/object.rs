@@ -29,7 +29,9 @@ impl CustomKind {
         let mut unknown = Vec::new();
         if let Some(metadata) = object.get_mut("metadata") {
             embedded::coerce_metadata(metadata, &Path::Root("metadata"), &mut unknown)?;
-            unknown.iter_mut().for_each(|name| name.insert_str(0, "metadata."));
+            for name in &mut unknown {
+                name.insert_str(0, "metadata.");
+            }
         }
         if !self.preserves_all {
             unknown.extend(prune(object, schema));
@@ -39,6 +41,18 @@ impl CustomKind {
         set_defaults(object, schema);
         unknown.sort_unstable();
         Ok(unknown)
+    }
+
+    /// Brings a stored object of any version into this one, as conversion strategy `None` does.
+    pub fn convert(&self, object: &mut Value) {
+        if let Value::Object(map) = object {
+            map.insert("apiVersion".to_owned(), self.api_version.as_str().into());
+        }
+        if !self.preserves_all {
+            prune(object, self.schema());
+            drop_nulls(object, self.schema());
+        }
+        set_defaults(object, self.schema());
     }
 
     /// Checks a new object.
@@ -148,7 +162,11 @@ impl CustomKind {
         let blocks = |error: &FieldError| {
             matches!(
                 error.reason,
-                Reason::Unsupported | Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid
+                Reason::Unsupported
+                    | Reason::Required
+                    | Reason::TooLong
+                    | Reason::TooMany
+                    | Reason::TypeInvalid
             )
         };
         if errors.iter().any(blocks) {

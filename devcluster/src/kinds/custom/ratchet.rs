@@ -17,7 +17,7 @@ pub(super) struct Correlated<'a> {
     pub root: bool,
 }
 
-impl<'a> Correlated<'a> {
+impl Correlated<'_> {
     /// Returns the value under this name, if both have one and the schema declares it.
     pub(super) fn key(self, name: &str) -> Option<Self> {
         if self.root && matches!(name, "apiVersion" | "kind" | "metadata") {
@@ -56,7 +56,8 @@ impl<'a> Correlated<'a> {
                     }
             }
             (Value::Object(new), Value::Object(old)) => {
-                new.len() == old.len() && new.keys().all(|name| self.key(name).is_some_and(Self::is_unchanged))
+                new.len() == old.len()
+                    && new.keys().all(|name| self.key(name).is_some_and(Self::is_unchanged))
             }
             (new, old) => new == old,
         }

@@ -1,6 +1,9 @@
 //! The rules in `x-kubernetes-validations`: CEL expressions over a value and the one that it replaces.
 
 mod evaluate;
+mod functions;
+mod place;
+mod types;
 mod value;
 
 use kube_cel::cel::IdedExpr;
@@ -8,6 +11,7 @@ use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 
 pub(super) use evaluate::check;
+pub(super) use types::{Declared, compile};
 
 use super::field_path;
 use crate::kinds::errors::Reason;
@@ -44,7 +48,8 @@ impl Rule {
         let text = |field: &str| raw.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let rule = text("rule");
         let program = if rule.trim().is_empty() { Ok(None) } else { parse(&rule).map(Some) };
-        let uses_old_self = matches!(&program, Ok(Some(program)) if program.references().has_variable("oldSelf"));
+        let uses_old_self =
+            matches!(&program, Ok(Some(program)) if program.references().has_variable("oldSelf"));
         let message = text("messageExpression");
         let path = text("fieldPath");
         Self {
@@ -108,7 +113,8 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
 fn syntax_errors(text: &str, errors: &kube_cel::cel::ParseErrors) -> String {
     let lines = errors.errors.iter().map(|error| {
         let column = usize::try_from(error.pos.1).unwrap_or(0);
-        located(text, usize::try_from(error.pos.0).unwrap_or(1), column, &format!("Syntax error: {}", error.msg))
+        let message = error.msg.strip_prefix("Syntax error: ").unwrap_or(&error.msg);
+        located(text, usize::try_from(error.pos.0).unwrap_or(1), column, &format!("Syntax error: {message}"))
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{list, text};
-use crate::kinds::errors::quoted;
 use crate::kinds::custom::structural::strings;
+use crate::kinds::errors::quoted;
 
 /// Whether the condition `Established` is true.
 pub fn is_established(definition: &Value) -> bool {
@@ -53,7 +53,9 @@ pub fn accept_names<'a>(
         None => drop(accepted.as_object_mut().and_then(|accepted| accepted.remove("categories"))),
     }
     let names = match conflict {
-        None => json!({"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"}),
+        None => {
+            json!({"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"})
+        }
         Some((reason, message)) => {
             json!({"type": "NamesAccepted", "status": "False", "reason": reason, "message": message})
         }

@@ -159,8 +159,11 @@ fn check_values(value: &Value, checks: &Checks, path: &Path<'_>, out: &mut Outco
     if checks.values.is_empty() || checks.values.iter().any(|accepted| accepts(accepted, value)) {
         return;
     }
-    let texts: Vec<String> =
-        checks.values.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+    let texts: Vec<String> = checks
+        .values
+        .iter()
+        .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        .collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     out.add(FieldError::unsupported(path.named_field(&path.name()), value, &texts));
 }
@@ -271,7 +274,7 @@ fn check_any(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut
         }
     }
     out.push_unplaced(path, &format!("{} must validate at least one schema (anyOf)", quoted(&path.name())));
-    best.into_iter().for_each(|best| out.merge(best));
+    out.merge(best.unwrap_or_default());
 }
 
 fn check_one(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut Outcome) {
@@ -288,10 +291,11 @@ fn check_one(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut
     if let (1, Some(first)) = (valid, first) {
         return out.merge(first);
     }
-    let found = if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
+    let found =
+        if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
     let name = quoted(&path.name());
     out.push_unplaced(path, &format!("{name} must validate one and only one schema (oneOf). {found}"));
-    best.into_iter().for_each(|best| out.merge(best));
+    out.merge(best.unwrap_or_default());
 }
 
 #[cfg(test)]

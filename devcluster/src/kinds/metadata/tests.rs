@@ -30,7 +30,10 @@ fn complete_metadata_is_valid() {
 fn names_and_namespaces_are_required() {
     assert_eq!(
         create_errors(&json!({}), true),
-        ["metadata.name: Required value: name or generateName is required", "metadata.namespace: Required value"]
+        [
+            "metadata.name: Required value: name or generateName is required",
+            "metadata.namespace: Required value"
+        ]
     );
     assert_eq!(
         create_errors(&json!({"name": "a", "namespace": "b"}), false),
@@ -59,7 +62,8 @@ fn labels_annotations_and_finalizers_have_valid_keys() {
 
 #[test]
 fn only_one_owner_may_be_the_controller() {
-    let owner = |name: &str| json!({"apiVersion": "v1", "kind": "A", "name": name, "uid": "1", "controller": true});
+    let owner =
+        |name: &str| json!({"apiVersion": "v1", "kind": "A", "name": name, "uid": "1", "controller": true});
     let found = create_errors(&json!({"name": "a", "ownerReferences": [owner("x"), owner("y")]}), false);
     assert_eq!(found.len(), 1);
     assert!(found.iter().all(|text| text.ends_with(
@@ -69,7 +73,8 @@ fn only_one_owner_may_be_the_controller() {
 
 #[test]
 fn an_update_keeps_identity_and_adds_no_finalizers_while_deleting() {
-    let old = json!({"name": "a", "uid": "1", "resourceVersion": "5", "deletionTimestamp": "2024-01-01T00:00:00Z"});
+    let old =
+        json!({"name": "a", "uid": "1", "resourceVersion": "5", "deletionTimestamp": "2024-01-01T00:00:00Z"});
     assert_eq!(update_errors(&old, &old), [""; 0]);
     assert_eq!(
         update_errors(
@@ -91,7 +96,9 @@ fn unqualified_finalizers_get_a_warning_when_added() {
     let warnings = finalizer_warnings(&metadata, Some(&json!({"finalizers": ["clean"]})));
     assert_eq!(
         warnings,
-        ["metadata.finalizers: \"clean.example.com\": prefer a domain-qualified finalizer name including a path (/) \
-          to avoid accidental conflicts with other finalizer writers"]
+        [
+            "metadata.finalizers: \"clean.example.com\": prefer a domain-qualified finalizer name including a path (/) \
+          to avoid accidental conflicts with other finalizer writers"
+        ]
     );
 }

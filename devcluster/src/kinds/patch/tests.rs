@@ -9,7 +9,7 @@ use crate::kinds::{Fields, Form, List, Merge, Schema};
 const FIXTURE: &str = include_str!("tests/patches.jsonl");
 
 fn schema(form: Form) -> Arc<Schema> {
-    Arc::new(Schema { form, nullable: false, default: None })
+    Arc::new(Schema { form, nullable: false, default: None, checks: None })
 }
 
 fn list(items: Arc<Schema>, merge: Option<Merge>) -> Arc<Schema> {

@@ -41,8 +41,16 @@ fn unknown_fields_are_removed_and_reported() {
     assert_eq!(
         unknown,
         [
-            "bogus", "spec.anything.k.gone", "spec.anything.l[0].gone", "spec.bogus", "spec.free.part.b",
-            "spec.list[0].b", "spec.map.k.b", "spec.resource.b", "spec.resource.spec.b", "spec.text.b",
+            "bogus",
+            "spec.anything.k.gone",
+            "spec.anything.l[0].gone",
+            "spec.bogus",
+            "spec.free.part.b",
+            "spec.list[0].b",
+            "spec.map.k.b",
+            "spec.resource.b",
+            "spec.resource.spec.b",
+            "spec.text.b",
         ]
     );
 }

@@ -107,26 +107,26 @@ fn states_from_the_floor_on_are_exact_and_older_ones_are_refused() {
     }
 }
 
-/// Runs one history and compares everything that can still be read. `length` is the number of changes that the
+/// Runs one history and compares everything that can still be read. `kept` is the number of changes that the
 /// window must hold, 0 for all.
-fn run(seed: u64, window: Window, length: usize) {
+fn run(seed: u64, window: Window, kept: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (store, mut model) = (store_with(window), Model::default());
     let mut live = store.watch(&widgets(), 1).unwrap();
-    let mut seen = Vec::new();
+    let mut events = Vec::new();
     for number in 0..200 {
         step(&store, &mut model, &mut random, number);
-        if length == 0 && random.bool() {
-            seen.extend(watched(&mut live));
+        if kept == 0 && random.bool() {
+            events.extend(watched(&mut live));
         }
     }
     let context = format!("seed {seed}");
-    if length == 0 {
-        seen.extend(watched(&mut live));
-        assert_eq!(seen, model.after(1), "{context}: live watch");
+    if kept == 0 {
+        events.extend(watched(&mut live));
+        assert_eq!(events, model.after(1), "{context}: live watch");
     }
-    let bound = model.writes.len().saturating_sub(length.max(1)).checked_sub(1);
-    let floor = if length == 0 { 0 } else { bound.and_then(|i| model.writes.get(i)).map_or(0, |w| w.0) };
+    let bound = model.writes.len().saturating_sub(kept.max(1)).checked_sub(1);
+    let floor = if kept == 0 { 0 } else { bound.and_then(|i| model.writes.get(i)).map_or(0, |w| w.0) };
     for revision in 1..=store.revision() {
         let exact = store.list(&widgets(), None, None, At::Exact(revision));
         if revision < floor && revision != store.revision() {

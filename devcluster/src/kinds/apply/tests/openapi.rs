@@ -29,7 +29,7 @@ pub(super) fn schema(document: &Value) -> Schema {
         }
         _ => Form::Any,
     };
-    Schema { form, nullable: false, default: document.get("default").cloned() }
+    Schema { form, nullable: false, default: document.get("default").cloned(), checks: None }
 }
 
 fn list(document: &Value) -> List {

@@ -10,7 +10,8 @@ use crate::kinds::names;
 /// The most fields that selectors may name.
 const MAX_SELECTABLE: usize = 8;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+const COLUMN_FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 /// Checks the `spec` of a definition.
 pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
@@ -18,12 +19,15 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     match text(spec, "scope").as_str() {
         "" => errors.push(FieldError::required("spec.scope", "")),
         "Cluster" | "Namespaced" => {}
-        scope => errors.push(FieldError::unsupported("spec.scope", &scope.into(), &["Cluster", "Namespaced"])),
+        scope => {
+            errors.push(FieldError::unsupported("spec.scope", &scope.into(), &["Cluster", "Namespaced"]));
+        }
     }
     let versions: Vec<&Value> = list(spec, "versions").collect();
     check_versions(&versions, errors);
     let shared = |field: &str| {
-        let first = versions.first().and_then(|version| version.get(field)).filter(|value| !value.is_null())?;
+        let first =
+            versions.first().and_then(|version| version.get(field)).filter(|value| !value.is_null())?;
         versions.iter().all(|version| version.get(field) == Some(first)).then_some(first)
     };
     let status = |version: &Value| version.pointer("/subresources/status").is_some_and(Value::is_object);
@@ -39,7 +43,11 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     for (field, target, one) in [
-        ("subresources", "spec.subresources", check_subresources as fn(&Value, &Value, &str, &mut Vec<FieldError>)),
+        (
+            "subresources",
+            "spec.subresources",
+            check_subresources as fn(&Value, &Value, &str, &mut Vec<FieldError>),
+        ),
         ("additionalPrinterColumns", "spec.additionalPrinterColumns", check_columns),
         ("selectableFields", "spec.selectableFields", check_selectable),
     ] {
@@ -95,7 +103,11 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
         }
         if let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) {
             let mut push = |detail: &str| {
-                errors.push(FieldError::invalid(format!("{path}.deprecationWarning"), &warning.into(), detail));
+                errors.push(FieldError::invalid(
+                    format!("{path}.deprecationWarning"),
+                    &warning.into(),
+                    detail,
+                ));
             };
             if version["deprecated"] != true {
                 push("can only be set for deprecated versions");
@@ -104,7 +116,9 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
             } else if warning.len() > 256 {
                 push("must be <= 256 characters long");
             } else if let Some((at, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
-                push(&format!("must only contain printable UTF-8 characters; non-printable character found at index {at}"));
+                push(&format!(
+                    "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+                ));
             }
         }
     }
@@ -163,7 +177,11 @@ fn check_subresources(subresources: &Value, _version: &Value, path: &str, errors
         && !value.starts_with(".spec.")
         && !value.starts_with(".status.")
     {
-        errors.push(FieldError::invalid(path, &value.into(), "should be a json path under either .spec or .status"));
+        errors.push(FieldError::invalid(
+            path,
+            &value.into(),
+            "should be a json path under either .spec or .status",
+        ));
     }
 }
 
@@ -289,7 +307,11 @@ fn check_conversion(spec: &Value, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::required(format!("{path}.conversionReviewVersions"), ""));
             } else if !versions.iter().any(|version| matches!(*version, "v1" | "v1beta1")) {
                 let detail = "must include at least one of v1, v1beta1";
-                errors.push(FieldError::invalid(format!("{path}.conversionReviewVersions"), &versions.into(), detail));
+                errors.push(FieldError::invalid(
+                    format!("{path}.conversionReviewVersions"),
+                    &versions.into(),
+                    detail,
+                ));
             }
             return;
         }

@@ -1,6 +1,7 @@
 //! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
@@ -89,8 +90,37 @@ fn objects_are_judged_as_by_the_real_server() {
     let mut report = String::new();
     for case in cases.iter().filter(|case| case.get("schema").is_some()) {
         for line in differences(case) {
-            report.push_str(&format!("{}: {line}\n", case["name"]));
+            writeln!(report, "{}: {line}", case["name"]).unwrap();
         }
     }
     assert!(report.is_empty(), "\n{report}");
+}
+
+#[test]
+fn objects_are_read_in_the_form_of_another_version() {
+    let target =
+        kind(&json!({"schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "kept": {"type": "string"}, "new": {"type": "string", "default": "a"},
+        }}}}}));
+    let mut object = json!({
+        "apiVersion": "example.com/v1alpha1", "kind": "Widget", "metadata": {"name": "a"},
+        "spec": {"kept": "x", "gone": 1},
+    });
+    target.convert(&mut object);
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+            "spec": {"kept": "x", "new": "a"},
+        })
+    );
+}
+
+#[test]
+fn a_rule_that_would_take_the_parser_too_long_is_refused() {
+    use crate::kinds::custom::rules::parse;
+    for text in ["(".repeat(200), "[{(!".repeat(10), format!("{}1{}", "(".repeat(97), ")".repeat(97))] {
+        assert!(parse(&text).is_err(), "{text}");
+    }
+    assert!(parse("((self.a == 1) && !(self.b in [1, 2]))").is_ok());
 }

@@ -31,10 +31,13 @@ pub(in crate::kinds::custom) fn check<'a>(
     parent: Option<Correlated<'a>>,
     errors: &mut Vec<FieldError>,
 ) {
-    let Some(checks) = schema.checks.as_deref().filter(|checks| checks.rules_within && !value.is_null()) else { return };
+    let Some(checks) = schema.checks.as_deref().filter(|checks| checks.rules_within && !value.is_null())
+    else {
+        return;
+    };
     let old = old.filter(|old| !old.is_null());
     if !checks.rules.is_empty() {
-        let unchanged = || correlated.or(parent).is_some_and(|of| of.is_unchanged());
+        let unchanged = || correlated.or(parent).is_some_and(Correlated::is_unchanged);
         let scope = Scope { value, old, schema, checks, root: matches!(path, Path::Root("")) };
         scope.check(path, &unchanged, errors);
     }
@@ -45,9 +48,19 @@ pub(in crate::kinds::custom) fn check<'a>(
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
             for (name, value) in map {
-                let Some(schema) = fields.fields.get(name).filter(|schema| rules_within(schema)) else { continue };
+                let Some(schema) = fields.fields.get(name).filter(|schema| rules_within(schema)) else {
+                    continue;
+                };
                 let (below, parent) = next(correlated.and_then(|of| of.key(name)));
-                check(value, old.and_then(|old| old.get(name)), schema, &path.field(name), below, parent, errors);
+                check(
+                    value,
+                    old.and_then(|old| old.get(name)),
+                    schema,
+                    &path.field(name),
+                    below,
+                    parent,
+                    errors,
+                );
             }
         }
         (Value::Object(map), Form::Map { values, .. }) if rules_within(values) => {
@@ -98,34 +111,13 @@ impl Scope<'_> {
                 continue;
             }
             let context = if rule.optional_old_self { &optional } else { &plain };
-            match self.run(rule, context) {
+            match run(rule, context) {
                 Ok(true) => {}
-                Err(detail) => errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail)),
+                Err(detail) => {
+                    errors.push(FieldError::invalid(path.text(), &self.type_name().into(), &detail));
+                }
                 Ok(false) if !rule.uses_old_self && unchanged() => {}
                 Ok(false) => errors.push(self.failure(rule, &plain, path)),
-            }
-        }
-    }
-
-    fn run(&self, rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
-        let program = match &rule.program {
-            Ok(Some(program)) => program,
-            Ok(None) => return Ok(true),
-            Err(error) => return Err(format!("rule compile error: compilation failed: {error}")),
-        };
-        match Cel::resolve(program, context) {
-            Ok(value) => Ok(value == Cel::Bool(true)),
-            Err(error) => {
-                let error = error_text(&error);
-                Err(if error.starts_with("no such overload") {
-                    format!(
-                        "'{error}': call arguments did not match a supported operator, function or macro signature for \
-                         rule: {}",
-                        rule.name()
-                    )
-                } else {
-                    format!("{error} evaluating rule: {}", rule.name())
-                })
             }
         }
     }
@@ -136,9 +128,16 @@ impl Scope<'_> {
             (Some(below), path) if path == "<nil>" => below.clone(),
             (Some(below), path) => format!("{path}.{below}"),
         };
-        let detail = rule.message_program.as_ref().and_then(|program| message(program, context)).unwrap_or_else(|| {
-            if rule.message.is_empty() { format!("failed rule: {}", rule.name()) } else { rule.message.clone() }
-        });
+        let detail =
+            rule.message_program.as_ref().and_then(|program| message(program, context)).unwrap_or_else(
+                || {
+                    if rule.message.is_empty() {
+                        format!("failed rule: {}", rule.name())
+                    } else {
+                        rule.message.clone()
+                    }
+                },
+            );
         let whole = matches!(self.type_name(), "object" | "array");
         match rule.reason {
             Reason::Forbidden => FieldError::forbidden(path, &detail),
@@ -157,6 +156,30 @@ impl Scope<'_> {
         match self.checks.types.as_slice() {
             [one] => one.name(),
             _ => "",
+        }
+    }
+}
+
+/// Whether a rule holds; the error is that of its evaluation.
+fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
+    let program = match &rule.program {
+        Ok(Some(program)) => program,
+        Ok(None) => return Ok(true),
+        Err(error) => return Err(format!("rule compile error: compilation failed: {error}")),
+    };
+    match Cel::resolve(program, context) {
+        Ok(value) => Ok(value == Cel::Bool(true)),
+        Err(error) => {
+            let error = error_text(&error);
+            Err(if error.starts_with("no such overload") {
+                format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                     rule: {}",
+                    rule.name()
+                )
+            } else {
+                format!("{error} evaluating rule: {}", rule.name())
+            })
         }
     }
 }

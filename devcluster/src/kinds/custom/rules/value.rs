@@ -16,8 +16,27 @@ use crate::kinds::schema::{Form, Schema};
 
 /// Words of CEL that a field's name is escaped from.
 const RESERVED: [&str; 21] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-    "let", "loop", "package", "namespace", "return", "var", "void", "while",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// Returns the value as rules see it. `root` marks an object with `apiVersion`, `kind` and `metadata`.
@@ -38,7 +57,8 @@ pub(super) fn to_cel(value: &Value, schema: &Schema, root: bool) -> Cel {
             Cel::Map(Map { map: Arc::new(entries.collect()) })
         }
         (Value::Object(map), Form::Map { values, .. }) => {
-            let entries = map.iter().map(|(key, value)| (Key::from(key.clone()), to_cel(value, values, false)));
+            let entries =
+                map.iter().map(|(key, value)| (Key::from(key.clone()), to_cel(value, values, false)));
             Cel::Map(Map { map: Arc::new(entries.collect()) })
         }
         (Value::Array(list), Form::List { items, .. }) => {
@@ -70,7 +90,9 @@ fn names_only(metadata: &Value) -> Cel {
 fn string(text: &str, checks: Option<&Checks>) -> Cel {
     let format = checks.and_then(|checks| checks.format.as_ref()).map(|format| format.name.as_str());
     let special = match format {
-        Some("byte") => base64::engine::general_purpose::STANDARD.decode(text).ok().map(|b| Cel::Bytes(Arc::new(b))),
+        Some("byte") => {
+            base64::engine::general_purpose::STANDARD.decode(text).ok().map(|b| Cel::Bytes(Arc::new(b)))
+        }
         Some("date-time" | "datetime") => text.parse().ok().map(Cel::Timestamp),
         Some("date") => format!("{text}T00:00:00Z").parse().ok().map(Cel::Timestamp),
         Some("duration") => formats::duration_nanoseconds(text)
@@ -92,7 +114,8 @@ fn plain(value: &Value) -> Cel {
         Value::String(text) => Cel::String(Arc::new(text.clone())),
         Value::Array(list) => Cel::List(Arc::new(list.iter().map(plain).collect())),
         Value::Object(map) => {
-            let entries: HashMap<_, _> = map.iter().map(|(key, value)| (Key::from(key.clone()), plain(value))).collect();
+            let entries: HashMap<_, _> =
+                map.iter().map(|(key, value)| (Key::from(key.clone()), plain(value))).collect();
             Cel::Map(Map { map: Arc::new(entries) })
         }
     }

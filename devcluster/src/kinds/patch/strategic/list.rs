@@ -51,21 +51,13 @@ pub(super) fn merge(
     }
     if !of_maps([&object, &patch])? {
         let memory = object.clone();
-        let items = if deletes {
-            return Ok(Merged {
-                items: object.into_iter().filter(|item| !patch.contains(item)).collect(),
-                memory,
-            });
+        let mut items = object;
+        if deletes {
+            items.retain(|item| !patch.contains(item));
         } else {
-            let mut both = object;
-            both.extend(patch.iter().cloned());
-            distinct(both)
-        };
-        let (mut from_patch, mut others): (Vec<_>, Vec<_>) =
-            items.into_iter().partition(|item| patch.contains(item));
-        sort(&mut from_patch, &patch);
-        sort(&mut others, &memory);
-        let items = interleave(others, from_patch, &memory, |item| item.clone());
+            items.extend(patch.iter().cloned());
+            items = scalars_in_order(distinct(items), &patch, &memory);
+        }
         return Ok(Merged { items, memory });
     }
     let Some(key) = of.key() else {
@@ -167,18 +159,10 @@ pub(super) fn merge_in_order(
     if !elements {
         return Err(PatchError::Internal("no elements in any of the given slices".to_owned()));
     }
-    let items = match of.key() {
-        Some(key) => {
-            let order = keys(&order, key)?;
-            in_order(merged, key, &order, &memory)?
-        }
-        None => {
-            let (mut ordered, mut others): (Vec<_>, Vec<_>) =
-                merged.into_iter().partition(|item| order.contains(item));
-            sort(&mut ordered, &order);
-            sort(&mut others, &memory);
-            interleave(others, ordered, &memory, |item| item.clone())
-        }
+    let items = if let Some(key) = of.key() {
+        in_order(merged, key, &keys(&order, key)?, &memory)?
+    } else {
+        scalars_in_order(merged, &order, &memory)
     };
     object.insert(name, Value::Array(items));
     Ok(())
@@ -230,12 +214,17 @@ fn in_order(
         with_keys.into_iter().partition(|(value, _)| patch_order.contains(value));
     sort_by(&mut from_patch, patch_order, |(value, _)| value);
     sort_by(&mut others, order, |(value, _)| value);
-    let both = interleave(others, from_patch, order, |(value, _)| value.clone());
+    let both = interleave(others, from_patch, order, |(value, _)| value);
     Ok(both.into_iter().map(|(_, item)| item).collect())
 }
 
-fn sort(items: &mut [Value], order: &[Value]) {
-    sort_by(items, order, |item| item);
+/// Does the same with scalars.
+fn scalars_in_order(items: Vec<Value>, patch_order: &[Value], order: &[Value]) -> Vec<Value> {
+    let (mut from_patch, mut others): (Vec<_>, Vec<_>) =
+        items.into_iter().partition(|item| patch_order.contains(item));
+    sort_by(&mut from_patch, patch_order, |item| item);
+    sort_by(&mut others, order, |item| item);
+    interleave(others, from_patch, order, |item| item)
 }
 
 /// Sorts items by their place in `order`. An item without place moves before the one in front of it, which is
@@ -257,8 +246,8 @@ fn sort_by<T>(items: &mut [T], order: &[Value], id: impl Fn(&T) -> &Value) {
 }
 
 /// Merges two ordered lists. An item of `left` comes first only if `order` has it before that of `right`.
-fn interleave<T>(left: Vec<T>, right: Vec<T>, order: &[Value], id: impl Fn(&T) -> Value) -> Vec<T> {
-    let place = |item: &T| order.iter().position(|value| *value == id(item));
+fn interleave<T>(left: Vec<T>, right: Vec<T>, order: &[Value], id: impl Fn(&T) -> &Value) -> Vec<T> {
+    let place = |item: &T| order.iter().position(|value| value == id(item));
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     let mut both = Vec::new();
     loop {

@@ -1,0 +1,82 @@
+//! Tokens, reviews, and the two views of an Event.
+
+use super::*;
+
+#[tokio::test]
+async fn a_token_is_known_until_it_expires() {
+    let server = Server::start().await;
+    let accounts = Target::new("", "v1", "serviceaccounts").namespace("default");
+    server.create(accounts.clone(), json!({"metadata": {"name": "a"}})).await;
+    let target = accounts.name("a").subresource("token");
+    let answer = server.create(target.clone(), json!({"spec": {"expirationSeconds": 600}})).await;
+    let token = answer["status"]["token"].as_str().unwrap();
+    assert_eq!(token.split('.').count(), 3);
+    assert_eq!(answer["status"]["expirationTimestamp"], "2023-11-14T22:23:20Z");
+    let user = server.api.authenticate(token).unwrap();
+    assert_eq!(user.name, "system:serviceaccount:default:a");
+    assert!(server.api.authenticate("other").is_none());
+    let short = Request::new(Verb::Create, target).with_body(json!({"spec": {"expirationSeconds": 5}}));
+    assert_eq!(server.call(short).await.unwrap_err().code(), 422);
+}
+
+#[tokio::test]
+async fn reviews_allow_everything_and_are_not_stored() {
+    let server = Server::start().await;
+    let before = server.api.store().revision();
+    let reviews = Target::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
+    let spec = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});
+    let answer = server.create(reviews.clone(), json!({"spec": spec})).await;
+    assert_eq!(answer["status"]["allowed"], true);
+    assert_eq!(server.call(Request::new(Verb::List, reviews)).await.unwrap_err().code(), 405);
+    let answer =
+        server.create(Target::new("authentication.k8s.io", "v1", "selfsubjectreviews"), json!({})).await;
+    assert_eq!(answer["status"]["userInfo"]["username"], "system:admin");
+    assert_eq!(server.api.store().revision(), before);
+}
+
+#[tokio::test]
+async fn events_have_two_views() {
+    let server = Server::start().await;
+    let event = json!({
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "eventTime": "2023-11-14T22:13:20.000000Z",
+        "note": "hello",
+        "type": "Normal",
+        "reason": "R",
+        "action": "A",
+        "reportingController": "example.com/c",
+        "reportingInstance": "i",
+    });
+    server.create(Target::new("events.k8s.io", "v1", "events").namespace("default"), event).await;
+    let core = server.get(Target::new("", "v1", "events").namespace("default").name("e")).await;
+    assert_eq!((&core["apiVersion"], &core["message"]), (&json!("v1"), &json!("hello")));
+    assert_eq!(core["involvedObject"]["name"], "p");
+    let list = Request::new(Verb::List, Target::new("", "v1", "events").namespace("default"))
+        .with("fieldSelector", "involvedObject.name=p");
+    assert_eq!(names(&server.list(list).await.unwrap()), ["e"]);
+}
+
+#[tokio::test]
+async fn a_deployment_has_its_defaults_its_generation_and_its_scale() {
+    let server = Server::start().await;
+    let target = Target::new("apps", "v1", "deployments").namespace("default");
+    let labels = json!({"app": "web"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+    let created = server.create(target.clone(), json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    assert_eq!((&created["spec"]["replicas"], &created["status"]), (&json!(1), &json!({})));
+    let container = &created["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    let scale = server.get(target.clone().name("d").subresource("scale")).await;
+    assert_eq!(scale["status"]["selector"], "app=web");
+    let annotated = json!({"metadata": {"annotations": {"a": "b"}}});
+    let changed = server.merge(target.clone().name("d"), annotated).await.unwrap();
+    assert_eq!(changed["metadata"]["generation"], 2, "annotations of a Deployment count");
+    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i:2"}]}}}});
+    let request = Request::new(Verb::Patch(PatchType::Strategic), target.name("d")).with_body(patch);
+    let patched = server.object(request).await;
+    let container = &patched["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!((&container["image"], &container["imagePullPolicy"]), (&json!("i:2"), &json!("IfNotPresent")));
+}

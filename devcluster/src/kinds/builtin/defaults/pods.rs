@@ -1,0 +1,74 @@
+//! Defaults of Pods that depend on other fields.
+
+use serde_json::{Value, json};
+
+use super::{Object, object, set, text};
+
+/// `Always` for an image without tag and digest or with the tag `latest`, else `IfNotPresent`.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    if name.is_empty() || name.contains('@') {
+        // A tag beside a digest does not count, unless it is `latest`.
+        let tag = name.split_once('@').and_then(|(name, _)| name.split_once(':'));
+        return if tag.is_some_and(|(_, tag)| tag == "latest") { "Always" } else { "IfNotPresent" };
+    }
+    match name.split_once(':') {
+        None | Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal. A negative grace period becomes one
+/// second.
+pub(super) fn spec(spec: &mut Object) {
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
+    let name = match text(spec, "serviceAccountName") {
+        "" => text(spec, "serviceAccount").to_owned(),
+        name => name.to_owned(),
+    };
+    if !name.is_empty() {
+        spec.insert("serviceAccountName".to_owned(), name.clone().into());
+        spec.insert("serviceAccount".to_owned(), name.into());
+    }
+}
+
+/// What only Pods get, and templates of Pods do not.
+pub(super) fn pod(pod: &mut Object) {
+    let Some(spec) = object(pod, "spec") else { return };
+    set(spec, "enableServiceLinks", true.into());
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(container) = container.as_object_mut() else { continue };
+            if let Some(resources) = object(container, "resources") {
+                requests(resources);
+            }
+            if host_network {
+                host_ports(container);
+            }
+        }
+    }
+}
+
+/// Requests are the limits where they are missing.
+fn requests(resources: &mut Object) {
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    let requests = resources.entry("requests").or_insert_with(|| json!({}));
+    if let Value::Object(requests) = requests {
+        for (resource, limit) in limits {
+            requests.entry(resource).or_insert(limit);
+        }
+    }
+}
+
+/// With the network of the node a port of a container is one of the node.
+fn host_ports(container: &mut Object) {
+    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(port) = port.as_object_mut() else { continue };
+        if let Some(number) = port.get("containerPort").cloned() {
+            port.entry("hostPort").or_insert(number);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The form that an object has after decoding into its Go type and encoding again.
+//!
+//! Unknown fields vanish, empty fields that Go leaves out vanish, zero values that Go always writes appear,
+//! and times and quantities get their canonical form.
+
+use serde_json::{Map, Value};
+
+use super::types::{Field, Omit, SchemaOr, Shape, Type, find_type};
+use crate::kinds::kind::Kind;
+
+mod quantity;
+mod scalar;
+mod time;
+
+pub use quantity::canonical as canonical_quantity;
+pub(super) use quantity::{at_least_milli, compare, is_whole};
+pub(super) use scalar::base64_text;
+pub(super) use time::format_micros;
+pub(super) use time::format_seconds;
+
+/// An object in typed form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Typed {
+    /// The object.
+    pub value: Value,
+    /// Paths of the fields that the type does not have, such as `spec.bogus`.
+    pub unknown: Vec<String>,
+}
+
+/// A value does not fit its Go type; the text is the one of the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeError(pub String);
+
+/// Returns the type of the objects of a kind; `None` for custom resources.
+pub fn type_of(kind: &Kind) -> Option<&'static Type> {
+    kind.type_name.as_deref().and_then(find_type)
+}
+
+/// Returns the typed form of an object.
+///
+/// # Errors
+/// A value has the wrong type.
+pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
+    let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new() };
+    let value = conversion.object(of, value, None)?;
+    Ok(Typed { value, unknown: conversion.unknown })
+}
+
+/// The depth at which objects are refused; recursion in types ends here.
+const MAX_DEPTH: usize = 256;
+
+struct Conversion {
+    /// Names of the fields from the root, as errors list them.
+    names: Vec<&'static str>,
+    /// The path with list positions and map keys, as strict validation reports it.
+    path: String,
+    unknown: Vec<String>,
+}
+
+/// The field that is converted, and the struct type it belongs to.
+#[derive(Clone, Copy)]
+struct Place {
+    of: &'static Type,
+    field: &'static Field,
+}
+
+impl Conversion {
+    fn object(&mut self, of: &'static Type, value: &Value, place: Option<Place>) -> Result<Value, TypeError> {
+        let empty = Map::new();
+        let given = match value {
+            Value::Object(given) => given,
+            Value::Null => &empty,
+            _ => return Err(self.mismatch(&described(value, false), place, &short_name(of.name))),
+        };
+        if self.names.len() > MAX_DEPTH {
+            return Err(TypeError("json: exceeded max depth".to_owned()));
+        }
+        let mut out = Map::new();
+        let mut known = 0;
+        self.fields(of, of, given, &mut out, &mut known)?;
+        if known < given.len() {
+            for name in given.keys().filter(|name| !has_field(of, name)) {
+                self.unknown.push(joined(&self.path, name));
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    /// Converts the fields that `part` declares: `of` itself, or a struct embedded in it.
+    fn fields(
+        &mut self,
+        of: &'static Type,
+        part: &'static Type,
+        given: &Map<String, Value>,
+        out: &mut Map<String, Value>,
+        known: &mut usize,
+    ) -> Result<(), TypeError> {
+        for field in &part.fields {
+            if field.name.is_empty() {
+                if let Some(embedded) = embedded(field.shape) {
+                    self.fields(of, embedded, given, out, known)?;
+                }
+                continue;
+            }
+            let value = given.get(field.name);
+            *known += usize::from(value.is_some());
+            let converted = match value {
+                None | Some(Value::Null) => zero(field.shape),
+                Some(value) => {
+                    let length = self.path.len();
+                    self.path = joined(&self.path, field.name);
+                    self.names.push(field.name);
+                    let converted = self.value(field.shape, value, Place { of, field })?;
+                    self.names.pop();
+                    self.path.truncate(length);
+                    converted
+                }
+            };
+            if !left_out(field, &converted) {
+                out.insert(field.name.to_owned(), converted);
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, shape: Shape, value: &Value, place: Place) -> Result<Value, TypeError> {
+        if value.is_null() {
+            return Ok(zero(shape));
+        }
+        match shape {
+            Shape::Pointer(target) => self.value(*target, value, place),
+            Shape::List(items) => {
+                let Value::Array(list) = value else { return Err(self.wrong(value, shape, place)) };
+                let length = self.path.len();
+                let mut out = Vec::with_capacity(list.len());
+                for (i, item) in list.iter().enumerate() {
+                    self.path.push_str(&format!("[{i}]"));
+                    out.push(self.value(*items, item, place)?);
+                    self.path.truncate(length);
+                }
+                Ok(Value::Array(out))
+            }
+            Shape::Map(values) => {
+                let Value::Object(map) = value else { return Err(self.wrong(value, shape, place)) };
+                let length = self.path.len();
+                let mut out = Map::new();
+                for (key, item) in map {
+                    self.path = joined(&self.path, key);
+                    out.insert(key.clone(), self.value(*values, item, place)?);
+                    self.path.truncate(length);
+                }
+                Ok(Value::Object(out))
+            }
+            Shape::Struct(name) => match find_type(name) {
+                Some(of) => self.object(of, value, Some(place)),
+                None => Ok(value.clone()),
+            },
+            Shape::SchemaOr(other) => self.schema_or(other, value, place),
+            _ => scalar::convert(shape, value).map_err(|problem| match problem {
+                scalar::Problem::Type(given) => {
+                    self.mismatch(&given, Some(place), &go_name(shape, place.field))
+                }
+                scalar::Problem::Text(text) => TypeError(text),
+            }),
+        }
+    }
+
+    fn schema_or(&mut self, other: SchemaOr, value: &Value, place: Place) -> Result<Value, TypeError> {
+        const SCHEMA: Shape = Shape::Struct("apiextensions/v1.JSONSchemaProps");
+        match (other, value) {
+            (_, Value::Object(_)) => self.value(SCHEMA, value, place),
+            (SchemaOr::Bool, Value::Bool(_)) => Ok(value.clone()),
+            (SchemaOr::Array, Value::Array(_)) => self.value(Shape::List(&SCHEMA), value, place),
+            (SchemaOr::Strings, Value::Array(_)) => self.value(Shape::List(&Shape::String), value, place),
+            (SchemaOr::Bool, _) => Err(TypeError("boolean or JSON schema expected".to_owned())),
+            _ => Ok(Value::Null),
+        }
+    }
+
+    /// The error for a value of the wrong type in a field.
+    fn wrong(&self, value: &Value, shape: Shape, place: Place) -> TypeError {
+        self.mismatch(&described(value, false), Some(place), &go_name(shape, place.field))
+    }
+
+    fn mismatch(&self, given: &str, place: Option<Place>, wanted: &str) -> TypeError {
+        TypeError(match place {
+            None => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
+            Some(Place { of, .. }) => {
+                let of = of.name.rsplit('.').next().unwrap_or_default();
+                let field = self.names.join(".");
+                format!("json: cannot unmarshal {given} into Go struct field {of}.{field} of type {wanted}")
+            }
+        })
+    }
+}
+
+/// The name of a value's JSON type; numbers that do not fit a type are quoted with `quote`.
+fn described(value: &Value, quote: bool) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if quote => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// `core/v1.Pod` as Go prints it: `v1.Pod`.
+fn short_name(name: &str) -> String {
+    name.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The name of the Go type at this depth of a field.
+fn go_name(shape: Shape, field: &Field) -> String {
+    // The table names the type of the whole field, so the layers above `shape` are removed from it.
+    let mut name = field.go;
+    let mut layer = field.shape;
+    while layer != shape {
+        let (prefix, inner) = match layer {
+            Shape::Pointer(inner) => ("*", inner),
+            Shape::List(inner) => ("[]", inner),
+            Shape::Map(inner) => ("]", inner),
+            _ => break,
+        };
+        name = name.and_then(|name| match prefix {
+            "]" => name.split_once(']').map(|(_, rest)| rest),
+            prefix => name.strip_prefix(prefix),
+        });
+        layer = *inner;
+    }
+    name.map_or_else(|| derived_name(shape), str::to_owned)
+}
+
+fn derived_name(shape: Shape) -> String {
+    match shape {
+        Shape::String => "string".to_owned(),
+        Shape::Int32 => "int32".to_owned(),
+        Shape::Int64 => "int64".to_owned(),
+        Shape::Uint8 => "uint8".to_owned(),
+        Shape::Float => "float64".to_owned(),
+        Shape::Bool => "bool".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::IntOrString => "int32".to_owned(),
+        Shape::Strings => "v1.ExtraValue".to_owned(),
+        Shape::Time | Shape::MicroTime | Shape::Quantity => "string".to_owned(),
+        Shape::RawExtension | Shape::Json | Shape::Fields | Shape::SchemaOr(_) => "object".to_owned(),
+        Shape::Struct(name) => short_name(name),
+        Shape::Pointer(inner) => derived_name(*inner),
+        Shape::List(inner) => format!("[]{}", derived_name(*inner)),
+        Shape::Map(inner) => format!("map[string]{}", derived_name(*inner)),
+    }
+}
+
+pub(super) fn embedded(shape: Shape) -> Option<&'static Type> {
+    match shape {
+        Shape::Struct(name) => find_type(name),
+        Shape::Pointer(target) => embedded(*target),
+        _ => None,
+    }
+}
+
+fn has_field(of: &'static Type, name: &str) -> bool {
+    of.by_name.contains_key(name)
+        || of
+            .fields
+            .iter()
+            .filter(|field| field.name.is_empty())
+            .filter_map(|field| embedded(field.shape))
+            .any(|part| has_field(part, name))
+}
+
+/// The JSON of Go's zero value.
+pub(super) fn zero(shape: Shape) -> Value {
+    match shape {
+        Shape::String => Value::String(String::new()),
+        Shape::Int32 | Shape::Int64 | Shape::Uint8 | Shape::Float | Shape::IntOrString => Value::from(0),
+        Shape::Bool => Value::Bool(false),
+        Shape::Quantity => Value::String("0".to_owned()),
+        Shape::Struct(name) => {
+            let mut out = Map::new();
+            if let Some(of) = find_type(name) {
+                add_zeros(of, &mut out);
+            }
+            Value::Object(out)
+        }
+        Shape::SchemaOr(SchemaOr::Bool) => Value::Bool(false),
+        Shape::Bytes
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::RawExtension
+        | Shape::Json
+        | Shape::Fields
+        | Shape::Strings
+        | Shape::SchemaOr(_)
+        | Shape::Pointer(_)
+        | Shape::List(_)
+        | Shape::Map(_) => Value::Null,
+    }
+}
+
+fn add_zeros(of: &'static Type, out: &mut Map<String, Value>) {
+    for field in &of.fields {
+        if field.name.is_empty() {
+            if let Some(part) = embedded(field.shape) {
+                add_zeros(part, out);
+            }
+            continue;
+        }
+        let value = zero(field.shape);
+        if !left_out(field, &value) {
+            out.insert(field.name.to_owned(), value);
+        }
+    }
+}
+
+/// Whether Go leaves the field out of JSON.
+pub(super) fn left_out(field: &Field, value: &Value) -> bool {
+    let empty = match field.shape {
+        Shape::Pointer(_) => value.is_null(),
+        Shape::List(_) | Shape::Map(_) | Shape::Bytes | Shape::Strings => match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+            Value::String(text) => text.is_empty(),
+            _ => true,
+        },
+        Shape::String => value.as_str().is_none_or(str::is_empty),
+        Shape::Bool => value.as_bool() != Some(true),
+        Shape::Int32 | Shape::Int64 | Shape::Uint8 | Shape::Float => value.as_f64() == Some(0.0),
+        // Go calls no struct empty.
+        _ => false,
+    };
+    match field.omit {
+        Omit::Never => false,
+        Omit::Empty => empty,
+        Omit::Zero => empty || *value == zero(field.shape),
+    }
+}

@@ -1,0 +1,180 @@
+//! Deployments and the other kinds that keep Pods running.
+
+use serde_json::{Value, json};
+
+use super::{Checks, entries, pods, selectors};
+use crate::kinds::FieldError;
+
+pub(super) fn check(checks: &mut Checks, type_name: &str, object: &Value) {
+    let spec = &object["spec"];
+    checks.not_negative("spec", spec, "replicas");
+    let matches = if type_name == "core/v1.ReplicationController" {
+        controller_selector(checks, spec)
+    } else {
+        selector(checks, type_name, spec)
+    };
+    if matches {
+        let template = &spec["template"];
+        pods::check_spec(checks, "spec.template.spec", &template["spec"]);
+        if template["spec"]["restartPolicy"] != "Always" {
+            checks.add(FieldError::unsupported(
+                "spec.template.spec.restartPolicy",
+                &template["spec"]["restartPolicy"],
+                &["Always"],
+            ));
+        }
+    }
+    match type_name {
+        "apps/v1.Deployment" => strategy(checks, &spec["strategy"]),
+        "apps/v1.StatefulSet" => {
+            checks.one_of("spec", spec, "podManagementPolicy", &["OrderedReady", "Parallel"]);
+        }
+        _ => {}
+    }
+    checks.not_negative("spec", spec, "minReadySeconds");
+    checks.not_negative("spec", spec, "revisionHistoryLimit");
+    let deadline = &spec["progressDeadlineSeconds"];
+    if let Some(seconds) = deadline.as_i64() {
+        checks.not_negative("spec", spec, "progressDeadlineSeconds");
+        if seconds <= spec["minReadySeconds"].as_i64().unwrap_or_default() {
+            let text = "must be greater than minReadySeconds";
+            checks.add(FieldError::invalid("spec.progressDeadlineSeconds", deadline, text));
+        }
+    }
+}
+
+/// Checks the selector. Returns whether the labels of the template match it.
+fn selector(checks: &mut Checks, type_name: &str, spec: &Value) -> bool {
+    let selector = &spec["selector"];
+    if selector.is_null() {
+        checks.add(FieldError::required("spec.selector", ""));
+    } else {
+        selectors::check(checks, "spec.selector", selector);
+        if selectors::is_empty(selector) {
+            let kind = match type_name {
+                "apps/v1.StatefulSet" => "statefulset",
+                "apps/v1.DaemonSet" => "daemonset",
+                "apps/v1.ReplicaSet" => "deployment",
+                _ => "deployment",
+            };
+            let text = format!("empty selector is invalid for {kind}");
+            checks.add(FieldError::invalid("spec.selector", selector, &text));
+        }
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    match selectors::matches(selector, labels) {
+        None => {
+            checks.add(FieldError::invalid("spec.selector", selector, "invalid label selector"));
+            return false;
+        }
+        // A missing selector matches nothing; an empty one has its own error.
+        Some(matches) if selector.is_null() || !matches => {
+            let text = "`selector` does not match template `labels`";
+            checks.add(FieldError::invalid("spec.template.metadata.labels", labels, text));
+        }
+        Some(_) => {}
+    }
+    true
+}
+
+fn controller_selector(checks: &mut Checks, spec: &Value) -> bool {
+    if entries(&spec["selector"]).next().is_none() {
+        checks.add(FieldError::required("spec.selector", ""));
+    }
+    if spec["template"].is_null() {
+        checks.add(FieldError::required("spec.template", ""));
+        return false;
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    if entries(&spec["selector"]).any(|(key, value)| labels.get(key) != Some(value)) {
+        let text = "`selector` does not match template `labels`";
+        checks.add(FieldError::invalid("spec.template.metadata.labels", labels, text));
+    }
+    true
+}
+
+fn strategy(checks: &mut Checks, strategy: &Value) {
+    let rolling = &strategy["rollingUpdate"];
+    match strategy["type"].as_str().unwrap_or_default() {
+        "Recreate" if !rolling.is_null() => checks.add(FieldError::forbidden(
+            "spec.strategy.rollingUpdate",
+            "may not be specified when strategy `type` is 'Recreate'",
+        )),
+        "Recreate" => {}
+        "RollingUpdate" if rolling.is_null() => checks.add(FieldError::required(
+            "spec.strategy.rollingUpdate",
+            "this should be defaulted and never be nil",
+        )),
+        "RollingUpdate" => {
+            let path = "spec.strategy.rollingUpdate";
+            share(checks, &format!("{path}.maxUnavailable"), &rolling["maxUnavailable"]);
+            share(checks, &format!("{path}.maxSurge"), &rolling["maxSurge"]);
+            if is_zero(&rolling["maxUnavailable"]) && is_zero(&rolling["maxSurge"]) {
+                let text = "may not be 0 when `maxSurge` is 0";
+                let path = format!("{path}.maxUnavailable");
+                checks.add(FieldError::invalid(path, &rolling["maxUnavailable"], text));
+            }
+        }
+        kind => {
+            // The server shows its internal form, which has names in upper case.
+            let shown = json!({"Type": kind, "RollingUpdate": rolling});
+            checks.add(FieldError::unsupported("spec.strategy", &shown, &["Recreate", "RollingUpdate"]));
+        }
+    }
+}
+
+/// A number that is not negative, or a share of a whole.
+fn share(checks: &mut Checks, path: &str, value: &Value) {
+    match value {
+        Value::String(text) => {
+            let number = text.strip_suffix('%').filter(|digits| !digits.is_empty());
+            if !number.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit())) {
+                let text = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  \
+                            or '93%', regex used for validation is '[0-9]+%')";
+                checks.add(FieldError::invalid(path, value, text));
+            }
+        }
+        number if number.as_i64().is_some_and(|number| number < 0) => {
+            checks.add(FieldError::invalid(path, number, "must be greater than or equal to 0"));
+        }
+        _ => {}
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim_end_matches('%').parse() == Ok(0),
+        value => value.as_i64().unwrap_or_default() == 0,
+    }
+}
+
+pub(super) fn check_stateful_set_update(checks: &mut Checks, object: &Value, old: &Value) {
+    const MUTABLE: [&str; 8] = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+        "status",
+    ];
+    let fixed = |object: &Value| {
+        let mut spec = object["spec"].clone();
+        for (_, claim) in spec["volumeClaimTemplates"].as_array_mut().into_iter().flatten().enumerate() {
+            claim["status"] = Value::Null;
+        }
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|field, _| !MUTABLE.contains(&field.as_str()));
+        }
+        spec
+    };
+    if fixed(object) != fixed(old) {
+        checks.add(FieldError::forbidden(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+             'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+             'minReadySeconds' are forbidden",
+        ));
+    }
+}
