@@ -7,6 +7,7 @@
 //! Differs from kube-controller-manager: there are no Events about scaling, one Node takes all Pods, and hashes of
 //! Pod templates are others.
 
+mod api;
 mod claim;
 mod client;
 mod deployment;
@@ -119,3 +120,6 @@ impl From<Vec<Request>> for Decision {
         Self { requests, again_at: None }
     }
 }
+
+#[cfg(test)]
+mod tests;

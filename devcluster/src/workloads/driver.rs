@@ -46,6 +46,13 @@ pub(super) struct Driver<C> {
     addresses: u32,
 }
 
+/// An owner that the view does not have.
+struct Absent {
+    resource: GroupResource,
+    name: Name,
+    uid: String,
+}
+
 impl<C: Client> Driver<C> {
     pub(super) fn new(client: C, options: Options) -> Self {
         Self {
@@ -218,10 +225,13 @@ impl<C: Client> Driver<C> {
     /// Lets the controller of an item decide, and sends its requests.
     async fn pass(&mut self, item: Item) {
         let decision = match &item {
-            Item::Garbage(uid) => match self.decide_garbage(uid).await {
-                Ok(decision) => decision,
-                Err(error) => return self.failed(item, &error),
-            },
+            Item::Garbage(uid) => {
+                let (decision, absent) = self.decide_garbage(uid);
+                if let Err(error) = confirm(&self.client, absent).await {
+                    return self.failed(item, &error);
+                }
+                decision
+            }
             _ => self.decide(&item, None),
         };
         match self.send_all(decision.requests).await {
@@ -317,26 +327,19 @@ impl<C: Client> Driver<C> {
         decision
     }
 
-    /// Decides about an object with owners. Before it is deleted the server confirms that these are absent: their
-    /// creation may not have arrived yet.
-    async fn decide_garbage(&self, uid: &str) -> Result<Decision, RequestError> {
-        let Some((resource, object)) = self.view.by_uid(uid) else { return Ok(Decision::default()) };
+    /// Decides about an object with owners. The owners that have to be absent for this are to be confirmed.
+    fn decide_garbage(&self, uid: &str) -> (Decision, Vec<Absent>) {
+        let Some((resource, object)) = self.view.by_uid(uid) else { return Default::default() };
         let requests = garbage::decide(&self.view, resource, object);
+        let mut absent = Vec::new();
         if !requests.is_empty() && !object.is_deleting() {
-            for owner in garbage::absent_owners(&self.view, object) {
-                let Some((resource, namespace)) = self.view.place_of(object, owner) else { continue };
-                match self.client.get(&resource, &namespace, owner.text("/name")).await {
-                    Ok(present) if present.uid() == owner.text("/uid") => {
-                        let message = format!("{resource} {} has not arrived yet", owner.text("/name"));
-                        return Err(RequestError { code: 409, message, causes: Vec::new() });
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.is_not_found() => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            absent.extend(garbage::absent_owners(&self.view, object).filter_map(|owner| {
+                let (resource, namespace) = self.view.place_of(object, owner)?;
+                let name = Name::new(&namespace, owner.text("/name"));
+                Some(Absent { resource, name, uid: owner.text("/uid").to_owned() })
+            }));
         }
-        Ok(requests.into())
+        (requests.into(), absent)
     }
 
     /// Sends requests in order, up to the first that fails for a reason that matters.
@@ -362,6 +365,22 @@ impl<C: Client> Driver<C> {
         }
         Ok(())
     }
+}
+
+/// Fails if an object that is absent from the view exists: its creation has not arrived yet.
+async fn confirm(client: &impl Client, absent: Vec<Absent>) -> Result<(), RequestError> {
+    for Absent { resource, name, uid } in absent {
+        match client.get(&resource, &name.namespace, &name.name).await {
+            Ok(present) if present.uid() == uid => {
+                let message = format!("{resource} {} has not arrived yet", name.name);
+                return Err(RequestError { code: 409, message, causes: Vec::new() });
+            }
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Sleeps until a time, for ever without one.
