@@ -141,7 +141,8 @@ fn start(pod: &Value, address: Ipv4Addr, now: Timestamp) -> Decision {
     status["podIP"] = address.as_str().into();
     status["podIPs"] = json!([{"ip": address}]);
     let gates = pod.list("/spec/readinessGates").iter().map(|gate| gate.text("/conditionType"));
-    for kind in ["PodReadyToStartContainers", "Initialized"].into_iter().chain(gates) {
+    let own = ["PodReadyToStartContainers", "Initialized", "PodScheduled"];
+    for kind in own.into_iter().chain(gates) {
         set_condition(status, kind, None, now);
     }
     if !pod.list("/spec/initContainers").is_empty() {

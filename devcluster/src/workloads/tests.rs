@@ -36,6 +36,11 @@ impl Cluster {
         Self { api, _controllers: controllers }
     }
 
+    /// Waits until the controllers have nothing to do.
+    async fn idle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
     async fn call(&self, verb: api::Verb, path: &str, body: Value) -> Value {
         let mut request = api::Request::new(verb, target(path));
         if !body.is_null() {
@@ -144,7 +149,9 @@ async fn a_deployment_becomes_available_and_goes_with_its_pods() {
     cluster.until(DEPLOYMENTS, |all| available(all, 3)).await;
     let pods = cluster.list(PODS).await;
     assert_eq!(pods.len(), 3, "no Pod too many");
-    assert!(pods.iter().all(|pod| pod["spec"]["nodeName"] == NODE && pod.has_condition("PodScheduled")));
+    for pod in &pods {
+        assert!(pod["spec"]["nodeName"] == NODE && pod.has_condition("PodScheduled"), "{pod}");
+    }
     cluster.until("discovery.k8s.io/v1/endpointslices/default", |all| ready_endpoints(all) == 3).await;
     cluster
         .until("/v1/endpoints/default", |all| {
@@ -297,6 +304,7 @@ async fn dependents_go_with_the_definition_of_their_owners() {
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}});
     let owner = cluster.create(WIDGETS, widget).await;
     cluster.create(MAPS, owned("child", &owner, false)).await;
+    cluster.idle().await;
     let definition = "apiextensions.k8s.io/v1/customresourcedefinitions//widgets.example.com";
     cluster.call(api::Verb::Delete, definition, Value::Null).await;
     cluster.until(MAPS, |all| all.iter().all(|one| one.name() != "child")).await;
