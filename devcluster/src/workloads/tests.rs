@@ -66,8 +66,8 @@ impl Cluster {
         self.call(api::Verb::Get, path, Value::Null).await
     }
 
-    async fn patch(&self, path: &str, patch: Value) {
-        let patched = self.call(api::Verb::Patch(api::PatchType::Merge), path, patch).await;
+    async fn patch(&self, path: &str, body: Value) {
+        let patched = self.call(api::Verb::Patch(api::PatchType::Merge), path, body).await;
         assert!(!patched.uid().is_empty(), "{patched}");
     }
 
@@ -90,11 +90,9 @@ impl Cluster {
                 watch.next().await.expect("the watch goes on");
             }
         };
-        let waited = timeout(Duration::from_secs(600), waiting).await;
-        match waited {
-            Ok(objects) => objects,
-            Err(_) => panic!("{path} is not as wanted: {:#?}", self.list(path).await),
-        }
+        let outcome = timeout(Duration::from_mins(10), waiting).await;
+        let Ok(objects) = outcome else { panic!("{path} is not as wanted: {:#?}", self.list(path).await) };
+        objects
     }
 }
 
@@ -321,7 +319,7 @@ async fn controllers_can_be_switched_off() {
     let cluster = Cluster { api, _controllers: controllers };
     cluster.create(DEPLOYMENTS, deployment(1, &json!({}))).await;
     cluster.until(PODS, |all| all.len() == 1).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(cluster.list(PODS).await.iter().all(|pod| pod.text("/spec/nodeName").is_empty()));
     assert!(cluster.list("/v1/nodes").await.is_empty());
 }

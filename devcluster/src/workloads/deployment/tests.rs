@@ -105,13 +105,13 @@ fn time(text: &str) -> Timestamp {
     format!("2026-01-02T03:{text}Z").parse().expect("a time")
 }
 
-fn rolling(surge: Value, unavailable: Value) -> Value {
+fn rolling(surge: &Value, unavailable: &Value) -> Value {
     json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
 }
 
 #[test]
 fn a_new_deployment_gets_a_set_and_conditions() {
-    let mut cluster = Cluster::new(3, &rolling(json!("25%"), json!("25%")));
+    let mut cluster = Cluster::new(3, &rolling(&json!("25%"), &json!("25%")));
     assert!(cluster.pass());
     let set = Arc::clone(&cluster.sets[0]);
     let hash = set.label("pod-template-hash").expect("the hash").to_owned();
@@ -146,7 +146,7 @@ fn a_new_deployment_gets_a_set_and_conditions() {
 
 #[test]
 fn a_rolling_update_stays_within_its_limits() {
-    let mut cluster = Cluster::new(10, &rolling(json!(3), json!(2)));
+    let mut cluster = Cluster::new(10, &rolling(&json!(3), &json!(2)));
     cluster.complete();
     cluster.change("2");
     let mut steps = Vec::new();
@@ -165,7 +165,7 @@ fn a_rolling_update_stays_within_its_limits() {
 
 #[test]
 fn a_rollback_takes_the_former_set_and_a_new_revision() {
-    let mut cluster = Cluster::new(1, &rolling(json!(1), json!(0)));
+    let mut cluster = Cluster::new(1, &rolling(&json!(1), &json!(0)));
     cluster.complete();
     cluster.change("2");
     cluster.complete();
@@ -178,7 +178,7 @@ fn a_rollback_takes_the_former_set_and_a_new_revision() {
 
 #[test]
 fn old_sets_beyond_the_history_limit_are_deleted() {
-    let mut cluster = Cluster::new(1, &rolling(json!(1), json!(0)));
+    let mut cluster = Cluster::new(1, &rolling(&json!(1), &json!(0)));
     cluster.deployment["spec"]["revisionHistoryLimit"] = 2.into();
     for image in ["1", "2", "3", "4", "5"] {
         cluster.change(image);
@@ -206,7 +206,7 @@ fn recreation_waits_for_old_pods_to_end() {
 
 #[test]
 fn a_paused_deployment_scales_but_rolls_nothing_out() {
-    let mut cluster = Cluster::new(4, &rolling(json!(1), json!(1)));
+    let mut cluster = Cluster::new(4, &rolling(&json!(1), &json!(1)));
     cluster.complete();
     cluster.deployment["spec"]["paused"] = true.into();
     cluster.change("2");
@@ -221,7 +221,7 @@ fn a_paused_deployment_scales_but_rolls_nothing_out() {
 
 #[test]
 fn scaling_in_the_middle_of_a_rollout_is_proportional() {
-    let mut cluster = Cluster::new(10, &rolling(json!(3), json!(2)));
+    let mut cluster = Cluster::new(10, &rolling(&json!(3), &json!(2)));
     cluster.complete();
     cluster.change("2");
     cluster.settle();
@@ -234,7 +234,7 @@ fn scaling_in_the_middle_of_a_rollout_is_proportional() {
 
 #[test]
 fn a_stuck_rollout_passes_its_deadline() {
-    let mut cluster = Cluster::new(1, &rolling(json!(1), json!(0)));
+    let mut cluster = Cluster::new(1, &rolling(&json!(1), &json!(0)));
     cluster.settle();
     cluster.run_pods(false);
     cluster.settle();
@@ -254,7 +254,7 @@ fn a_stuck_rollout_passes_its_deadline() {
 
 #[test]
 fn annotations_and_min_ready_seconds_reach_the_set() {
-    let mut cluster = Cluster::new(1, &rolling(json!(1), json!(0)));
+    let mut cluster = Cluster::new(1, &rolling(&json!(1), &json!(0)));
     cluster.complete();
     cluster.deployment["metadata"]["annotations"]["team"] = "x".into();
     cluster.deployment["spec"]["minReadySeconds"] = 5.into();
@@ -265,7 +265,7 @@ fn annotations_and_min_ready_seconds_reach_the_set() {
 
 #[test]
 fn a_name_that_is_taken_leads_to_another_hash() {
-    let mut cluster = Cluster::new(1, &rolling(json!(1), json!(0)));
+    let mut cluster = Cluster::new(1, &rolling(&json!(1), &json!(0)));
     let create = cluster.decide().requests.swap_remove(0);
     let taken = json!({"metadata": {"name": create.name, "namespace": "a", "uid": "x"}});
     cluster.sets.push(Arc::new(taken));

@@ -4,7 +4,7 @@ use super::*;
 use crate::workloads::client::Verb;
 use crate::workloads::resources;
 
-/// A view of ConfigMaps. Each is `namespace/name`, its owners as `namespace/name` too, and further metadata.
+/// A view of `ConfigMap` objects. Each is `namespace/name`, its owners as `namespace/name` too, and further metadata.
 fn view(maps: &[(&str, &[&str], Value)]) -> View {
     let mut view = View::default();
     view.set_kinds(crate::kinds::builtin::kinds().to_vec());
@@ -39,9 +39,10 @@ fn requests(view: &View, uid: &str) -> Vec<String> {
     let (resource, object) = view.by_uid(uid).expect("the object");
     decide(view, resource, object)
         .into_iter()
-        .map(|request| match request.verb {
-            Verb::Delete => format!("delete {} {}", request.name, request.body.text("/propagationPolicy")),
-            _ => {
+        .map(|request| {
+            if request.verb == Verb::Delete {
+                format!("delete {} {}", request.name, request.body.text("/propagationPolicy"))
+            } else {
                 let (owners, finalizers) = (request.body.owners(), request.body.list("/metadata/finalizers"));
                 let owners: Vec<_> = owners.iter().map(|owner| owner.text("/uid")).collect();
                 format!("patch {} owners {owners:?} finalizers {}", request.name, finalizers.len())
