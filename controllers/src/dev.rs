@@ -1,6 +1,6 @@
 //! `mainstay dev`: a demonstration on one terminal.
 //!
-//! The command starts a local control plane (or uses an existing cluster), installs the CRD, applies a sample
+//! The command starts an API server in this process (or the real programs, or uses an existing cluster), installs the CRD, applies a sample
 //! WaitDeployment with a prerequisite that comes up some seconds later, runs the manager in this process, and
 //! prints each step. Ctrl-C stops everything that the command started.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, ValueEnum, value_parser};
 use kube::api::{Api, Patch, PatchParams};
 use mainstay::client::connect::{self, ConnectError};
 use mainstay::config::{ConfigError, ConfigSchema, ConfigSource, Loaded, LogFilter};
@@ -22,7 +22,8 @@ use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
-use mainstay_devcluster::{DevCluster, Options, Progress};
+use mainstay_devcluster::workloads::Controller;
+use mainstay_devcluster::{DevCluster, Embedded, EmbeddedOptions, Options, Progress};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -38,6 +39,21 @@ const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
 /// process.
 const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
+/// The API server that `mainstay dev` starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Server {
+    /// An API server in this process, which starts at once.
+    Embedded,
+    /// The real programs, built with Go on the first start.
+    Real,
+}
+
+/// The cluster that `mainstay dev` has started.
+enum Cluster {
+    Embedded(Box<Embedded>),
+    Real(Box<DevCluster>),
+}
+
 /// Returns the definition of the command `mainstay dev` with its flags.
 pub(crate) fn command() -> Command {
     let kubeconfig = Arg::new("kubeconfig")
@@ -45,12 +61,19 @@ pub(crate) fn command() -> Command {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help("Use the cluster this file names instead of starting one");
+    let server = Arg::new("server")
+        .long("server")
+        .value_parser(value_parser!(Server))
+        .default_value("embedded")
+        .conflicts_with("kubeconfig")
+        .help("The API server to start");
     ConfigFlags::add_to(
         Command::new("dev")
             .about(
                 "Start a control plane, apply a sample WaitDeployment, run the manager and print each step",
             )
-            .arg(kubeconfig),
+            .arg(kubeconfig)
+            .arg(server),
     )
 }
 
@@ -60,7 +83,9 @@ pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
         Ok(found) => found,
         Err(problem) => return program::print_problems(problem, &mut std::io::stderr()).into(),
     };
-    match start(loaded, source, matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path)) {
+    let kubeconfig = matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path);
+    let server = matches.get_one("server").copied().unwrap_or(Server::Embedded);
+    match start(loaded, source, kubeconfig, server) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let wrong_input = problem.downcast_ref::<ConnectError>().is_some();
@@ -86,24 +111,34 @@ fn configuration(
     Ok((schema.parse(CONFIGURATION, "config/dev.yaml", &overrides)?, None))
 }
 
-fn start(loaded: Loaded, source: Option<ConfigSource>, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+fn start(
+    loaded: Loaded,
+    source: Option<ConfigSource>,
+    kubeconfig: Option<&Path>,
+    server: Server,
+) -> anyhow::Result<()> {
     let log = program::logging::init(&loaded.configuration.logging)?;
     let options =
         ManagerOptions { source, log: Some(Arc::new(log.clone())), ..ManagerOptions::replica("mainstay") };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run_all(options, loaded, kubeconfig));
+    let result = runtime.block_on(run_all(options, loaded, kubeconfig, server));
     runtime.shutdown_background();
     log.flush();
     result
 }
 
-async fn run_all(options: ManagerOptions, loaded: Loaded, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+async fn run_all(
+    options: ManagerOptions,
+    loaded: Loaded,
+    kubeconfig: Option<&Path>,
+    server: Server,
+) -> anyhow::Result<()> {
     let steps = Steps::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
-        None => Some(interruptible(start_cluster(&steps)).await?),
+        None => Some(interruptible(Cluster::start(server, &steps)).await?),
     };
-    let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
+    let path = cluster.as_ref().and_then(Cluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
     let result = run_on(&steps, options, loaded, path, cluster.as_ref()).await;
     if let Some(cluster) = cluster {
         steps.print("stopping the control plane");
@@ -133,13 +168,45 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
     }
 }
 
-async fn start_cluster(steps: &Steps) -> anyhow::Result<DevCluster> {
-    steps.print(
-        "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
-    );
-    let printer = steps.clone();
-    let progress = Progress::new(move |line| printer.print(line));
-    Ok(DevCluster::start(Options { progress, ..Options::default() }).await?)
+// === impl Cluster ===
+
+impl Cluster {
+    async fn start(server: Server, steps: &Steps) -> anyhow::Result<Self> {
+        if server == Server::Embedded {
+            steps.print("starting an API server in this process");
+            let options =
+                EmbeddedOptions { controllers: Controller::ALL.into(), ..EmbeddedOptions::default() };
+            return Ok(Self::Embedded(Box::new(Embedded::start_with(options).await?)));
+        }
+        steps.print(
+            "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
+        );
+        let printer = steps.clone();
+        let progress = Progress::new(move |line| printer.print(line));
+        Ok(Self::Real(Box::new(DevCluster::start(Options { progress, ..Options::default() }).await?)))
+    }
+
+    fn kubeconfig_path(&self) -> Option<&Path> {
+        match self {
+            Self::Embedded(cluster) => cluster.kubeconfig_path(),
+            Self::Real(cluster) => Some(cluster.kubeconfig_path()),
+        }
+    }
+
+    /// Returns the path of the kubectl that was built with the cluster; `None` for the embedded server.
+    fn kubectl(&self) -> Option<PathBuf> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Real(cluster) => Some(cluster.kubectl()),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Embedded(cluster) => cluster.stop().await,
+            Self::Real(cluster) => cluster.stop().await,
+        }
+    }
 }
 
 async fn run_on(
@@ -147,13 +214,13 @@ async fn run_on(
     options: ManagerOptions,
     loaded: Loaded,
     kubeconfig: &Path,
-    cluster: Option<&DevCluster>,
+    cluster: Option<&Cluster>,
 ) -> anyhow::Result<()> {
     let connection = connect::infer(Some(kubeconfig), None).await?;
     let client = kube::Client::try_from(connection.clone())?;
     steps.print(&format!("the cluster is ready; for kubectl: export KUBECONFIG={}", kubeconfig.display()));
-    if let Some(cluster) = cluster {
-        steps.print(&format!("if you have no kubectl: {}", cluster.kubectl().display()));
+    if let Some(kubectl) = cluster.and_then(Cluster::kubectl) {
+        steps.print(&format!("if you have no kubectl: {}", kubectl.display()));
     }
     interruptible(install_crd(&client)).await?;
     steps.print("the CRD waitdeployments.apps.mainstay.dev is installed");

@@ -12,15 +12,23 @@
 //! # }
 //! ```
 
+use std::collections::BTreeSet;
+#[cfg(feature = "http")]
+use std::io::Write as _;
+#[cfg(feature = "http")]
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::{Api, ApiOptions, User};
 use crate::server::{ApiService, Faults};
 #[cfg(feature = "http")]
 use crate::server::{Identity, IdentityError, Listener};
+use crate::workloads::{self, Controller};
 
 /// The namespace of clients that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -32,6 +40,8 @@ pub struct EmbeddedOptions {
     pub api: ApiOptions,
     /// The users of bearer tokens.
     pub tokens: Vec<(String, User)>,
+    /// The controllers that run beside the API server. None by default, so that objects are only stored.
+    pub controllers: BTreeSet<Controller>,
     /// Whether the server listens on loopback. Clients of this process need no socket.
     #[cfg(feature = "http")]
     pub listen: bool,
@@ -42,6 +52,9 @@ pub struct EmbeddedOptions {
 pub struct Embedded {
     api: Api,
     service: ApiService,
+    /// The task of the controllers; dropping it ends the task.
+    controllers: JoinSet<()>,
+    _stop: DropGuard,
     #[cfg(feature = "http")]
     http: Option<Http>,
 }
@@ -52,6 +65,10 @@ pub struct Embedded {
 struct Http {
     listener: Listener,
     kubeconfig: String,
+    /// The certificate of the authority in PEM.
+    authority: String,
+    /// A file with the kubeconfig, readable by this user only and removed with the server.
+    file: tempfile::TempPath,
 }
 
 /// The server could not be started.
@@ -74,6 +91,7 @@ impl Default for EmbeddedOptions {
         Self {
             api: ApiOptions::new(Arc::new(Timestamp::now)),
             tokens: Vec::new(),
+            controllers: BTreeSet::new(),
             #[cfg(feature = "http")]
             listen: true,
         }
@@ -90,14 +108,29 @@ impl Embedded {
 
     /// Starts a server.
     pub async fn start_with(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
-        let seed = options.api.seed;
+        let (seed, clock) = (options.api.seed, Arc::clone(&options.api.clock));
         let api = Api::new(options.api).await;
         let service = ApiService::new(api.clone(), options.tokens, seed);
         #[cfg(feature = "http")]
         let http = if options.listen { Some(Http::start(&service).await?) } else { None };
+        #[cfg(feature = "http")]
+        let authority = http.as_ref().map(|http| http.authority.clone());
+        #[cfg(not(feature = "http"))]
+        let authority: Option<String> = None;
+
+        let (stop, mut controllers) = (CancellationToken::new(), JoinSet::new());
+        if !options.controllers.is_empty() {
+            let settings = workloads::Options {
+                controllers: options.controllers,
+                ..workloads::Options::new(authority.unwrap_or_default(), clock)
+            };
+            controllers.spawn(workloads::run(api.clone(), settings, stop.clone()));
+        }
         Ok(Self {
             api,
             service,
+            controllers,
+            _stop: stop.drop_guard(),
             #[cfg(feature = "http")]
             http,
         })
@@ -148,8 +181,16 @@ impl Embedded {
         self.http.as_ref().map_or("", |http| &http.kubeconfig)
     }
 
-    /// Ends all watches and connections, and returns when no task and no socket is left.
-    pub async fn stop(self) {
+    /// Returns the path of a file with [`kubeconfig`](Self::kubeconfig), which is removed with the server;
+    /// `None` if the server does not listen.
+    #[cfg(feature = "http")]
+    pub fn kubeconfig_path(&self) -> Option<&Path> {
+        self.http.as_ref().map(|http| &*http.file)
+    }
+
+    /// Ends all controllers, watches and connections, and returns when no task and no socket is left.
+    pub async fn stop(mut self) {
+        self.controllers.shutdown().await;
         self.service.faults().cut_watches();
         #[cfg(feature = "http")]
         if let Some(http) = self.http {
@@ -166,7 +207,10 @@ impl Http {
         let identity = Identity::generate()?;
         let listener = Listener::start(service.clone(), &identity).await?;
         let kubeconfig = identity.kubeconfig(&url(&listener));
-        Ok(Self { listener, kubeconfig })
+        let mut file = tempfile::Builder::new().prefix("mainstay-devcluster-").suffix(".yaml").tempfile()?;
+        file.write_all(kubeconfig.as_bytes())?;
+        let authority = identity.authority().to_owned();
+        Ok(Self { listener, kubeconfig, authority, file: file.into_temp_path() })
     }
 
     fn url(&self) -> String {

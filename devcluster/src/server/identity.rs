@@ -88,6 +88,11 @@ impl Identity {
         })
     }
 
+    /// Returns the certificate of the authority in PEM.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// Returns a kubeconfig for the administrator, complete without further files.
     pub(crate) fn kubeconfig(&self, url: &str) -> String {
         let name = "mainstay-devcluster";
