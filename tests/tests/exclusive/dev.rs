@@ -1,5 +1,4 @@
-//! `mainstay dev` with a control plane of its own: each step is printed, and Ctrl-C leaves neither process
-//! nor file.
+//! `mainstay dev` with a server of its own: each step is printed, and Ctrl-C leaves neither process nor file.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,16 +11,28 @@ use tokio::time::Instant;
 #[tokio::test]
 async fn dev_reports_each_step_and_leaves_nothing_behind() {
     let _turn = TestCluster::turn().await;
+    let dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev", "--server", "real"]);
+    // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, and the process that removes the
+    // folder after a kill.
+    run_to_the_end(dev, 6, "dev.real").await;
+}
+
+#[tokio::test]
+async fn dev_needs_no_program_beside_it() {
+    let _turn = TestCluster::turn().await;
+    let dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
+    run_to_the_end(dev, 0, "dev").await;
+}
+
+/// Checks all steps of `dev`, with this number of child processes, and interrupts it.
+async fn run_to_the_end(mut dev: Terminal, processes: usize, figure: &str) {
     let began = Instant::now();
-    let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
     let Some(ready) = dev.line_with("the cluster is ready").await else { return skip_or_fail(dev).await };
     let kubeconfig = ready.split_once("export KUBECONFIG=").map(|(_, path)| PathBuf::from(path));
     let kubeconfig = kubeconfig.expect("the path of a kubeconfig");
     assert!(kubeconfig.is_file(), "{}", kubeconfig.display());
     let programs = children(dev.id());
-    // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, and the process that removes the
-    // folder after a kill.
-    assert_eq!(programs.len(), 6, "{programs:?}");
+    assert_eq!(programs.len(), processes, "{programs:?}");
 
     for step in [
         "the CRD waitdeployments.apps.mainstay.dev is installed",
@@ -35,13 +46,12 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
             .await
             .unwrap_or_else(|| panic!("dev ended before {step:?}: {:#?}", dev.printed()));
     }
-    let took = began.elapsed();
-    figure_of_time("dev.ready", took);
+    figure_of_time(&format!("{figure}.ready"), began.elapsed());
 
     let interrupted = Instant::now();
     dev.interrupt();
     let (status, errors) = dev.ended().await;
-    figure_of_time("dev.stopped", interrupted.elapsed());
+    figure_of_time(&format!("{figure}.stopped"), interrupted.elapsed());
     assert!(status.success(), "{status}; {errors}; {:#?}", dev.printed());
     // On a busy machine a handler may run long enough for this warning.
     let wrong: Vec<_> = errors.lines().filter(|line| !line.contains("handler is slow")).collect();
@@ -53,7 +63,7 @@ async fn dev_reports_each_step_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn dev_can_be_interrupted_before_its_cluster_is_ready() {
     let _turn = TestCluster::turn().await;
-    let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev"]);
+    let mut dev = Terminal::start(env!("CARGO_BIN_EXE_mainstay-under-test"), &["dev", "--server", "real"]);
     dev.line_with("starting a control plane").await.expect("the first line of dev");
     let own = dev.id();
     // The interrupt comes after the first program has started, so that there is something to clean up.
