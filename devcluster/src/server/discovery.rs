@@ -14,6 +14,7 @@ use super::path::Path;
 use super::route;
 use crate::kinds::Kind;
 
+mod openapi;
 mod resources;
 
 /// The groups of built-in kinds in the order of kube-apiserver.
@@ -104,6 +105,8 @@ fn find(path: &Path, kinds: Vec<Arc<Kind>>, request: &Request<'_>) -> Result<Ans
                 "resources": version.kinds.iter().flat_map(|kind| resources::plain(kind)).collect::<Vec<_>>(),
             })
         }
+        Path::OpenApiIndex => openapi::index(&catalogue),
+        Path::OpenApi { group, version } => openapi::document(catalogue.version(group, version)?),
         Path::Root => json!({"paths": catalogue.paths()}),
         _ => return Err(route::Refusal::NoPage),
     };
@@ -197,7 +200,7 @@ impl Catalogue {
             paths.extend(group.versions.iter().map(|version| format!("{prefix}/{}", version.name)));
             paths.push(prefix);
         }
-        paths.extend(["/healthz", "/livez", "/readyz", "/version"].map(str::to_owned));
+        paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
         paths.sort();
         paths.dedup();
         paths

@@ -19,6 +19,10 @@ pub(crate) enum Path {
     Group(String),
     /// `/api/v1` or `/apis/GROUP/VERSION`.
     GroupVersion { group: String, version: String },
+    /// `/openapi/v3`.
+    OpenApiIndex,
+    /// `/openapi/v3/api/v1` or `/openapi/v3/apis/GROUP/VERSION`.
+    OpenApi { group: String, version: String },
     /// An endpoint of a resource.
     Resource(ResourcePath),
     /// `/api/v1/watch`, to which the real server answers with an internal error.
@@ -63,6 +67,13 @@ pub(crate) fn parse(path: &str) -> Path {
         }
         ["api"] => Path::LegacyVersions,
         ["apis"] => Path::Groups,
+        ["openapi", "v3"] => Path::OpenApiIndex,
+        ["openapi", "v3", "api", version] => {
+            Path::OpenApi { group: String::new(), version: (*version).to_owned() }
+        }
+        ["openapi", "v3", "apis", group, version] => {
+            Path::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() }
+        }
         ["api", version, parts @ ..] => below_version("", version, parts),
         ["apis", "", ..] => Path::Unknown,
         ["apis", group] => Path::Group((*group).to_owned()),
@@ -164,7 +175,7 @@ mod tests {
 
     #[test]
     fn unknown_paths_are_told_apart_by_their_prefix() {
-        for path in ["/nope", "//api/v1", "/apis//v1", "api/v1", "/openapi/v3"] {
+        for path in ["/nope", "//api/v1", "/apis//v1", "api/v1", "/openapi/v2"] {
             assert_eq!(parse(path), Path::Unknown, "{path}");
         }
         assert_eq!(parse("/api/v1//pods"), Path::UnknownApi { group: String::new() });

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod faults;
+mod openapi;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};

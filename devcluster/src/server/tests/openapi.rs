@@ -1,0 +1,23 @@
+//! The part of OpenAPI v3 that kubectl reads before it sends an object.
+
+use super::{filled, get};
+
+#[tokio::test]
+async fn patches_of_all_kinds_offer_validation_by_the_server() {
+    let server = filled().await;
+    let index = get(&server, "/openapi/v3").await.json();
+    let documents = [
+        ("api/v1", "/api/v1/namespaces/{namespace}/configmaps/{name}", "ConfigMap"),
+        ("apis/apps/v1", "/apis/apps/v1/namespaces/{namespace}/deployments/{name}", "Deployment"),
+        ("apis/example.com/v1", "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}", "Widget"),
+    ];
+    for (document, path, kind) in documents {
+        let url = index["paths"][document]["serverRelativeURL"].as_str().expect("a URL");
+        let patch = get(&server, url).await.json()["paths"][path]["patch"].clone();
+        assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], kind);
+        let parameters = patch["parameters"].as_array().expect("parameters");
+        let validated = parameters.iter().any(|it| it["name"] == "fieldValidation" && it["in"] == "query");
+        assert!(validated, "{patch}");
+    }
+    assert_eq!(get(&server, "/openapi/v3/apis/nope/v1").await.code, 404);
+}
