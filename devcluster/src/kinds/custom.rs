@@ -126,8 +126,8 @@ fn custom_kind(spec: &Value, names: &Value, version: &Value) -> CustomKind {
     }
 }
 
-/// The end of a deprecation warning: the newest stable version that is served and not deprecated, if there is
-/// one.
+/// Returns the end of a deprecation warning: the newest stable version that is served and not deprecated, if
+/// there is one.
 fn replacement(spec: &Value, kind: &Kind) -> String {
     let usable =
         |version: &&Value| structural::flag(version, "served") && !structural::flag(version, "deprecated");
@@ -137,7 +137,7 @@ fn replacement(spec: &Value, kind: &Kind) -> String {
     newer.map_or_else(String::new, |name| format!("; use {}/{name} {}", kind.group, kind.kind))
 }
 
-/// The rank of a version: stable before beta before alpha, then by number; other names come last.
+/// Returns the rank of a version: stable before beta before alpha, then by number; other names come last.
 fn priority(version: &str) -> (u8, u64, u64) {
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -189,7 +189,7 @@ fn selectable_field(field: &Value) -> SelectableField {
     SelectableField { label, paths: vec![path], missing: String::new() }
 }
 
-/// The schema of an object: the declared one, with the fields that every object has.
+/// Returns the schema of an object: the declared one, with the fields that every object has.
 fn root_schema(declared: &Value) -> Schema {
     let mut schema = structural::schema(declared);
     let mut fields = match schema.form {
@@ -207,7 +207,7 @@ fn root_schema(declared: &Value) -> Schema {
     schema
 }
 
-/// The schema of metadata. A definition may restrict `name` and `generateName`.
+/// Returns the schema of metadata. A definition may restrict `name` and `generateName`.
 fn merged_metadata(of_all: &Schema, declared: Option<&Schema>) -> Schema {
     let (Some(declared), Form::Object(fields)) = (declared, &of_all.form) else { return of_all.clone() };
     let mut fields = Fields::clone(fields);

@@ -65,22 +65,22 @@ impl FieldError {
         Self { path: path.into(), reason, message }
     }
 
-    /// The field is missing.
+    /// Returns the field is missing.
     pub fn required(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Required, with_detail("Required value", detail))
     }
 
-    /// The value is malformed.
+    /// Returns the value is malformed.
     pub fn invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
-    /// The value has the wrong type.
+    /// Returns the value has the wrong type.
     pub fn type_invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(path, Reason::TypeInvalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
-    /// The value is not one of the supported ones, which are listed in the given order.
+    /// Returns the value is not one of the supported ones, which are listed in the given order.
     pub fn unsupported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|value| quoted(value)).collect();
         let detail = if supported.is_empty() {
@@ -95,34 +95,34 @@ impl FieldError {
         )
     }
 
-    /// The value may not be set or changed.
+    /// Returns the value may not be set or changed.
     pub fn forbidden(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Forbidden, with_detail("Forbidden", detail))
     }
 
-    /// The value appears twice.
+    /// Returns the value appears twice.
     pub fn duplicate(path: impl Into<String>, value: &Value) -> Self {
         Self::new(path, Reason::Duplicate, format!("Duplicate value: {}", shown(value)))
     }
 
-    /// A value that the field refers to does not exist.
+    /// Returns a value that the field refers to does not exist.
     pub fn not_found(path: impl Into<String>, value: &Value) -> Self {
         Self::new(path, Reason::NotFound, format!("Not found: {}", shown(value)))
     }
 
-    /// The text is longer than `max_bytes`.
+    /// Returns the text is longer than `max_bytes`.
     pub fn too_long(path: impl Into<String>, max_bytes: usize) -> Self {
         let unit = if max_bytes == 1 { "byte" } else { "bytes" };
         Self::new(path, Reason::TooLong, format!("Too long: may not be more than {max_bytes} {unit}"))
     }
 
-    /// The list or map has `actual` items, more than `max`.
+    /// Returns the list or map has `actual` items, more than `max`.
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(path, Reason::TooMany, format!("Too many: {actual}: must have at most {max} {unit}"))
     }
 
-    /// The server failed to check the value.
+    /// Returns the server failed to check the value.
     pub fn internal(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Internal, with_detail("Internal error", detail))
     }
@@ -138,7 +138,7 @@ fn with_detail(text: &str, detail: &str) -> String {
     if detail.is_empty() { text.to_owned() } else { format!("{text}: {detail}") }
 }
 
-/// The value as the message quotes it: strings in Go's quotes, else JSON as Go writes it.
+/// Returns the value as the message quotes it: strings in Go's quotes, else JSON as Go writes it.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A value as Go's `%v` shows it.
+/// Returns a value as Go's `%v` shows it.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A value as Go's `%#v` shows it.
+/// Returns a value as Go's `%#v` shows it.
 pub(super) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn syntax(value: &Value) -> String {
     }
 }
 
-/// A floating point number as Go's `%v` shows it.
+/// Returns a floating point number as Go's `%v` shows it.
 pub(super) fn float(number: f64) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -63,7 +63,7 @@ impl Kind {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Whether the main endpoint has this verb.
+    /// Returns whether the main endpoint has this verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|has| has == verb)
     }
@@ -122,7 +122,7 @@ pub struct SelectableField {
 pub struct LazySchema(LazyLock<Arc<Schema>, Box<dyn FnOnce() -> Arc<Schema> + Send>>);
 
 impl LazySchema {
-    /// A schema that `build` returns at the first use.
+    /// Returns a schema that `build` returns at the first use.
     pub fn new(build: impl FnOnce() -> Arc<Schema> + Send + 'static) -> Self {
         Self(LazyLock::new(Box::new(build)))
     }

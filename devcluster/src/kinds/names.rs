@@ -47,7 +47,7 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     subdomain(name, "characters")
 }
 
-/// The server counts the length in characters or in bytes, depending on the field.
+/// Returns the server counts the length in characters or in bytes, depending on the field.
 fn subdomain(name: &str, unit: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_SUBDOMAIN, unit);
     if !is_subdomain(name) {

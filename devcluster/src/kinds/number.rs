@@ -26,7 +26,8 @@ impl Num {
         }
     }
 
-    /// Whether the number is whole, `3.0` included, and a JSON integer of at most 53 bits if it is a float.
+    /// Returns whether the number is whole, `3.0` included, and a JSON integer of at most 53 bits if it is a
+    /// float.
     pub(super) fn is_integer(self) -> bool {
         match self {
             Self::Int(_) => true,
@@ -43,7 +44,7 @@ impl Num {
     }
 }
 
-/// Whether a float is a whole number of at most 53 bits, up to rounding errors.
+/// Returns whether a float is a whole number of at most 53 bits, up to rounding errors.
 pub(super) fn float_is_integer(float: f64) -> bool {
     const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || !(-MAX_SAFE..=MAX_SAFE).contains(&float) {

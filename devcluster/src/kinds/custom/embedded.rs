@@ -99,7 +99,7 @@ pub(super) fn metadata_schema() -> Option<&'static Schema> {
     METADATA.as_deref()
 }
 
-/// The first value of the wrong type, in the words of Go's JSON decoder.
+/// Returns the first value of the wrong type, in the words of Go's JSON decoder.
 fn wrong_type(value: &Value, schema: &Schema, name: &str) -> Option<String> {
     let error = |expected: &str| {
         let found = match value {

@@ -185,7 +185,7 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-/// Whether the text is a date such as `2006-01-02`.
+/// Returns whether the text is a date such as `2006-01-02`.
 pub(super) fn is_date(text: &str) -> bool {
     text.len() == 10 && text.is_ascii() && text.parse::<jiff::civil::Date>().is_ok()
 }
@@ -229,7 +229,7 @@ const LENIENT_UNITS: &[(&[&str], &str, i64)] = &[
     (&["w", "wk"], "week", 604_800_000_000_000),
 ];
 
-/// A duration as Go's `time.ParseDuration` reads it, in nanoseconds.
+/// Returns a duration as Go's `time.ParseDuration` reads it, in nanoseconds.
 fn go_duration(text: &str) -> Option<i128> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if unsigned == "0" {

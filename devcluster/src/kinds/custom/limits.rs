@@ -130,7 +130,7 @@ impl Range {
         }
     }
 
-    /// Whether a number is in the range; adds an error if it is not.
+    /// Returns whether a number is in the range; adds an error if it is not.
     fn check(&self, number: Num, what: &str, path: &Path<'_>, out: &mut Outcome) -> bool {
         let value = number.as_float();
         let (fits, text) = match self {

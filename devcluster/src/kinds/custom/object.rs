@@ -258,7 +258,7 @@ fn accessor(path: &str, value: &Value) -> String {
     format!(".{} accessor error: {} is of the type ", path.trim_start_matches('.'), shown(value))
 }
 
-/// A value as Go's `%v` formats it.
+/// Returns a value as Go's `%v` formats it.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

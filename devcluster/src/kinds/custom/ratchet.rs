@@ -41,7 +41,7 @@ impl Correlated<'_> {
         Some(Self { new, old, schema: items, root: false })
     }
 
-    /// Whether the values are equal; the order of items with keys does not matter.
+    /// Returns whether the values are equal; the order of items with keys does not matter.
     pub(super) fn is_unchanged(self) -> bool {
         if self.root {
             return false;

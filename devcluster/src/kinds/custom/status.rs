@@ -6,7 +6,7 @@ use super::{list, text};
 use crate::kinds::custom::structural::strings;
 use crate::kinds::errors::quoted;
 
-/// Whether the condition `Established` is true.
+/// Returns whether the condition `Established` is true.
 pub fn is_established(definition: &Value) -> bool {
     condition(definition, "Established").is_some_and(|condition| condition["status"] == "True")
 }
@@ -126,7 +126,7 @@ fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     *old = condition;
 }
 
-/// The names that other definitions of the group have: those of resources, and those of kinds.
+/// Returns the names that other definitions of the group have: those of resources, and those of kinds.
 fn used_names<'a>(spec: &Value, others: impl Iterator<Item = &'a Value>) -> (Vec<String>, Vec<String>) {
     let (mut resources, mut kinds) = (Vec::new(), Vec::new());
     for other in others.filter(|other| other.pointer("/spec/group") == spec.get("group")) {

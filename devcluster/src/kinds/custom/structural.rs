@@ -28,7 +28,7 @@ pub fn schema(raw: &Value) -> Schema {
     }
 }
 
-/// Whether the value or one below it has CEL rules.
+/// Returns whether the value or one below it has CEL rules.
 pub(super) fn rules_within(schema: &Schema) -> bool {
     schema.checks.as_ref().is_some_and(|checks| checks.rules_within)
 }
@@ -144,7 +144,7 @@ fn checks(raw: &Value) -> Checks {
     }
 }
 
-/// The format, if the server knows it for this type; other formats are only documentation.
+/// Returns the format, if the server knows it for this type; other formats are only documentation.
 fn format(raw: &Value, types: &[JsonType]) -> Option<Format> {
     let name = raw.get("format").and_then(Value::as_str)?;
     let matches = match types {

@@ -24,7 +24,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// An outcome that begins with the errors of other checks.
+    /// Returns an outcome that begins with the errors of other checks.
     pub(super) fn after(errors: Vec<FieldError>) -> Self {
         Self { errors, matched: 0 }
     }

@@ -63,7 +63,7 @@ fn apply(object: &mut Value, operation: &Value) -> Result<(), String> {
     }
 }
 
-/// The container that holds the value at `path`, and the last step of the path.
+/// Returns the container that holds the value at `path`, and the last step of the path.
 fn container<'o>(object: &'o mut Value, path: &str) -> Result<(&'o mut Value, String), String> {
     let missing = || format!("doc is missing path: \"{path}\": missing value");
     let mut steps: Vec<_> =
@@ -81,7 +81,7 @@ fn container<'o>(object: &'o mut Value, path: &str) -> Result<(&'o mut Value, St
     if container.is_object() || container.is_array() { Ok((container, last)) } else { Err(missing()) }
 }
 
-/// The index of an item; negative ones count from the end.
+/// Returns the index of an item; negative ones count from the end.
 fn index(step: &str, len: usize) -> Result<usize, String> {
     let index: i64 = step.parse().map_err(|_| format!("value was not a proper array index: '{step}'"))?;
     let invalid = || format!("Unable to access invalid index: {index}: invalid index referenced");
@@ -90,7 +90,7 @@ fn index(step: &str, len: usize) -> Result<usize, String> {
     usize::try_from(position).ok().filter(|_| position < len).ok_or_else(invalid)
 }
 
-/// The value at `path`; none for a missing field of an object.
+/// Returns the value at `path`; none for a missing field of an object.
 fn get<'o>(object: &'o mut Value, path: &str) -> Result<Option<&'o Value>, String> {
     match container(object, path)? {
         (Value::Object(fields), name) => Ok(fields.get(&name)),

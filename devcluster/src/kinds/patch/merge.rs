@@ -57,7 +57,7 @@ pub(super) fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// The type of a value in messages.
+/// Returns the type of a value in messages.
 pub(super) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -130,7 +130,7 @@ fn retain_keys(object: &mut Fields, patch: &mut Fields) -> Result<(), PatchError
     Ok(())
 }
 
-/// The value without the objects that hold a directive; none when it is one itself.
+/// Returns the value without the objects that hold a directive; none when it is one itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -142,7 +142,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// The list that a directive such as `$setElementOrder/ports` is about.
+/// Returns the list that a directive such as `$setElementOrder/ports` is about.
 fn list_name(directive: &str, prefix: &str, what: &str) -> Result<String, PatchError> {
     match directive.split_once('/') {
         Some((before, name)) if before == prefix => Ok(name.to_owned()),
@@ -177,7 +177,7 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     PatchError::Internal(format!("unknown patch type: {text} in map: {}", go_map(&patch)))
 }
 
-/// An object as Go's `%v` shows it.
+/// Returns an object as Go's `%v` shows it.
 fn go_map(fields: &Fields) -> String {
     go::plain(&Value::Object(fields.clone()))
 }

@@ -21,7 +21,7 @@ fn fields(fields: Vec<(&str, Arc<Schema>)>) -> Arc<Schema> {
     schema(Form::Object(Arc::new(Fields { fields, ..Fields::default() })))
 }
 
-/// The type of the fixture, which contains itself, to a certain depth.
+/// Returns the type of the fixture, which contains itself, to a certain depth.
 fn item(depth: u8) -> Arc<Schema> {
     let string = || schema(Form::String);
     let key = |name: &str| Some(Merge::Key(name.to_owned()));

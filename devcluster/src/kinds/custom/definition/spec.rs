@@ -135,8 +135,8 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The versions as the server's texts show them; schemas and other parts appear only where versions differ in
-/// them.
+/// Returns the versions as the server's texts show them; schemas and other parts appear only where versions
+/// differ in them.
 fn shown_versions(versions: &[&Value]) -> String {
     let shown = versions.iter().map(|version| {
         let flag = |field: &str| version[field] == true;

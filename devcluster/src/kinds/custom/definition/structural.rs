@@ -151,7 +151,7 @@ fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mu
     }
 }
 
-/// Whether `anyOf` names the two types of an int-or-string.
+/// Returns whether `anyOf` names the two types of an int-or-string.
 fn is_int_or_string(raw: &Value) -> bool {
     raw.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }

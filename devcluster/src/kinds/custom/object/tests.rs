@@ -34,7 +34,7 @@ fn answers(case: &Value) -> BTreeSet<Answer> {
     errors.map(|error| (text(error, "field"), text(error, "reason"), text(error, "message"))).collect()
 }
 
-/// The value with whole floats as integers, as the answers have them.
+/// Returns the value with whole floats as integers, as the answers have them.
 fn whole(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(whole).collect(),
@@ -47,7 +47,7 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-/// The differences from the answer, one a line.
+/// Returns the differences from the answer, one a line.
 fn differences(case: &Value) -> Vec<String> {
     let kind = kind(case);
     let mut object = case["object"].clone();

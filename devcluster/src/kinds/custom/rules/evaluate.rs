@@ -151,7 +151,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The declared type, which stands for the value in texts.
+    /// Returns the declared type, which stands for the value in texts.
     fn type_name(&self) -> &'static str {
         match self.checks.types.as_slice() {
             [one] => one.name(),
@@ -160,7 +160,7 @@ impl Scope<'_> {
     }
 }
 
-/// Whether a rule holds; the error is that of its evaluation.
+/// Returns whether a rule holds; the error is that of its evaluation.
 fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
     let program = match &rule.program {
         Ok(Some(program)) => program,
@@ -184,14 +184,14 @@ fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
     }
 }
 
-/// The text of a message expression; `None` where it has no usable text.
+/// Returns the text of a message expression; `None` where it has no usable text.
 fn message(program: &IdedExpr, context: &Context<'_>) -> Option<String> {
     let Ok(Cel::String(text)) = Cel::resolve(program, context) else { return None };
     let text = text.trim();
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
-/// The text of an evaluation error, as Go's CEL writes it.
+/// Returns the text of an evaluation error, as Go's CEL writes it.
 fn error_text(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -10,7 +10,7 @@ const DOUBLE: Declared = Declared::Plain("double");
 const UINT: Declared = Declared::Plain("uint");
 const BYTES: Declared = Declared::Plain("bytes");
 
-/// Whether functions are called on this name without a value, as in `math.abs(1)`.
+/// Returns whether functions are called on this name without a value, as in `math.abs(1)`.
 pub(super) fn is_namespace(name: &str) -> bool {
     matches!(
         name,
@@ -31,7 +31,7 @@ pub(super) fn operator_symbol(name: &str) -> Option<&str> {
     })
 }
 
-/// The type of an operator's result; `None` where the operands do not fit.
+/// Returns the type of an operator's result; `None` where the operands do not fit.
 pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Declared> {
     let any = operands.contains(&Declared::Dyn);
     let numeric = |of: &Declared| [INT, UINT, DOUBLE, Declared::Dyn].contains(of);
@@ -86,7 +86,7 @@ pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Decla
     }
 }
 
-/// Whether values of the types can be compared.
+/// Returns whether values of the types can be compared.
 fn fits(left: &Declared, right: &Declared) -> bool {
     match (left, right) {
         (Declared::Dyn, _) | (_, Declared::Dyn) => true,
@@ -101,7 +101,8 @@ fn fits(left: &Declared, right: &Declared) -> bool {
     }
 }
 
-/// Whether a method of strings has a string and strings as arguments; other functions decide at run time.
+/// Returns whether a method of strings has a string and strings as arguments; other functions decide at run
+/// time.
 pub(super) fn takes(name: &str, target: &Declared, arguments: &[Declared]) -> bool {
     let text = |of: &Declared| [STRING, Declared::Dyn].contains(of);
     match name {
@@ -264,7 +265,7 @@ const UNKNOWN: [&str; 57] = [
     "value",
 ];
 
-/// The type of a function's result; `None` where there is no such function.
+/// Returns the type of a function's result; `None` where there is no such function.
 pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declared]) -> Option<Declared> {
     let of = target.or(arguments.first());
     match name {

@@ -71,7 +71,7 @@ impl<'a> Places<'a> {
         super::located(self.source, line + 1, column + 1, message)
     }
 
-    /// The place of the error if the anchor's text starts here.
+    /// Returns the place of the error if the anchor's text starts here.
     fn matches(&self, anchor: &Anchor<'_>, at: usize) -> Option<usize> {
         let (Anchor::Ident(text) | Anchor::Select(text) | Anchor::Call(text) | Anchor::Operator(text)) =
             anchor;

@@ -40,7 +40,7 @@ pub(super) const INT: Declared = Declared::Plain("int");
 pub(super) const STRING: Declared = Declared::Plain("string");
 
 impl Declared {
-    /// The type of a schema; `None` where rules cannot see the value. `root` marks whole objects.
+    /// Returns the type of a schema; `None` where rules cannot see the value. `root` marks whole objects.
     pub(in crate::kinds::custom) fn of(raw: &Value, root: bool) -> Option<Self> {
         if flag(raw, "x-kubernetes-int-or-string") {
             return Some(Self::Dyn);
@@ -75,13 +75,13 @@ impl Declared {
         Self::Object(Arc::new(fields))
     }
 
-    /// The type of a field with this name.
+    /// Returns the type of a field with this name.
     pub(in crate::kinds::custom) fn field(&self, name: &str) -> Option<Self> {
         let Self::Object(fields) = self else { return None };
         fields.get(&escape(name)?).cloned()
     }
 
-    /// The type of an item or entry.
+    /// Returns the type of an item or entry.
     pub(in crate::kinds::custom) fn item(&self) -> Option<Self> {
         match self {
             Self::List(item) | Self::Map(item) => Some(Self::clone(item)),
@@ -324,7 +324,7 @@ fn outermost(expression: &IdedExpr) -> Anchor<'_> {
     }
 }
 
-/// The type of values that may have any of these types.
+/// Returns the type of values that may have any of these types.
 pub(super) fn common(types: &[Declared]) -> Declared {
     match types.split_first() {
         Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),

@@ -78,7 +78,7 @@ fn embedded(schema: &Schema) -> bool {
     schema.checks.as_ref().is_some_and(|checks| checks.embedded)
 }
 
-/// The part of `metadata` that rules see.
+/// Returns the part of `metadata` that rules see.
 fn names_only(metadata: &Value) -> Cel {
     let entries = ["name", "generateName"].into_iter().filter_map(|name| {
         let value = metadata.get(name)?;
@@ -102,7 +102,7 @@ fn string(text: &str, checks: Option<&Checks>) -> Cel {
     special.unwrap_or_else(|| Cel::String(Arc::new(text.to_owned())))
 }
 
-/// A value without a schema.
+/// Returns a value without a schema.
 fn plain(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,

@@ -14,7 +14,7 @@ pub(super) struct Of<'s> {
 }
 
 impl<'s> Of<'s> {
-    /// The list in the field `name` of an object.
+    /// Returns the list in the field `name` of an object.
     pub(super) fn field(schema: Option<&'s Schema>, name: &str) -> Result<Self, PatchError> {
         match &field(schema, name)?.form {
             Form::List { items, merge, .. } => Ok(Self { items, merge: merge.as_ref() }),
@@ -22,7 +22,7 @@ impl<'s> Of<'s> {
         }
     }
 
-    /// The field that identifies an item; none for scalars.
+    /// Returns the field that identifies an item; none for scalars.
     fn key(&self) -> Option<&'s str> {
         match self.merge {
             Some(Merge::Key(key)) => Some(key),
@@ -278,7 +278,7 @@ fn distinct(mut items: Vec<Value>) -> Vec<Value> {
     items
 }
 
-/// Whether the lists hold objects.
+/// Returns whether the lists hold objects.
 fn of_maps(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
     let mut items = lists.iter().copied().flatten();
     let first = items.next().unwrap_or(&Value::Null);
@@ -297,7 +297,7 @@ fn keys(items: &[Value], key: &str) -> Result<Vec<Value>, PatchError> {
     items.iter().map(|item| identity(item, key)).collect()
 }
 
-/// The value of an item's key field.
+/// Returns the value of an item's key field.
 fn identity(item: &Value, key: &str) -> Result<Value, PatchError> {
     let Value::Object(fields) = item else {
         return Err(PatchError::Internal(format!(
@@ -314,7 +314,7 @@ fn position(items: &[Value], key: &str, value: &Value) -> Option<usize> {
     items.iter().position(|item| item.get(key) == Some(value))
 }
 
-/// The Go type of a decoded value.
+/// Returns the Go type of a decoded value.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

@@ -102,7 +102,7 @@ pub(super) fn compile(
     }
 }
 
-/// A rule as the server's texts show it.
+/// Returns a rule as the server's texts show it.
 fn shown_rule(rule: &Value) -> String {
     let string = |field: &str| Value::from(text(rule, field)).to_string();
     let any = |field: &str| rule.get(field).unwrap_or(&Value::Null).to_string();
