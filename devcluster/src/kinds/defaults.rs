@@ -1,11 +1,11 @@
-//! Fills in the defaults that a schema declares.
+//! Sets the defaults that a schema declares.
 
 use serde_json::Value;
 
 use super::schema::{Form, Schema};
 
-/// Sets missing fields, and nulls that are not allowed, to their defaults; then the fields of those, and so
-/// on.
+/// Sets missing fields to their defaults, and nulls that are not allowed. Fields below them follow, including
+/// fields in the defaults.
 pub fn set_defaults(value: &mut Value, schema: &Schema) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {

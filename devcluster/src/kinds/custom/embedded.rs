@@ -1,4 +1,4 @@
-//! Objects inside objects: their `apiVersion`, `kind` and `metadata`.
+//! Embedded objects: the checks of their `apiVersion`, `kind` and `metadata`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ use crate::kinds::names::{self, NameRule};
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, Schema};
 
-/// Checks all embedded objects of a value.
+/// Checks all embedded objects in a value.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if schema.checks.as_ref().is_some_and(|checks| checks.embedded) && value.is_object() {
         check_object(value, path, errors);
@@ -23,8 +23,11 @@ pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mu
     .unwrap_or_default();
 }
 
-/// Removes unknown fields from the metadata of embedded objects, adds their paths to `unknown`, and returns
-/// the error for a field of the wrong type.
+/// Removes unknown fields from the metadata of embedded objects, and appends their paths to `unknown`.
+///
+/// # Errors
+///
+/// Returns the error of the first field with a wrong type.
 pub(super) fn coerce(
     value: &mut Value,
     schema: &Schema,
@@ -67,7 +70,11 @@ pub(super) fn coerce(
     Ok(())
 }
 
-/// Removes unknown fields from metadata, and nulls; returns the error for a field of the wrong type.
+/// Removes unknown fields and nulls from metadata, and appends the paths of unknown fields to `unknown`.
+///
+/// # Errors
+///
+/// Returns the error of the first field with a wrong type.
 pub(super) fn coerce_metadata(
     metadata: &mut Value,
     path: &Path<'_>,
@@ -88,7 +95,7 @@ pub(super) fn coerce_metadata(
     Ok(())
 }
 
-/// Returns the schema of `metadata`.
+/// Returns the schema of `metadata`, which all kinds share.
 pub(super) fn metadata_schema() -> Option<&'static Schema> {
     static METADATA: LazyLock<Option<Arc<Schema>>> = LazyLock::new(|| {
         let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else {
@@ -99,7 +106,7 @@ pub(super) fn metadata_schema() -> Option<&'static Schema> {
     METADATA.as_deref()
 }
 
-/// Returns the first value of the wrong type, in the words of Go's JSON decoder.
+/// Returns the message of Go's JSON decoder for the first value of a wrong type; `None` if there is none.
 fn wrong_type(value: &Value, schema: &Schema, name: &str) -> Option<String> {
     let error = |expected: &str| {
         let found = match value {

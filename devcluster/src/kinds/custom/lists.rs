@@ -1,4 +1,4 @@
-//! Lists of type `set` and `map` have no equal items.
+//! Checks that lists of type `set` and `map` have no equal items.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,7 @@ use crate::kinds::errors::FieldError;
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, List, Schema};
 
-/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no
-/// such rule.
+/// Adds an error for the second of equal items, in all lists of a value. Lists in `metadata` are not checked.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {

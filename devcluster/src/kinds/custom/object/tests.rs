@@ -1,4 +1,5 @@
-//! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
+//! Compares errors with those of the real server's packages. `tests/controlplane/custom` generates the
+//! answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,7 +35,7 @@ fn answers(case: &Value) -> BTreeSet<Answer> {
     errors.map(|error| (text(error, "field"), text(error, "reason"), text(error, "message"))).collect()
 }
 
-/// Returns the value with whole floats as integers, as the answers have them.
+/// Replaces whole floats by integers, which the answers have.
 fn whole(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(whole).collect(),
@@ -47,7 +48,7 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-/// Returns the differences from the answer, one a line.
+/// Returns the differences from the answers, one per line.
 fn differences(case: &Value) -> Vec<String> {
     let kind = kind(case);
     let mut object = case["object"].clone();
