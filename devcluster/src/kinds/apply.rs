@@ -1,13 +1,13 @@
 //! Server-side apply, and the ownership of fields that every write records in `metadata.managedFields`.
 //!
-//! A manager owns the fields that it applied or changed. [`apply`] merges a configuration into an object, refuses
-//! to change fields of other managers, and removes fields that its manager does not send any more. [`update`]
-//! records what a plain write changed; such a write always wins. The algorithm is that of
+//! A manager owns the fields that it applied or changed. [`apply`] merges a configuration into an object,
+//! refuses to change fields of other managers, and removes fields that its manager no longer applies.
+//! [`update`] records the changes of a plain write, which never conflicts. The algorithm is that of
 //! [structured-merge-diff](https://github.com/kubernetes-sigs/structured-merge-diff).
 //!
-//! Objects are in the version of the request. When these functions run relative to defaulting is part of the
-//! behaviour: an object that is created, replaced or patched has its defaults before [`update`], so that its
-//! manager owns them; an applied configuration has none, and the result of [`apply`] gets them afterwards.
+//! Objects are in the version of the request. The order of these functions and defaulting matters: an object
+//! that is created, replaced or patched has its defaults before [`update`], so its manager owns them; an
+//! applied configuration has no defaults, and the result of [`apply`] gets them afterwards.
 //!
 //! A conflict names the field and its owner:
 //!

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_those_of_the_server() {
+    fn messages_equal_those_of_the_server() {
         let name = json!("a\"\n");
         assert_eq!(
             FieldError::invalid("metadata.name", &name, "bad").to_string(),

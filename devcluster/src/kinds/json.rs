@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_deep_texts_are_refused() {
+    fn malformed_and_deeply_nested_json_is_refused() {
         assert!(parse(b"{} x").is_err());
         assert!(parse("[".repeat(200).as_bytes()).is_err());
     }

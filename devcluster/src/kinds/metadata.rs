@@ -114,7 +114,8 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
             "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts \
              with other finalizer writers"
         } else {
-            "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer \
+             writers"
         });
     }
     warnings

@@ -98,7 +98,8 @@ pub fn qualified_name(name: &str) -> Vec<String> {
     let rule = || {
         format!(
             "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
+             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+             validation is '{LABEL_KEY}')"
         )
     };
     let mut errors = Vec::new();
@@ -106,7 +107,8 @@ pub fn qualified_name(name: &str) -> Vec<String> {
         None => name,
         Some((_, name)) if name.contains('/') => {
             errors.push(format!(
-                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')",
                 rule()
             ));
             return errors;
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_those_of_the_server() {
+    fn messages_equal_those_of_the_server() {
         assert_eq!(
             dns1123_subdomain("Bad"),
             ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \

@@ -60,7 +60,7 @@ fn differences(found: &Value, expected: &Value) -> Vec<String> {
 }
 
 #[test]
-fn all_lines_of_the_table_are_read() {
+fn all_lines_of_the_table_parse() {
     assert!(release().starts_with("v1."));
     assert_eq!(table::header().hash.len(), 64);
     assert!(kinds().len() > 50);
@@ -75,7 +75,7 @@ fn all_lines_of_the_table_are_read() {
 }
 
 #[test]
-fn typed_form_and_errors_are_those_of_the_server() {
+fn typed_form_and_errors_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let parsed = json::parse(sample.r#in.as_bytes()).unwrap();
@@ -103,7 +103,7 @@ fn typed_form_and_errors_are_those_of_the_server() {
 }
 
 #[test]
-fn defaults_are_those_of_the_server() {
+fn defaults_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let (Some(mut typed), Some(out)) = (sample.typed, sample.out) else { continue };
@@ -127,7 +127,7 @@ const ELSEWHERE: [&str; 6] = [
 ];
 
 #[test]
-fn refusals_are_those_of_the_server() {
+fn validation_errors_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let Some(out) = sample.out else { continue };

@@ -82,8 +82,8 @@ pub fn check_create(definition: &Value) -> Vec<FieldError> {
     check_stored_versions(definition, &mut errors);
     check_approval(spec, metadata, &mut errors);
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
-        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema \
-                      instead";
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
         errors.push(FieldError::invalid("spec.preserveUnknownFields", &true.into(), detail));
     }
     errors
@@ -161,7 +161,8 @@ fn check_approval(spec: &Value, metadata: &Value, errors: &mut Vec<FieldError>) 
         value => {
             let detail = format!(
                 "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a \
-                 reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
+                 reason starting with \"unapproved\", see \
+                 https://github.com/kubernetes/enhancements/pull/1111"
             );
             errors.push(FieldError {
                 path,

@@ -239,12 +239,12 @@ mod tests {
     use crate::kinds::path::Path;
 
     #[test]
-    fn embedded_objects_have_valid_type_and_metadata() {
-        let schema = schema(
-            &json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
-                "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
-            }}}}),
-        );
+    fn embedded_objects_need_valid_type_and_metadata() {
+        let schema =
+            schema(&json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            }}}}));
         let object = json!({"templates": [
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}},
             {"kind": "a b", "metadata": {"name": "a/b"}},
@@ -256,7 +256,8 @@ mod tests {
         assert_eq!(texts.len(), 5, "{texts:#?}");
         assert_eq!(texts[0], "templates[1].apiVersion: Required value");
         assert!(texts[1].starts_with(
-            "templates[1].kind: Invalid value: \"a b\": may have mixed case, but should otherwise match: a DNS-1035"
+            "templates[1].kind: Invalid value: \"a b\": may have mixed case, but should otherwise match: a \
+             DNS-1035"
         ));
         assert_eq!(texts[2], "templates[1].metadata.name: Invalid value: \"a/b\": may not contain '/'");
         assert_eq!(
@@ -269,7 +270,8 @@ mod tests {
     #[test]
     fn metadata_of_embedded_objects_is_pruned() {
         let schema = schema(&json!({"type": "object", "properties": {"template": {
-            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            "type": "object",
+            "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
         }}}));
         let mut object =
             json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "bogus": 1}}});

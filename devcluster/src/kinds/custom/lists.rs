@@ -98,8 +98,11 @@ mod tests {
                 "items": {"type": "object", "properties": {"name": {"type": "string"}}},
             },
             "routes": {
-                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["host", "port"],
-                "items": {"type": "object", "properties": {"host": {"type": "string"}, "port": {"type": "integer"}}},
+                "type": "array",
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["host", "port"],
+                "items": {"type": "object", "properties": {
+                    "host": {"type": "string"}, "port": {"type": "integer"},
+                }},
             },
             "maps": {"type": "object", "additionalProperties": {
                 "type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"},

@@ -170,8 +170,8 @@ impl CustomKind {
             )
         };
         if errors.iter().any(blocks) {
-            let detail = "some validation rules were not checked because the object was invalid; correct the existing \
-                          errors to complete validation";
+            let detail = "some validation rules were not checked because the object was invalid; correct the \
+                          existing errors to complete validation";
             errors.push(FieldError::invalid("<nil>", &Value::Null, detail));
             return;
         }

@@ -84,7 +84,9 @@ mod tests {
     fn unchanged_items_are_found_by_their_keys() {
         let schema = schema(&json!({"type": "object", "properties": {"ports": {
             "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}},
+            "items": {"type": "object", "properties": {
+                "name": {"type": "string"}, "port": {"type": "integer"},
+            }},
         }}}));
         let old = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
         let new = json!({"ports": [{"name": "b", "port": 2}, {"name": "a", "port": 3}]});

@@ -55,7 +55,10 @@ pub fn accept_names<'a>(
     }
     let names = match conflict {
         None => {
-            json!({"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"})
+            json!({
+                "type": "NamesAccepted", "status": "True", "reason": "NoConflicts",
+                "message": "no conflicts found",
+            })
         }
         Some((reason, message)) => {
             json!({"type": "NamesAccepted", "status": "False", "reason": reason, "message": message})
@@ -70,7 +73,8 @@ pub fn accept_names<'a>(
         "message": "the initial names have been accepted",
     });
     let waiting = json!({
-        "type": "Established", "status": "False", "reason": "NotAccepted", "message": "not all names are accepted",
+        "type": "Established", "status": "False", "reason": "NotAccepted",
+        "message": "not all names are accepted",
     });
     let established = match condition(definition, "Established") {
         Some(old) if old["status"] == "True" => old.clone(),
@@ -183,8 +187,8 @@ mod tests {
     fn definition(plural: &str, kind: &str, short: &[&str]) -> Value {
         json!({
             "spec": {"group": "example.com", "names": {
-                "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
-                "shortNames": short,
+                "plural": plural, "singular": kind.to_lowercase(), "kind": kind,
+                "listKind": format!("{kind}List"), "shortNames": short,
             }},
             "status": {"storedVersions": ["v1"], "acceptedNames": {"plural": "", "kind": ""}},
         })

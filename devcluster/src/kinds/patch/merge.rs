@@ -15,7 +15,8 @@ pub fn merge_patch(object: &mut Value, patch: Value) -> Result<(), PatchError> {
         Value::Null => return Err(PatchError::BadRequest("Invalid JSON Patch".to_owned())),
         other => {
             return Err(PatchError::BadRequest(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                "error decoding patch: json: cannot unmarshal {} into Go value of type \
+                 map[string]interface {{}}",
                 json_type(&other)
             )));
         }

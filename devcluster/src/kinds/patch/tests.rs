@@ -114,7 +114,7 @@ fn a_json_patch_has_at_most_ten_thousand_operations() {
 }
 
 #[test]
-fn a_strategic_patch_names_the_item_without_merge_key() {
+fn a_strategic_patch_error_quotes_the_item_without_merge_key() {
     let mut object = json!({"items": [{"name": "a"}]});
     let result = strategic_merge_patch(&item(1), &mut object, json!({"items": [{"value": 1}]}));
     let text = "map: map[value:1] does not contain declared merge key: name".to_owned();

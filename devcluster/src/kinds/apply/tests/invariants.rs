@@ -27,7 +27,8 @@ fn schema() -> Schema {
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
             "whole": {"type": "array", "items": {"type": "string"}},
-            "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "array",
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
                 "items": {"type": "object", "properties": {
                     "name": {"type": "string"},
                     "value": {"type": "integer"},
@@ -118,7 +119,8 @@ proptest! {
                 Writer { manager, subresource: None, now: Timestamp::from_second(second).unwrap() }
             };
             let sent = json!({
-                "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "uid": "u"}, "spec": spec,
+                "apiVersion": "example.com/v1", "kind": "Widget",
+                "metadata": {"name": "w", "uid": "u"}, "spec": spec,
             });
             let run = |live: Option<&Value>, second| {
                 if applies {
@@ -143,8 +145,10 @@ proptest! {
     }
 
     #[test]
-    fn sets_obey_the_laws_of_sets(a in items(), b in items(), c in labels()) {
-        let set = |value: &Value| field_set(&schema(), &json!({"spec": {"items": value, "labels": c.clone()}}));
+    fn field_sets_obey_the_laws_of_sets(a in items(), b in items(), c in labels()) {
+        let set = |value: &Value| {
+            field_set(&schema(), &json!({"spec": {"items": value, "labels": c.clone()}}))
+        };
         let (a, b) = (set(&a), set(&b));
         prop_assert_eq!(a.union(&b), b.union(&a));
         prop_assert_eq!(a.intersection(&b), b.intersection(&a));

@@ -157,7 +157,7 @@ fn replay(sequence: &Value, schemas: &[(&str, &Schema)], empty: &Value) -> Resul
 }
 
 #[test]
-fn writes_leave_the_objects_and_owners_of_the_real_server() {
+fn writes_produce_the_objects_and_owners_of_the_real_server() {
     let file = std::env::var("OWNERSHIP").ok().map(|path| std::fs::read_to_string(path).unwrap());
     let mut lines =
         file.as_deref().unwrap_or(FIXTURE).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

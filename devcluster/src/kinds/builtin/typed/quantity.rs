@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_value_has_one_text() {
+    fn each_quantity_has_one_canonical_form() {
         for (text, expected) in [
             ("0.5", "500m"),
             ("1.50", "1500m"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn malformed_quantities_are_refused() {
         for text in ["", "x", "1x", "1.2.3", "-", "1ee", "1 "] {
             assert!(canonical(text).is_err(), "{text}");
         }

@@ -74,7 +74,8 @@ pub(super) fn check_root(raw: &Value, status: bool, path: &str, errors: &mut Vec
 
 fn check_beside_status(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if text(raw, "type") != "object" && raw.get("type").is_some() {
-        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status \
+                      subresource is enabled";
         errors.push(FieldError::invalid(format!("{path}.type"), &text(raw, "type").into(), detail));
         return;
     }

@@ -117,7 +117,8 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
                 push("must be <= 256 characters long");
             } else if let Some((at, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
                 push(&format!(
-                    "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+                    "must only contain printable UTF-8 characters; non-printable character found at index \
+                     {at}"
                 ));
             }
         }
@@ -141,8 +142,9 @@ fn shown_versions(versions: &[&Value]) -> String {
     let shown = versions.iter().map(|version| {
         let flag = |field: &str| version[field] == true;
         format!(
-            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\
-             \"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\
+             \"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\
+             \"SelectableFields\":null}}",
             quoted(&text(version, "name")),
             flag("served"),
             flag("storage"),
@@ -243,8 +245,8 @@ fn check_selectable(fields: &Value, version: &Value, path: &str, errors: &mut Ve
             errors.push(FieldError::invalid(&path, &value, "must not point to fields in metadata"));
         }
         if !matches!(text(found.schema, "type").as_str(), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
-                          formats are allowed.";
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and \
+                          strings with formats are allowed.";
             errors.push(FieldError::invalid(&path, &value, detail));
         }
         if seen.contains(&found.path) {

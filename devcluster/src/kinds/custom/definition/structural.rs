@@ -146,7 +146,8 @@ fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mu
         _ => false,
     };
     if level == Level::Root && !metadata.as_object().into_iter().flatten().all(names_only) {
-        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        let detail = "must not specify anything other than name and generateName, but metadata is \
+                      implicitly specified";
         errors.push(FieldError::forbidden(path, detail));
     }
 }

@@ -46,7 +46,7 @@ const DIFFERENT_TEXTS: [&str; 3] = [
 ];
 
 #[test]
-fn definitions_are_judged_as_by_the_real_server() {
+fn definitions_get_the_errors_of_the_real_server() {
     let cases: Vec<Value> = serde_json::from_str(ANSWERS).unwrap();
     let mut report = String::new();
     for case in cases.iter().filter(|case| case.get("definition").is_some()) {

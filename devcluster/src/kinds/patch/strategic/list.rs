@@ -262,7 +262,7 @@ fn interleave<T>(left: Vec<T>, right: Vec<T>, order: &[Value], id: impl Fn(&T) -
     }
 }
 
-/// Removes repeated scalars. The last item moves to the position of a removed one, as in the real server.
+/// Removes repeated scalars. The last item moves to the position of a removed one.
 fn distinct(mut items: Vec<Value>) -> Vec<Value> {
     let mut first = 0;
     while first < items.len() {

@@ -75,8 +75,8 @@ pub(super) fn check(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
             };
             let path = format!("{path}.items.properties[{key}]");
             if !required.contains(key) && property.get("default").is_none_or(Value::is_null) {
-                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
-                              property";
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or \
+                              be a required property";
                 errors.push(FieldError::required(format!("{path}.default"), detail));
             }
             if flag(property, "nullable") {

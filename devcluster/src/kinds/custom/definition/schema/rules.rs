@@ -108,7 +108,8 @@ fn shown_rule(rule: &Value) -> String {
     let string = |field: &str| Value::from(text(rule, field)).to_string();
     let any = |field: &str| rule.get(field).unwrap_or(&Value::Null).to_string();
     let shown = format!(
-        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\
+         \"OptionalOldSelf\":{}}}",
         string("rule"),
         string("message"),
         string("messageExpression"),
