@@ -1,8 +1,8 @@
-//! What the server knows of a kind: its schema, and the pure functions that a write passes through.
+//! The definition of a kind: its schema, and the pure functions that every write passes through.
 //!
 //! Everything here is a function of its arguments: no clock, no storage, no HTTP. Objects are
-//! [`serde_json::Value`]s. Built-in kinds and custom resources are described by the same [`Schema`], so there is
-//! one implementation of defaults, pruning, patches and server-side apply.
+//! [`serde_json::Value`]s. The same [`Schema`] describes built-in kinds and custom resources, so defaults,
+//! pruning, patches and server-side apply have one implementation each.
 
 pub mod apply;
 pub mod builtin;

@@ -1,13 +1,13 @@
 //! Server-side apply, and the ownership of fields that every write records in `metadata.managedFields`.
 //!
-//! A manager owns the fields that it applied or changed. [`apply`] merges a configuration into an object, refuses
-//! to change fields of other managers, and removes fields that its manager does not send any more. [`update`]
-//! records what a plain write changed; such a write always wins. The algorithm is that of
+//! A manager owns the fields that it applied or changed. [`apply`] merges a configuration into an object,
+//! refuses to change fields of other managers, and removes fields that its manager no longer applies.
+//! [`update`] records the changes of a plain write, which never conflicts. The algorithm is that of
 //! [structured-merge-diff](https://github.com/kubernetes-sigs/structured-merge-diff).
 //!
-//! Objects are in the version of the request. When these functions run relative to defaulting is part of the
-//! behaviour: an object that is created, replaced or patched has its defaults before [`update`], so that its
-//! manager owns them; an applied configuration has none, and the result of [`apply`] gets them afterwards.
+//! Objects are in the version of the request. The order of these functions and defaulting matters: an object
+//! that is created, replaced or patched has its defaults before [`update`], so its manager owns them; an
+//! applied configuration has no defaults, and the result of [`apply`] gets them afterwards.
 //!
 //! A conflict names the field and its owner:
 //!
@@ -60,23 +60,24 @@ use crate::kinds::Schema;
 pub use self::field_set::FieldSet;
 pub use self::scale::Scale;
 
-/// The manager that owns the fields of an object without entries once it is first applied to.
+/// The manager that owns the existing fields of an object without entries after the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The endpoint that is written to.
+/// The endpoint that receives a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource<'a> {
-    /// The kind of the object.
+    /// The kind of the object, as in `Deployment`.
     pub kind: &'a str,
     /// The version of the request, as in `apps/v1`.
     pub api_version: &'a str,
     /// The schema of the whole object in that version, with `apiVersion`, `kind` and `metadata`.
     pub schema: &'a Schema,
-    /// The other served versions of the kind. Entries of versions that are not served are dropped.
+    /// The other served versions of the kind, by name. Entries of versions that are not served are dropped.
     pub other_versions: &'a [(&'a str, &'a Schema)],
-    /// An object without any values: `{}` for custom resources; for built-in kinds what the server writes for
-    /// the zero value of the Go type, as in `{"metadata":{},"spec":{"containers":null},"status":{}}`. Fields
-    /// of this object are not new when an object is created.
+    /// An object without any values: `{}` for a custom resource; for a built-in kind the JSON that the server
+    /// writes for the zero value of the Go type, as in
+    /// `{"metadata":{},"spec":{"containers":null},"status":{}}`. A created object does not own the fields
+    /// that are in it.
     pub empty: &'a Value,
     /// Fields that a write to this endpoint never changes, such as `status` of the main endpoint.
     pub reset: &'a FieldSet,
@@ -85,11 +86,11 @@ pub struct Resource<'a> {
 /// The author of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The name of the field manager; an empty one counts as `unknown`.
+    /// The name of the field manager; an empty name counts as `unknown`.
     pub manager: &'a str,
-    /// The subresource that is written to.
+    /// The subresource that receives the write; `None` for the main endpoint.
     pub subresource: Option<&'a str>,
-    /// The time that changed entries get.
+    /// The time that new and changed entries record.
     pub now: Timestamp,
 }
 
@@ -100,7 +101,7 @@ pub enum ApplyError {
     /// Other managers own fields of the configuration with other values: status 409, reason `Conflict`.
     #[error("{message}")]
     Conflict {
-        /// The message of the status.
+        /// The message of the status, with all conflicts.
         message: String,
         /// The causes, each with reason `FieldManagerConflict`.
         causes: Vec<ConflictCause>,
@@ -124,8 +125,8 @@ pub struct ConflictCause {
 
 /// Returns the object after a configuration was applied to it, with new `metadata.managedFields`.
 ///
-/// `live` is none when the apply creates the object. When nothing changes, the result equals `live` unless the
-/// manager's own entry changes.
+/// `live` is `None` when the apply creates the object. When the object does not change, the result equals
+/// `live` unless the manager's own entry changes.
 ///
 /// # Errors
 ///
@@ -185,10 +186,10 @@ pub fn apply(
 /// Returns the object of a plain write (create, replace, or any patch but apply) with new
 /// `metadata.managedFields`.
 ///
-/// `new` is the object after defaulting; `live` is none when the write creates it. A `managedFields` value in
-/// `new` replaces the recorded one when it is valid, and `[]` or `[{}]` drops all entries (custom resources lose
-/// an empty list when they are decoded, so that only `[{}]` does). When nothing changes, the entries stay as
-/// they are.
+/// `new` is the object after defaulting; `live` is `None` when the write creates it. A valid `managedFields`
+/// value in `new` replaces the recorded one, and `[]` or `[{}]` drops all entries (custom resources lose an
+/// empty list when they are decoded, so only `[{}]` drops theirs). When the object does not change, the
+/// entries stay as they are.
 #[must_use]
 pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, writer: &Writer<'_>) -> Value {
     let creating = live.is_none_or(|live| live.pointer("/metadata/uid").is_none());
@@ -206,7 +207,7 @@ pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, wri
     };
     let valid = |object| collect::validate(resource.schema, object, true).is_ok();
     if (managers.owners.is_empty() && !creating) || !valid(&new) || !valid(live) {
-        // Objects without entries stay untracked, and so do those that the schema does not describe.
+        // Objects without entries stay untracked, and so do objects that do not follow the schema.
         return new;
     }
     let managers = updater::update(resource, live, &new, managers, writer.update_id(resource), writer);
@@ -214,9 +215,10 @@ pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, wri
     new
 }
 
-/// Gives `new` the times of `old` in `metadata.managedFields` if the objects differ in nothing else.
+/// Replaces the times in `metadata.managedFields` of `new` by those of `old` if the objects differ only in
+/// them.
 ///
-/// To be called last, when later steps of a write may have reverted its changes.
+/// Must run last, because earlier steps of a write may have reverted its changes.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let without_times = |object: &Value| {
         let mut object = object.clone();
@@ -240,7 +242,7 @@ impl<'a> Resource<'a> {
         self.other_versions.iter().find(|(version, _)| *version == api_version).map(|(_, schema)| *schema)
     }
 
-    /// The object as messages show it: `default/web; apps/v1, Kind=Deployment`.
+    /// Returns the object in the form that messages use: `default/web; apps/v1, Kind=Deployment`.
     fn name(&self, object: &Value) -> String {
         let text = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let kind = kind_text(self.api_version, self.kind);
@@ -262,7 +264,8 @@ impl Writer<'_> {
     }
 }
 
-/// The kind as messages show it: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` in the core group.
+/// Returns the kind in the form that messages use: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` in the
+/// core group.
 fn kind_text(api_version: &str, kind: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={kind}")

@@ -1,8 +1,8 @@
-//! The built-in kinds, read from a table that a program makes from the packages of Kubernetes.
+//! The built-in kinds, read from a table that is generated from the packages of Kubernetes.
 //!
-//! The table (`data/kinds.jsonl`, one JSON value in each line) is in the binary. Its first line names the
-//! release of Kubernetes, then follow a line for each kind and a line for each struct type. The lines of types
-//! are parsed at their first use, so that starting a server costs nothing for kinds that it never meets.
+//! The table (`data/kinds.jsonl`, one JSON value per line) is compiled into the binary. Its first line names
+//! the release of Kubernetes; one line for each kind and one for each struct type follow. The line of a type
+//! is parsed at its first use, so unused kinds cost no time when a server starts.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,12 +25,12 @@ pub fn kinds() -> &'static [Arc<Kind>] {
     &KINDS
 }
 
-/// Returns the built-in kind of this name.
+/// Returns the built-in kind with this name; `group` is empty for the core group.
 pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     kinds().iter().find(|known| known.group == group && known.version == version && known.kind == kind)
 }
 
-/// Returns the release of Kubernetes that the table was made from, such as `v1.36.3`.
+/// Returns the release of Kubernetes that the table was generated from, such as `v1.36.3`.
 pub fn release() -> &'static str {
     table::header().release
 }

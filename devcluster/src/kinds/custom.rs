@@ -1,7 +1,7 @@
-//! Custom resources: from a CustomResourceDefinition to kinds, and the checks of their objects.
+//! Custom resources: builds kinds from a CustomResourceDefinition, and validates their objects.
 //!
 //! [`kinds`] reads a definition that has passed its own checks. The methods of [`CustomKind`] then prune,
-//! default and validate objects with the texts of the real server.
+//! default and validate objects, with the error messages of the real server.
 
 pub mod definition;
 mod embedded;
@@ -31,45 +31,45 @@ use super::schema::{Fields, Form, Schema};
 /// The verbs of every custom resource.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// A version of a custom resource.
+/// One version of a custom resource.
 #[derive(Debug)]
 pub struct CustomKind {
-    /// The kind, as the server serves it.
+    /// The kind of the objects in this version.
     pub kind: Arc<Kind>,
-    /// `group/version`.
+    /// Group and version, such as `example.com/v1`.
     pub api_version: String,
     /// Whether clients can use the version.
     pub served: bool,
     /// Whether objects are stored in this version.
     pub storage: bool,
-    /// The warning that answers carry, if the version is deprecated.
+    /// The warning in responses, if the version is deprecated.
     pub deprecation: Option<String>,
-    /// The columns of tables, besides the name.
+    /// The columns of tables, besides the name. Never empty: the default is the age.
     pub columns: Vec<Column>,
-    /// The `openAPIV3Schema` as the definition has it.
+    /// The `openAPIV3Schema` of the definition; null if it has none.
     pub declared: Value,
-    /// Whether unknown fields are kept everywhere, as in definitions older than `v1`.
+    /// Whether unknown fields are kept everywhere, as definitions older than `v1` may require.
     preserves_all: bool,
 }
 
 /// A column of tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The title.
+    /// The title of the column.
     pub name: String,
-    /// `integer`, `number`, `string`, `boolean` or `date`.
+    /// The type of the values: `integer`, `number`, `string`, `boolean` or `date`.
     pub column_type: String,
-    /// The format, often empty.
+    /// The format of the values, often empty.
     pub format: String,
-    /// What the column shows, often empty.
+    /// The description of the column, often empty.
     pub description: String,
-    /// Columns with a priority above 0 are shown only in wide tables.
+    /// The priority. Columns with a priority above 0 are shown only in wide tables.
     pub priority: i64,
     /// The path of the value in an object.
     pub path: String,
 }
 
-/// Returns the versions of a CustomResourceDefinition, in its order.
+/// Returns the versions of a CustomResourceDefinition, in the order of its `spec.versions`.
 pub fn kinds(definition: &Value) -> Vec<CustomKind> {
     let spec = definition.get("spec").unwrap_or(&Value::Null);
     let accepted =
@@ -126,8 +126,8 @@ fn custom_kind(spec: &Value, names: &Value, version: &Value) -> CustomKind {
     }
 }
 
-/// The end of a deprecation warning: the newest stable version that is served and not deprecated, if there is
-/// one.
+/// Returns the end of a deprecation warning, which names the highest served version that is newer and not
+/// deprecated. Empty if there is none.
 fn replacement(spec: &Value, kind: &Kind) -> String {
     let usable =
         |version: &&Value| structural::flag(version, "served") && !structural::flag(version, "deprecated");
@@ -137,7 +137,7 @@ fn replacement(spec: &Value, kind: &Kind) -> String {
     newer.map_or_else(String::new, |name| format!("; use {}/{name} {}", kind.group, kind.kind))
 }
 
-/// The rank of a version: stable before beta before alpha, then by number; other names come last.
+/// Returns the rank of a version: stable before beta before alpha, then by number. Other names come last.
 fn priority(version: &str) -> (u8, u64, u64) {
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -176,12 +176,13 @@ fn columns(version: &Value) -> Vec<Column> {
     }]
 }
 
-/// The description of the column that definitions without columns get.
-const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
-                   not guaranteed to be set in happens-before order across separate operations. Clients may \
-                   not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the \
-                   system. Read-only. Null for lists. More info: \
-                   https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+/// The description of the default column.
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was \
+                   created. It is not guaranteed to be set in happens-before order across separate \
+                   operations. Clients may not set this value. It is represented in RFC3339 form and is in \
+                   UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
+                   https://git.k8s.io/community/contributors/devel/sig-architecture/\
+                   api-conventions.md#metadata";
 
 fn selectable_field(field: &Value) -> SelectableField {
     let label = text(field, "jsonPath").trim_start_matches('.').to_owned();
@@ -189,7 +190,7 @@ fn selectable_field(field: &Value) -> SelectableField {
     SelectableField { label, paths: vec![path], missing: String::new() }
 }
 
-/// The schema of an object: the declared one, with the fields that every object has.
+/// Returns the schema of whole objects: the declared schema, and the fields that every object has.
 fn root_schema(declared: &Value) -> Schema {
     let mut schema = structural::schema(declared);
     let mut fields = match schema.form {
@@ -207,7 +208,7 @@ fn root_schema(declared: &Value) -> Schema {
     schema
 }
 
-/// The schema of metadata. A definition may restrict `name` and `generateName`.
+/// Returns the schema of `metadata`, in which a definition may restrict `name` and `generateName`.
 fn merged_metadata(of_all: &Schema, declared: Option<&Schema>) -> Schema {
     let (Some(declared), Form::Object(fields)) = (declared, &of_all.form) else { return of_all.clone() };
     let mut fields = Fields::clone(fields);

@@ -1,11 +1,11 @@
-//! Fills in the defaults that a schema declares.
+//! Sets the defaults that a schema declares.
 
 use serde_json::Value;
 
 use super::schema::{Form, Schema};
 
-/// Sets missing fields, and nulls that are not allowed, to their defaults; then the fields of those, and so
-/// on.
+/// Sets missing fields to their defaults, and nulls that are not allowed. Fields below them follow, including
+/// fields in the defaults.
 pub fn set_defaults(value: &mut Value, schema: &Schema) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
@@ -50,7 +50,7 @@ mod tests {
     use crate::kinds::custom::schema;
 
     #[test]
-    fn defaults_fill_missing_fields_and_those_of_defaults() {
+    fn defaults_fill_missing_fields_and_fields_inside_defaults() {
         let schema = schema(&json!({"type": "object", "properties": {
             "number": {"type": "integer", "default": 5},
             "nested": {"type": "object", "default": {}, "properties": {
@@ -67,10 +67,13 @@ mod tests {
         let cases: [(Value, Value); 2] = [
             (json!({}), json!({"number": 5, "nested": {"deep": "a"}, "nullable": "a", "strict": "a"})),
             (
-                json!({"number": 1, "absent": {}, "nullable": null, "strict": null, "list": [{}], "map": {"a": null}}),
                 json!({
-                    "number": 1, "nested": {"deep": "a"}, "absent": {"deep": "a"}, "nullable": null, "strict": "a",
-                    "list": [{"deep": "a"}], "map": {"a": 7},
+                    "number": 1, "absent": {}, "nullable": null, "strict": null,
+                    "list": [{}], "map": {"a": null},
+                }),
+                json!({
+                    "number": 1, "nested": {"deep": "a"}, "absent": {"deep": "a"}, "nullable": null,
+                    "strict": "a", "list": [{"deep": "a"}], "map": {"a": 7},
                 }),
             ),
         ];

@@ -1,4 +1,4 @@
-//! An error in one field of an object, as a 422 answer lists it.
+//! Field errors, as the response with status 422 lists them.
 
 use std::fmt;
 
@@ -6,29 +6,29 @@ use serde_json::Value;
 
 use super::number::Num;
 
-/// An error in one field.
+/// An error in one field of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// The field, such as `spec.ports[0].name`.
     pub path: String,
-    /// The kind of error, which is also the reason of the cause.
+    /// The kind of the error, which is also the reason of the status cause.
     pub reason: Reason,
-    /// The text after the path, such as `Required value: name or generateName is required`.
+    /// The message without the path, such as `Required value: name or generateName is required`.
     pub message: String,
 }
 
 /// The kind of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The value may not appear twice.
+    /// The value occurs twice.
     Duplicate,
-    /// The value may not be set, or not be changed.
+    /// The value must not be set, or must not be changed.
     Forbidden,
     /// The server failed to check the value.
     Internal,
     /// The value is malformed.
     Invalid,
-    /// A value that the field refers to does not exist.
+    /// The object that the value refers to does not exist.
     NotFound,
     /// The value is missing.
     Required,
@@ -38,12 +38,12 @@ pub enum Reason {
     TooLong,
     /// The value has the wrong type.
     TypeInvalid,
-    /// The value is none of the known ones.
+    /// The value is not one of the supported values.
     Unsupported,
 }
 
 impl Reason {
-    /// Returns the reason of a cause, such as `FieldValueRequired`.
+    /// Returns the reason of the status cause, such as `FieldValueRequired`.
     pub fn cause(self) -> &'static str {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
@@ -65,22 +65,22 @@ impl FieldError {
         Self { path: path.into(), reason, message }
     }
 
-    /// The field is missing.
+    /// Returns the error of a missing field.
     pub fn required(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Required, with_detail("Required value", detail))
     }
 
-    /// The value is malformed.
+    /// Returns the error of a malformed value.
     pub fn invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
-    /// The value has the wrong type.
+    /// Returns the error of a value with the wrong type.
     pub fn type_invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(path, Reason::TypeInvalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
-    /// The value is not one of the supported ones, which are listed in the given order.
+    /// Returns the error of an unsupported value. The message lists the supported values in the given order.
     pub fn unsupported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|value| quoted(value)).collect();
         let detail = if supported.is_empty() {
@@ -95,34 +95,34 @@ impl FieldError {
         )
     }
 
-    /// The value may not be set or changed.
+    /// Returns the error of a value that must not be set or changed.
     pub fn forbidden(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Forbidden, with_detail("Forbidden", detail))
     }
 
-    /// The value appears twice.
+    /// Returns the error of a value that occurs twice.
     pub fn duplicate(path: impl Into<String>, value: &Value) -> Self {
         Self::new(path, Reason::Duplicate, format!("Duplicate value: {}", shown(value)))
     }
 
-    /// A value that the field refers to does not exist.
+    /// Returns the error of a value that refers to a missing object.
     pub fn not_found(path: impl Into<String>, value: &Value) -> Self {
         Self::new(path, Reason::NotFound, format!("Not found: {}", shown(value)))
     }
 
-    /// The text is longer than `max_bytes`.
+    /// Returns the error of a string longer than `max_bytes`.
     pub fn too_long(path: impl Into<String>, max_bytes: usize) -> Self {
         let unit = if max_bytes == 1 { "byte" } else { "bytes" };
         Self::new(path, Reason::TooLong, format!("Too long: may not be more than {max_bytes} {unit}"))
     }
 
-    /// The list or map has `actual` items, more than `max`.
+    /// Returns the error of a list or map with `actual` items, more than `max`.
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(path, Reason::TooMany, format!("Too many: {actual}: must have at most {max} {unit}"))
     }
 
-    /// The server failed to check the value.
+    /// Returns the error of a value that the server failed to check.
     pub fn internal(path: impl Into<String>, detail: &str) -> Self {
         Self::new(path, Reason::Internal, with_detail("Internal error", detail))
     }
@@ -138,7 +138,7 @@ fn with_detail(text: &str, detail: &str) -> String {
     if detail.is_empty() { text.to_owned() } else { format!("{text}: {detail}") }
 }
 
-/// The value as the message quotes it: strings in Go's quotes, else JSON as Go writes it.
+/// Returns the value as messages quote it: a string in Go's quotes, other values as the JSON that Go writes.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -150,7 +150,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Returns the text in Go's quotes, as `%q` formats it.
+/// Returns the text in Go's quotes, like `%q`.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_those_of_the_server() {
+    fn messages_equal_those_of_the_server() {
         let name = json!("a\"\n");
         assert_eq!(
             FieldError::invalid("metadata.name", &name, "bad").to_string(),

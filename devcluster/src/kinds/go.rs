@@ -1,8 +1,8 @@
-//! Values as the formats of Go show them, for messages that the real server writes with those.
+//! Go's formats of values, for the messages that the real server writes with them.
 
 use serde_json::Value;
 
-/// A value as Go's `%v` shows it.
+/// Returns a value in the form of Go's `%v`.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A value as Go's `%#v` shows it.
+/// Returns a value in the form of Go's `%#v`.
 pub(super) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn syntax(value: &Value) -> String {
     }
 }
 
-/// A floating point number as Go's `%v` shows it.
+/// Returns a floating point number in the form of Go's `%v`.
 pub(super) fn float(number: f64) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -1,23 +1,24 @@
-//! Reads JSON and reports fields that occur twice, which [`serde_json::Value`] alone would hide.
+//! Parses JSON and reports duplicate fields, which [`serde_json::Value`] alone would hide.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value, and the paths of the fields that occurred twice; the last one counts.
+/// A parsed value, and its duplicate fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// The value.
+    /// The value. Of duplicate fields, it has the last one.
     pub value: Value,
-    /// Paths such as `spec.containers[0].name`.
+    /// The paths of duplicate fields, such as `spec.containers[0].name`.
     pub duplicates: Vec<String>,
 }
 
 /// Parses one JSON value.
 ///
 /// # Errors
-/// The text is not JSON, or deeper than 128 levels.
+///
+/// Returns an error if the text is not JSON, or is nested deeper than 128 levels.
 pub fn parse(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -27,7 +28,7 @@ pub fn parse(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     Ok(Parsed { value, duplicates })
 }
 
-/// The path of the value that is read next.
+/// The path of the next value, and the duplicate fields found so far.
 struct Place<'a> {
     path: &'a mut String,
     duplicates: &'a mut Vec<String>,
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_deep_texts_are_refused() {
+    fn malformed_and_deeply_nested_json_is_refused() {
         assert!(parse(b"{} x").is_err());
         assert!(parse("[".repeat(200).as_bytes()).is_err());
     }

@@ -9,46 +9,47 @@ use super::schema::Schema;
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate property of the kind")]
 pub struct Kind {
-    /// The API group; empty for the core group.
+    /// The API group, such as `apps`; empty for the core group.
     pub group: String,
     /// The version, such as `v1`.
     pub version: String,
     /// The kind, such as `Deployment`.
     pub kind: String,
-    /// The kind of a list, such as `DeploymentList`.
+    /// The kind of the list, such as `DeploymentList`.
     pub list_kind: String,
-    /// The plural name in paths, such as `deployments`.
+    /// The plural name in URL paths, such as `deployments`.
     pub plural: String,
     /// The singular name, such as `deployment`.
     pub singular: String,
-    /// Short names, such as `deploy`.
+    /// The short names, such as `deploy`; often empty.
     pub short_names: Vec<String>,
-    /// Categories, such as `all`.
+    /// The categories, such as `all`; often empty.
     pub categories: Vec<String>,
-    /// Whether objects live in a namespace.
+    /// Whether the objects are in a namespace.
     pub namespaced: bool,
-    /// The verbs of the main endpoint, sorted. A kind without `get` is never stored: it answers a `create`.
+    /// The verbs of the main endpoint, sorted. Objects of a kind without `get` are never stored: a `create`
+    /// returns a result.
     pub verbs: Vec<String>,
-    /// Group and plural name under which objects are stored; differs from the kind's own only where two
-    /// groups are views of the same objects, as with Event.
+    /// The group and the plural name under which objects are stored. They differ from those of the kind only
+    /// if two groups are views of the same objects, like Event.
     pub stored_as: (String, String),
     /// Whether the kind has the `status` subresource.
     pub status: bool,
-    /// The paths of the `scale` subresource, if the kind has it.
+    /// The paths of the `scale` subresource; `None` if the kind does not have it.
     pub scale: Option<Scale>,
-    /// The other subresources.
+    /// The subresources besides `status` and `scale`.
     pub subresources: Vec<Subresource>,
-    /// Which changes increase `metadata.generation`.
+    /// The changes that increase `metadata.generation`.
     pub generation: Generation,
     /// Whether an update may leave out `metadata.resourceVersion`.
     pub unconditional_update: bool,
     /// Whether an update of a missing object creates it.
     pub create_on_update: bool,
-    /// Fields that a field selector may name, besides `metadata.name` and `metadata.namespace`.
+    /// The fields that a field selector can name, besides `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<SelectableField>,
-    /// The name of the type in the table of built-in types; `None` for custom resources.
+    /// The name of the struct type in the table of built-in kinds; `None` for custom resources.
     pub type_name: Option<String>,
-    /// The schema of an object.
+    /// The schema of whole objects.
     pub schema: LazySchema,
 }
 
@@ -58,12 +59,12 @@ impl Kind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Returns `plural.group`, or the plural name alone in the core group, as error texts name a resource.
+    /// Returns `plural.group`, or the plural name alone in the core group. Error messages use this name.
     pub fn resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Whether the main endpoint has this verb.
+    /// Returns whether the main endpoint has this verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|has| has == verb)
     }
@@ -72,62 +73,62 @@ impl Kind {
 /// A subresource other than `status` and `scale`, such as `eviction` of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subresource {
-    /// The name in paths, such as `eviction`.
+    /// The name in URL paths, such as `eviction`.
     pub name: String,
-    /// Group of the kind that is sent; empty for the core group.
+    /// The group of the kind in requests; empty for the core group.
     pub group: String,
-    /// Version of the kind that is sent.
+    /// The version of the kind in requests.
     pub version: String,
-    /// The kind that is sent.
+    /// The kind in requests, such as `Eviction`.
     pub kind: String,
     /// The verbs, sorted.
     pub verbs: Vec<String>,
 }
 
-/// Where the `scale` subresource finds its values; paths have the form `.spec.replicas`.
+/// The paths of the values of the `scale` subresource, in the form `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// The desired number of replicas.
+    /// The path of the desired number of replicas.
     pub spec_replicas: String,
-    /// The observed number of replicas.
+    /// The path of the observed number of replicas.
     pub status_replicas: String,
-    /// The label selector: a string in custom resources, a `LabelSelector` or a map of labels in built-in
-    /// kinds.
+    /// The path of the label selector: a string in custom resources, a `LabelSelector` or a map of labels in
+    /// built-in kinds. `None` if there is none.
     pub selector: Option<String>,
 }
 
-/// Which changes increase `metadata.generation`.
+/// The changes that increase `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// The kind has no generation.
     None,
-    /// Changes outside `metadata`, and outside `status` where that is a subresource.
+    /// Changes outside `metadata`, and outside `status` if that is a subresource.
     Content,
-    /// As [`Content`](Self::Content), and changes of annotations.
+    /// The changes of [`Content`](Self::Content), and changes of annotations.
     ContentAndAnnotations,
 }
 
-/// A field that a field selector may name.
+/// A field that a field selector can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
     /// The name in the selector, such as `spec.nodeName`.
     pub label: String,
-    /// The names of the fields that lead to the value; the first of these paths with a value counts.
+    /// The paths of the value, each a list of field names. The first path with a value counts.
     pub paths: Vec<Vec<String>>,
-    /// The value of a missing field: empty for strings, `false` and `0` otherwise.
+    /// The value of a missing field: empty for strings, else `false` or `0`.
     pub missing: String,
 }
 
-/// A schema that is built at its first use, so that unused kinds cost nothing at the start of a server.
+/// A schema that is built at its first use, so unused kinds cost no time when a server starts.
 pub struct LazySchema(LazyLock<Arc<Schema>, Box<dyn FnOnce() -> Arc<Schema> + Send>>);
 
 impl LazySchema {
-    /// A schema that `build` returns at the first use.
+    /// Returns a schema that `build` creates at its first use.
     pub fn new(build: impl FnOnce() -> Arc<Schema> + Send + 'static) -> Self {
         Self(LazyLock::new(Box::new(build)))
     }
 
-    /// Returns the schema.
+    /// Returns the schema, and builds it at the first call.
     pub fn get(&self) -> &Arc<Schema> {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The checks of `metadata`, the same for all kinds.
+//! Validation of `metadata`, which is the same for all kinds.
 
 use serde_json::{Map, Value};
 
@@ -6,17 +6,17 @@ use super::errors::{FieldError, Reason};
 use super::names::{self, NameRule};
 use super::path::Path;
 
-/// The most bytes that the annotations of an object may have.
+/// The largest total size of an object's annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
-/// The most bytes that the name of a field manager may have.
+/// The largest length of a field manager's name, in bytes.
 const MAX_MANAGER: usize = 128;
-/// The most bytes that the name of a subresource may have.
+/// The largest length of a subresource's name, in bytes.
 const MAX_SUBRESOURCE: usize = 256;
 
-/// The finalizers that Kubernetes itself uses without a domain.
+/// The finalizers without a domain that Kubernetes itself uses.
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
-/// Checks the metadata of a new object, after its name was generated.
+/// Validates the metadata of a new object, after its name was generated.
 pub fn check(
     metadata: &Value,
     namespaced: bool,
@@ -60,7 +60,7 @@ pub fn check(
     check_managed_fields(metadata, path, errors);
 }
 
-/// Checks the metadata of an object against the one that it replaces.
+/// Validates metadata that replaces `old`.
 pub fn check_update(metadata: &Value, old: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if old.get("deletionTimestamp").is_some_and(|value| !value.is_null()) {
         check_no_new_finalizers(metadata, old, path, errors);
@@ -91,7 +91,8 @@ pub fn check_update(metadata: &Value, old: &Value, path: &Path<'_>, errors: &mut
     check_managed_fields(metadata, path, errors);
 }
 
-/// Returns the warnings for finalizers that the write adds and that could collide with those of others.
+/// Returns warnings for added finalizers with a name that could collide with other finalizers. `old` is the
+/// old metadata; `None` for a new object.
 pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> {
     let mut added: Vec<_> = strings(metadata, "finalizers").collect();
     if let Some(old) = old {
@@ -113,13 +114,14 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
             "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts \
              with other finalizer writers"
         } else {
-            "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer \
+             writers"
         });
     }
     warnings
 }
 
-/// Checks keys and values of `labels` of a metadata or a template.
+/// Checks the keys and values of `labels`, in the metadata of an object or a template.
 pub fn check_labels(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in entries(metadata, "labels") {
         errors.extend(names::qualified_name(key).iter().map(|error| invalid(path, "labels", key, error)));
@@ -183,7 +185,7 @@ fn check_owners(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Owner references as texts show them: with the fields in the order of their type.
+/// Returns owner references as messages quote them: with the fields in the order of the Go type.
 fn shown_owners(owners: &Value) -> String {
     let list: Vec<_> = owners.as_array().into_iter().flatten().map(shown_owner).collect();
     format!("[{}]", list.join(","))

@@ -1,20 +1,21 @@
-//! The rules for names, and the texts for names that break them.
+//! The rules for names, and the messages for invalid names.
 
 /// The rule for the names of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// Lower-case labels, separated by dots: most kinds.
+    /// Lower-case labels, separated by dots. Most kinds have this rule.
     Subdomain,
-    /// One lower-case label: namespaces.
+    /// One lower-case label, for namespaces.
     Label,
-    /// One lower-case label that starts with a letter: Services.
+    /// One lower-case label that starts with a letter, for Services.
     Label1035,
-    /// Anything that fits into a path: RBAC kinds and embedded objects.
+    /// Any text that can be part of a URL path, for RBAC kinds and embedded objects.
     PathSegment,
 }
 
 impl NameRule {
-    /// Returns what is wrong with a name; `prefix` marks a `generateName`, which may end with a dash.
+    /// Returns the errors of a name; empty if it is valid. `prefix` is set for a `generateName`, which may
+    /// end with a dash.
     pub fn errors(self, name: &str, prefix: bool) -> Vec<String> {
         let masked;
         let name = match name.strip_suffix('-') {
@@ -37,17 +38,18 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// The longest label of a domain name, label value and name part of a label key.
+/// The largest length of a DNS label, a label value, and the name part of a label key, in bytes.
 const MAX_LABEL: usize = 63;
-/// The longest domain name.
+/// The largest length of a DNS subdomain, in bytes.
 const MAX_SUBDOMAIN: usize = 253;
 
-/// Returns what is wrong with a domain name such as `example.com`; empty if nothing is.
+/// Returns the errors of a DNS subdomain such as `example.com`; empty if it is valid.
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     subdomain(name, "characters")
 }
 
-/// The server counts the length in characters or in bytes, depending on the field.
+/// Returns the errors of a DNS subdomain. `unit` is the unit of length in the message, which depends on the
+/// field.
 fn subdomain(name: &str, unit: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_SUBDOMAIN, unit);
     if !is_subdomain(name) {
@@ -60,7 +62,7 @@ fn subdomain(name: &str, unit: &str) -> Vec<String> {
     errors
 }
 
-/// Returns what is wrong with a label of a domain name, such as `my-name`; empty if nothing is.
+/// Returns the errors of a DNS label such as `my-name`; empty if it is valid.
 pub fn dns1123_label(name: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_LABEL, "characters");
     if is_label(name) {
@@ -78,7 +80,7 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns what is wrong with a label that starts with a letter, such as `abc-123`; empty if nothing is.
+/// Returns the errors of a DNS label that must start with a letter, such as `abc-123`; empty if it is valid.
 pub fn dns1035_label(name: &str) -> Vec<String> {
     let mut errors = too_long(name, MAX_LABEL, "characters");
     if !is_label(name) || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -91,12 +93,13 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns what is wrong with a label key such as `example.com/MyName`; empty if nothing is.
+/// Returns the errors of a label key such as `example.com/MyName`; empty if it is valid.
 pub fn qualified_name(name: &str) -> Vec<String> {
     let rule = || {
         format!(
             "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{LABEL_KEY}')"
+             alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+             validation is '{LABEL_KEY}')"
         )
     };
     let mut errors = Vec::new();
@@ -104,7 +107,8 @@ pub fn qualified_name(name: &str) -> Vec<String> {
         None => name,
         Some((_, name)) if name.contains('/') => {
             errors.push(format!(
-                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')",
                 rule()
             ));
             return errors;
@@ -128,7 +132,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
     errors
 }
 
-/// Returns what is wrong with a label's value; empty if nothing is.
+/// Returns the errors of a label value; empty if it is valid.
 pub fn label_value(value: &str) -> Vec<String> {
     let mut errors = too_long(value, MAX_LABEL, "bytes");
     if !value.is_empty() && !is_label_key(value) {
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_those_of_the_server() {
+    fn messages_equal_those_of_the_server() {
         assert_eq!(
             dns1123_subdomain("Bad"),
             ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \

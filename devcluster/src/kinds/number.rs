@@ -1,4 +1,4 @@
-//! JSON numbers as the server sees them: 64-bit integers, and floats for everything else.
+//! JSON numbers in the types of the server: 64-bit integers, and floats for all other numbers.
 
 use serde_json::Number;
 
@@ -18,7 +18,7 @@ impl From<&Number> for Num {
 }
 
 impl Num {
-    /// Returns the number as a float, which may lose digits.
+    /// Returns the number as a float. Large integers lose digits.
     pub(super) fn as_float(self) -> f64 {
         match self {
             Self::Int(int) => int_to_float(int),
@@ -26,7 +26,7 @@ impl Num {
         }
     }
 
-    /// Whether the number is whole, `3.0` included, and a JSON integer of at most 53 bits if it is a float.
+    /// Returns whether the number is whole. A float such as `3.0` is whole if it has at most 53 bits.
     pub(super) fn is_integer(self) -> bool {
         match self {
             Self::Int(_) => true,
@@ -34,7 +34,7 @@ impl Num {
         }
     }
 
-    /// Returns the number as Go's `%v` formats it.
+    /// Returns the number in the form of Go's `%v`.
     pub(super) fn text(self) -> String {
         match self {
             Self::Int(int) => int.to_string(),
@@ -43,7 +43,7 @@ impl Num {
     }
 }
 
-/// Whether a float is a whole number of at most 53 bits, up to rounding errors.
+/// Returns whether a float is a whole number of at most 53 bits, apart from rounding errors.
 pub(super) fn float_is_integer(float: f64) -> bool {
     const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || !(-MAX_SAFE..=MAX_SAFE).contains(&float) {
@@ -61,7 +61,7 @@ pub(super) fn float_is_integer(float: f64) -> bool {
     }
 }
 
-/// Converts to a float, which may lose digits as it does in Go.
+/// Converts an integer to a float. Large integers lose digits, as in Go.
 #[expect(
     clippy::cast_precision_loss,
     reason = "bounds of schemas are floats, so integers are compared as such"
@@ -70,7 +70,7 @@ pub(super) fn int_to_float(int: i64) -> f64 {
     int as f64
 }
 
-/// Converts to an integer without the fraction, as Go does.
+/// Converts a float to an integer without its fraction, as in Go. Saturates at the range of `i64`.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "saturates, and only bounds of schemas pass through here"
@@ -79,7 +79,7 @@ pub(super) fn float_to_int(float: f64) -> i64 {
     float as i64
 }
 
-/// Returns a float as Go's `%v` formats it: without a fraction where it is whole, from 1e6 with an exponent.
+/// Returns a float in the form of Go's `%v`: no fraction if it is whole, and an exponent from 1e6 on.
 pub(super) fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };

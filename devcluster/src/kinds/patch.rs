@@ -1,7 +1,7 @@
-//! Patches but apply: JSON Patch, merge patch and strategic merge patch.
+//! Patches except server-side apply: JSON Patch, merge patch and strategic merge patch.
 //!
-//! Objects and patches are in the version of the request. The result is not checked: the caller decodes and
-//! validates it like an object that a client sent.
+//! Objects and patches are in the version of the request. The result is not validated: the caller decodes and
+//! validates it like an object from a client.
 
 mod json;
 mod merge;
@@ -21,7 +21,7 @@ pub enum PatchError {
     /// The patch has too many operations: status 413, reason `RequestEntityTooLarge`.
     #[error("{0}")]
     TooLarge(String),
-    /// The patch does not fit the object: status 422, reason `Invalid`. The real server answers with a fixed
+    /// The patch does not fit the object: status 422, reason `Invalid`. The real server responds with a fixed
     /// message (`the server rejected our request due to an error in our request`) and empty details; the text
     /// here is for logs.
     #[error("{0}")]

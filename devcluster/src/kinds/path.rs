@@ -1,11 +1,11 @@
-//! The place of a value inside an object, kept on the stack and written out only for an error.
+//! The path of a value inside an object, kept on the stack and formatted only for an error.
 
 /// The path from the root of an object to one of its values.
 ///
-/// Each step borrows the one before it, so a walk over a valid object allocates nothing.
+/// Each step borrows the step before it, so a walk over a valid object allocates no memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Path<'a> {
-    /// The root of the walk; its text, often empty, is the prefix of all paths below.
+    /// The root of the walk. Its text, often empty, is the prefix of all paths below.
     Root(&'a str),
     /// A named field.
     Field(&'a Path<'a>, &'a str),
@@ -16,25 +16,25 @@ pub enum Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Returns the path of a named field.
+    /// Returns the path of a field of this value.
     #[must_use]
     pub fn field(&'a self, name: &'a str) -> Self {
         Self::Field(self, name)
     }
 
-    /// Returns the path of a map's entry.
+    /// Returns the path of an entry of this map.
     #[must_use]
     pub fn key(&'a self, key: &'a str) -> Self {
         Self::Key(self, key)
     }
 
-    /// Returns the path of a list's item.
+    /// Returns the path of an item of this list.
     #[must_use]
     pub fn index(&'a self, index: usize) -> Self {
         Self::Index(self, index)
     }
 
-    /// Returns the path as the fields of a 422 answer show it: `spec.ports[0].labels[app]`.
+    /// Returns the path in the form of field errors: `spec.ports[0].labels[app]`; `<nil>` for an empty root.
     pub fn text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
@@ -66,7 +66,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns the path below the root as the texts of schema validation name it: `spec.ports[0].labels.app`.
+    /// Returns the path below the root in the form of validation messages: `spec.ports[0].labels.app`.
     pub fn name(&self) -> String {
         let mut out = String::new();
         self.write_name(&mut out);
@@ -97,7 +97,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns the field of an error that names the path by [`name`](Self::name).
+    /// Returns the path of a field error: the root, then `name`, which [`name`](Self::name) returns.
     pub fn named_field(&self, name: &str) -> String {
         match (self.prefix(), name.strip_prefix('.').unwrap_or(name)) {
             ("", "") => "<nil>".to_owned(),

@@ -1,11 +1,11 @@
-//! Removes what a schema does not know: unknown fields, and nulls where the schema allows none.
+//! Pruning: removes fields that a schema does not declare, and nulls that it does not allow.
 
 use serde_json::Value;
 
 use super::path::Path;
 use super::schema::{Form, Schema};
 
-/// The fields that every object has, whether its schema declares them or not.
+/// The fields that every object has, even if its schema does not declare them.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Removes unknown fields of an object and returns their paths, sorted. `apiVersion`, `kind` and `metadata`
@@ -17,12 +17,12 @@ pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     unknown
 }
 
-/// Removes unknown fields of a value that is no object of its own, such as a default.
+/// Removes unknown fields of a value that is not a whole object, such as a default.
 pub fn prune_part(value: &mut Value, schema: &Schema) {
     prune_value(value, Some(schema), false, &Path::Root(""), &mut Vec::new());
 }
 
-/// Removes unknown fields of metadata and returns their paths below it.
+/// Removes unknown fields of metadata and returns their paths, relative to the metadata.
 pub fn prune_metadata(metadata: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_value(metadata, Some(schema), false, &Path::Root(""), &mut unknown);
@@ -86,7 +86,7 @@ fn prune_value(
     }
 }
 
-/// Removes nulls in fields that have no default and may not be null. Items of lists stay.
+/// Removes nulls from fields that have no default and are not nullable. Nulls in lists stay.
 pub fn drop_nulls(value: &mut Value, schema: &Schema) {
     match (value, &schema.form) {
         (Value::Object(map), form @ (Form::Object(_) | Form::Map { .. })) => map.retain(|name, value| {

@@ -1,4 +1,4 @@
-//! The schema of a value, for built-in kinds and custom resources alike.
+//! The schema of a value, the same type for built-in kinds and custom resources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,15 +7,14 @@ use serde_json::Value;
 
 use super::checks::Checks;
 
-/// The schema of one value. Schemas of built-in kinds refer to each other and may be recursive, so children
-/// are looked up by [`Arc`] and never copied.
+/// The schema of one value. Schemas of built-in kinds share their parts, so parts are in an [`Arc`].
 #[derive(Clone, Debug)]
 pub struct Schema {
     /// The shape of the value.
     pub form: Form,
     /// Whether an explicit `null` is kept.
     pub nullable: bool,
-    /// The value of a missing field.
+    /// The default of a missing field; `None` if it has none.
     pub default: Option<Value>,
     /// The validations that a CustomResourceDefinition declares for the value; `None` in built-in kinds.
     pub checks: Option<Box<Checks>>,
@@ -24,7 +23,7 @@ pub struct Schema {
 /// The shape of a value.
 #[derive(Clone, Debug)]
 pub enum Form {
-    /// Any JSON value; the content is kept as it is, and server-side apply deduces its structure.
+    /// Any JSON value. The content is kept, and server-side apply deduces its structure.
     Any,
     /// A string.
     String,
@@ -32,7 +31,7 @@ pub enum Form {
     Integer,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
     /// A whole number or a string.
     IntOrString,
@@ -40,9 +39,9 @@ pub enum Form {
     List {
         /// The schema of each item.
         items: Arc<Schema>,
-        /// How server-side apply identifies the items.
+        /// The identity of the items in server-side apply.
         list: List,
-        /// How strategic merge patch treats the list: merged by scalars or by a key, else replaced.
+        /// The treatment of the list in a strategic merge patch; `None` if the list is replaced.
         merge: Option<Merge>,
     },
     /// A map from any key to values of one schema.
@@ -52,16 +51,16 @@ pub enum Form {
         /// Whether server-side apply owns the map as a whole.
         atomic: bool,
     },
-    /// A mapping with named fields.
+    /// An object with named fields.
     Object(Arc<Fields>),
 }
 
 /// The named fields of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    /// The schema of each field, by its JSON name.
+    /// The schemas of the fields, by JSON name.
     pub fields: BTreeMap<String, Arc<Schema>>,
-    /// Names of the fields that must be present.
+    /// The names of the fields that must be present.
     pub required: Vec<String>,
     /// Whether unknown fields are kept.
     pub preserve_unknown: bool,
@@ -71,22 +70,22 @@ pub struct Fields {
     pub retain_keys: bool,
 }
 
-/// How the items of a list are identified.
+/// The identity of the items of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum List {
-    /// The list is replaced as a whole.
+    /// Items have no identity; the list is replaced as a whole.
     Atomic,
-    /// The items are distinct scalars.
+    /// The items are distinct scalars, identified by their value.
     Set,
-    /// The items are objects, identified by the values of these fields.
+    /// The items are objects, identified by the values of these key fields.
     Map(Vec<String>),
 }
 
-/// How strategic merge patch merges a list.
+/// The way in which a strategic merge patch merges a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The items are scalars; new ones are added.
+    /// The items are scalars; new items are added.
     Scalars,
-    /// The items are objects, identified by the value of this field.
+    /// The items are objects, identified by the value of this key field.
     Key(String),
 }

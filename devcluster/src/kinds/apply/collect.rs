@@ -7,12 +7,12 @@ use super::field_set::{FieldSet, Node};
 use super::shape::{Items, Shape, entries, items};
 use crate::kinds::{Form, Schema, go};
 
-/// The set of all fields that `value` mentions.
+/// Returns the set of all fields that `value` mentions.
 pub(super) fn field_set(schema: &Schema, value: &Value) -> FieldSet {
     below(schema, value).1
 }
 
-/// Whether the value is itself a member, and the fields below it.
+/// Returns whether the value itself is a member of the set, and the fields below it.
 fn below(schema: &Schema, value: &Value) -> (bool, FieldSet) {
     let mut set = FieldSet::default();
     match Shape::of(schema, Some(value)) {
@@ -37,8 +37,8 @@ fn below(schema: &Schema, value: &Value) -> (bool, FieldSet) {
     (false, set)
 }
 
-/// The items of a list by their elements, in order. Items that share an element are one entry without item:
-/// they are owned together.
+/// Returns the items of a list with their elements, sorted by element. Items with the same element become one
+/// entry with `None`, because they are owned together.
 fn unique_items<'v>(list: Items<'_>, items: &'v [Value]) -> Vec<(Element, Option<&'v Value>)> {
     let mut found: Vec<_> =
         items.iter().filter_map(|item| Some((list.element(item).ok()?, Some(item)))).collect();
@@ -51,7 +51,7 @@ fn unique_items<'v>(list: Items<'_>, items: &'v [Value]) -> Vec<(Element, Option
     found
 }
 
-/// Adds the named fields above the paths of `set`, which a set does not list by itself.
+/// Adds the fields above the paths of `set` that the schema names; a field set does not list them by itself.
 pub(super) fn with_named_parents(set: &FieldSet, schema: Option<&Schema>) -> FieldSet {
     let shape = schema.map(|schema| Shape::of(schema, None));
     let nodes = set.nodes.iter().map(|node| {
@@ -63,8 +63,8 @@ pub(super) fn with_named_parents(set: &FieldSet, schema: Option<&Schema>) -> Fie
     FieldSet { nodes: nodes.collect() }
 }
 
-/// Adapts a set written under an earlier schema: where a container is atomic by now, the paths below it become
-/// the container itself.
+/// Adapts a set that was recorded under an earlier schema: if a container has become atomic, the container
+/// itself replaces the paths below it.
 pub(super) fn settle(set: &mut FieldSet, schema: &Schema) {
     let shape = Shape::of(schema, None);
     if matches!(schema.form, Form::Any) {
@@ -81,14 +81,15 @@ pub(super) fn settle(set: &mut FieldSet, schema: &Schema) {
     }
 }
 
-/// A value that does not follow the schema: its path and the reason.
+/// A value that does not follow the schema: its path, empty at the root, and the reason.
 type Problem = (String, String);
 
-/// Checks that a value follows the schema.
+/// Checks that a value follows the schema. `duplicates` accepts items with the same element in one list.
 ///
 /// # Errors
 ///
-/// Returns the message of the real server: path and reason, one line for each when there are several.
+/// Returns the message of the real server: path and reason, and one line for each problem if there are
+/// several.
 pub(super) fn validate(schema: &Schema, value: &Value, duplicates: bool) -> Result<(), String> {
     let problems = problems(schema, value, duplicates);
     let text = |(path, reason): &Problem| {

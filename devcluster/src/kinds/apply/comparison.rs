@@ -9,7 +9,7 @@ use super::field_set::{FieldSet, Node};
 use super::shape::{Items, Shape, entries, items, same};
 use crate::kinds::{Form, Schema};
 
-/// The fields in which two values differ. No field is in more than one of the sets.
+/// The fields in which two values differ. Each field is in at most one of the sets.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
@@ -17,7 +17,7 @@ pub(super) struct Comparison {
     pub(super) added: FieldSet,
 }
 
-/// The comparison of one value: whether it is itself in a set, and the fields below it.
+/// The comparison of one value: the set that contains the value itself, and the fields below it.
 #[derive(Default)]
 struct Difference {
     own: Option<Change>,
@@ -32,12 +32,12 @@ enum Change {
 }
 
 impl Comparison {
-    /// Compares two values.
+    /// Compares two values that are both present.
     pub(super) fn of(schema: &Schema, old: &Value, new: &Value) -> Self {
         compare(schema, Some(old), Some(new)).below
     }
 
-    /// Leaves out the fields of `ignored` and all below them.
+    /// Removes the fields of `ignored` and all fields below them.
     #[must_use]
     pub(super) fn without(self, ignored: &FieldSet) -> Self {
         if ignored.is_empty() {
@@ -50,7 +50,7 @@ impl Comparison {
         }
     }
 
-    /// The fields that the new value sets.
+    /// Returns the fields that the new value adds or modifies.
     pub(super) fn set(&self) -> FieldSet {
         self.modified.union(&self.added)
     }
@@ -70,11 +70,11 @@ impl Comparison {
     }
 }
 
-/// Compares two values, of which at least one is present.
+/// Compares two values; at least one of them is present.
 fn compare(schema: &Schema, old: Option<&Value>, new: Option<&Value>) -> Difference {
     let shape = Shape::of(schema, new.or(old));
     let mut difference = shaped(&shape, old, new);
-    // Where any type is allowed and the types differ, the parts of the old value are gone too.
+    // If the schema allows any type and the types differ, the parts of the old value are removed, too.
     if let (Form::Any, Some(old_value), Some(new_value)) = (&schema.form, old, new)
         && std::mem::discriminant(old_value) != std::mem::discriminant(new_value)
     {
@@ -140,7 +140,7 @@ fn leaf_change(old: Option<&Value>, new: Option<&Value>) -> Option<Change> {
     }
 }
 
-/// Compares lists item by item. Items that share an element are compared together, as one leaf.
+/// Compares two lists item by item. Several items with the same element are compared as one leaf.
 fn compare_items(list: Items<'_>, old: &[Value], new: &[Value], below: &mut Comparison) {
     let mut found: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in old {

@@ -1,4 +1,4 @@
-//! One step of a field path: a field, an item of a list by key or by value, or a position.
+//! One step of a field path: a field, a list item (by key or by value), or a position.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -12,18 +12,18 @@ use crate::kinds::go;
 pub(super) enum Element {
     /// A field of an object, or an entry of a map.
     Field(String),
-    /// The item of a list whose key fields have these values, sorted by field name.
+    /// The list item with these values in its key fields, sorted by field name.
     Key(Vec<(String, Value)>),
-    /// The item of a set with this value.
+    /// The item of a set that has this value.
     Value(Value),
-    /// The item at this position; only read, never produced.
+    /// The item at this position. Parsed from `fieldsV1`, but never produced here.
     Index(i64),
 }
 
 impl Element {
-    /// Reads the form used in `fieldsV1`: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
+    /// Parses the form used in `fieldsV1`: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
     ///
-    /// Returns `Ok(None)` for a prefix that is not known; such entries are ignored.
+    /// Returns `Ok(None)` for an unknown prefix; such entries are ignored.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         let (prefix, rest) = match (text.get(..1), text.get(1..2), text.get(2..)) {
             (Some(prefix), Some(":"), Some(rest)) => (prefix, rest),
@@ -47,7 +47,7 @@ impl Element {
         }))
     }
 
-    /// Writes the form used in `fieldsV1`.
+    /// Returns the form used in `fieldsV1`.
     pub(super) fn write(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -71,7 +71,7 @@ impl Element {
         }
     }
 
-    /// The element as error messages show it: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
+    /// Returns the form used in error messages: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
     pub(super) fn display(&self, numbers: Numbers) -> String {
         match self {
             Self::Field(name) => format!(".{name}"),
@@ -97,12 +97,12 @@ impl Element {
     }
 }
 
-/// How numbers in a path are shown: paths that went through `fieldsV1` were decoded as floating point there.
+/// The notation of numbers in a path. The real server decodes the numbers of `fieldsV1` as floating point.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbers {
-    /// As they are in the object.
+    /// The notation of the object.
     Plain,
-    /// As floating point, with an exponent from a million on.
+    /// Floating point, with an exponent from a million on.
     Decoded,
 }
 
@@ -138,7 +138,7 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// Orders values of any types: numbers, strings, booleans, lists, maps, null.
+/// Orders two values of any types: numbers, strings, booleans, lists, maps, null.
 pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Number(_) => 0,
@@ -175,7 +175,7 @@ fn write_json(text: &mut String, value: &Value) {
     match value {
         Value::String(string) => write_string(text, string, true),
         Value::Number(number) => match number.as_f64() {
-            // 80.0 is written as 80.
+            // Go writes 80.0 as 80.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => {
                 _ = write!(text, "{float:.0}");
             }
@@ -185,7 +185,7 @@ fn write_json(text: &mut String, value: &Value) {
     }
 }
 
-/// Writes a JSON string; `html` escapes the characters that Go escapes in values, but not in names.
+/// Appends a JSON string. `html` escapes `<`, `>` and `&`, which Go escapes in values, but not in names.
 fn write_string(text: &mut String, string: &str, html: bool) {
     text.push('"');
     for character in string.chars() {
@@ -203,7 +203,7 @@ fn write_string(text: &mut String, string: &str, html: bool) {
     text.push('"');
 }
 
-/// A value as error messages show it.
+/// Returns a value in the form used in error messages.
 fn display(value: &Value, numbers: Numbers) -> String {
     match (value, numbers) {
         (Value::String(string), _) => format!("{string:?}"),

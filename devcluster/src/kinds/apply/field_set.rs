@@ -1,4 +1,4 @@
-//! Sets of field paths as a trie, and their `fieldsV1` form.
+//! Sets of field paths, stored as a trie, and their `fieldsV1` form.
 
 use std::cmp::Ordering;
 
@@ -8,8 +8,8 @@ use super::element::{Element, Numbers};
 
 /// A set of field paths.
 ///
-/// A trie: each node is one step of a path. Every node is a member or has children, so an empty set has no
-/// nodes. Nodes are sorted, which makes every operation one pass over both sets.
+/// The set is a trie: each node is one step of a path. Every node is a member or has children, so an empty
+/// set has no nodes. Nodes are sorted, so every operation is one pass over both sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     pub(super) nodes: Vec<Node>,
@@ -35,7 +35,7 @@ impl FieldSet {
         set
     }
 
-    /// Reads the `fieldsV1` form.
+    /// Parses the `fieldsV1` form.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl FieldSet {
         Value::Object(self.entries(false))
     }
 
-    /// Whether the set has no paths.
+    /// Returns whether the set has no paths.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -93,7 +93,7 @@ impl FieldSet {
         &mut self.nodes[index]
     }
 
-    /// Adds a node unless it is empty. Out of order only where `fieldsV1` or a list is.
+    /// Adds a node unless it is empty. Nodes normally arrive in order; a node out of order costs a search.
     pub(super) fn push(&mut self, node: Node) {
         if !node.member && node.children.is_empty() {
             return;
@@ -119,7 +119,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether every path of this set is in `other`.
+    /// Returns whether every path of this set is in `other`.
     pub(super) fn is_subset(&self, other: &Self) -> bool {
         join(self, other).all(|pair| match pair {
             (Some(a), Some(b)) => (b.member || !a.member) && a.children.is_subset(&b.children),
@@ -146,7 +146,7 @@ impl FieldSet {
         })
     }
 
-    /// The paths of this set that are not in `other`.
+    /// Returns the paths of this set that are not in `other`.
     pub(super) fn difference(&self, other: &Self) -> Self {
         combine(self, other, |pair| match pair {
             (Some(a), Some(b)) => {
@@ -156,7 +156,7 @@ impl FieldSet {
         })
     }
 
-    /// The paths of this set that are neither in `other` nor below one of its paths.
+    /// Returns the paths of this set that are neither in `other` nor below one of its paths.
     pub(super) fn without(&self, other: &Self) -> Self {
         combine(self, other, |pair| match pair {
             (Some(_), Some(b)) if b.member => None,
@@ -165,7 +165,7 @@ impl FieldSet {
         })
     }
 
-    /// Calls `visit` with each path; at each level those that end there come first.
+    /// Calls `visit` with each path. At each level, paths that end there come before longer ones.
     pub(super) fn each(&self, path: &mut Vec<Element>, visit: &mut impl FnMut(&[Element])) {
         for node in self.nodes.iter().filter(|node| node.member) {
             path.push(node.element.clone());
@@ -180,7 +180,7 @@ impl FieldSet {
     }
 }
 
-/// The path as error messages show it: `.spec.ports[name="x"].port`.
+/// Returns the path in the form used in error messages: `.spec.ports[name="x"].port`.
 pub(super) fn display(path: &[Element]) -> String {
     path.iter().map(|element| element.display(Numbers::Decoded)).collect()
 }
@@ -189,7 +189,7 @@ fn node(element: &Element, member: bool, children: FieldSet) -> Node {
     Node { element: element.clone(), member, children }
 }
 
-/// Returns whether the subtree's root is a member, and the paths below it.
+/// Returns whether the root of the subtree is a member, and the paths below it.
 fn read(fields: &Value) -> Result<(bool, FieldSet), String> {
     let fields = match fields {
         Value::Object(fields) => fields,
@@ -211,7 +211,7 @@ fn read(fields: &Value) -> Result<(bool, FieldSet), String> {
 
 type Pair<'a> = (Option<&'a Node>, Option<&'a Node>);
 
-/// The nodes of both sets in order, those with the same element together.
+/// Returns the nodes of both sets in order; two nodes with the same element form one pair.
 fn join<'a>(a: &'a FieldSet, b: &'a FieldSet) -> impl Iterator<Item = Pair<'a>> {
     let (mut a, mut b) = (a.nodes.iter().peekable(), b.nodes.iter().peekable());
     std::iter::from_fn(move || {

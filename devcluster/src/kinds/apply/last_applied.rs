@@ -1,4 +1,4 @@
-//! The annotation of client-side `kubectl apply`, which a later server-side apply by kubectl takes over.
+//! The annotation of client-side `kubectl apply`. A later server-side apply by kubectl takes over its fields.
 
 use serde_json::{Map, Value};
 
@@ -7,14 +7,14 @@ use super::collect::{field_set, validate};
 use super::comparison::Comparison;
 use super::updater::Conflict;
 
-/// The manager whose applies honour the annotation.
+/// The manager that may take over the fields in the annotation.
 pub(super) const KUBECTL: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The most bytes that all annotations of an object may have.
+/// The largest total size of an object's annotations, in bytes.
 const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
 
-/// Returns the conflicts about fields that client-side apply did not write.
+/// Returns the conflicts in fields that client-side apply did not write.
 pub(super) fn without_allowed(
     resource: &Resource<'_>,
     live: &Value,
@@ -34,7 +34,7 @@ pub(super) fn without_allowed(
     conflicts.into_iter().filter(|conflict| !allowed.contains(&conflict.path)).collect()
 }
 
-/// Rewrites the annotation, if the object has one, to the configuration that was applied.
+/// Sets the annotation to the applied configuration. Objects without the annotation stay as they are.
 pub(super) fn refresh(object: &mut Value, applied: &Value) {
     if annotation(object).is_none() {
         return;

@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 
 use super::field_set::FieldSet;
 
-/// Update entries beyond this number are combined, the oldest first.
+/// The largest number of update entries. Older entries are combined when there are more.
 const MAX_UPDATERS: usize = 10;
-/// The manager of combined entries.
+/// The manager name of combined entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// Which entry a write belongs to.
+/// The identity of an entry: two writes with equal identities share one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     pub(super) manager: String,
-    /// The version of an update. An apply has one entry whatever its version, so it has none here.
+    /// The version of an update; `None` for an apply, because all versions of an apply share one entry.
     pub(super) update: Option<String>,
     pub(super) subresource: String,
 }
 
-/// The fields that a manager owns.
+/// The fields that a manager owns: one entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) id: Id,
@@ -30,14 +30,15 @@ pub(super) struct Owner {
     pub(super) time: Option<Timestamp>,
 }
 
-/// All entries of an object, in no order.
+/// All entries of an object, unordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Managers {
     pub(super) owners: Vec<Owner>,
 }
 
 impl Id {
-    /// The order of managers in conflicts, and of updaters with the same time: that of their JSON form.
+    /// Returns the sort key of the manager: its JSON form. It orders conflicts, and updates with the same
+    /// time.
     pub(super) fn order(&self) -> String {
         let operation = if self.update.is_some() { "Update" } else { "Apply" };
         let version = self.update.as_ref().map(|version| format!(",\"apiVersion\":{version:?}"));
@@ -49,7 +50,7 @@ impl Id {
         format!("{{\"manager\":{:?},\"operation\":\"{operation}\"{version}{subresource}}}", self.manager)
     }
 
-    /// The manager as a conflict shows it.
+    /// Returns the manager in the form that conflict messages use.
     pub(super) fn display(&self) -> String {
         let subresource = match self.subresource.as_str() {
             "" => String::new(),
@@ -61,11 +62,11 @@ impl Id {
 }
 
 impl Managers {
-    /// Reads the entries of `metadata.managedFields`.
+    /// Decodes the entries of `metadata.managedFields`.
     ///
     /// # Errors
     ///
-    /// Returns the reason for the first entry that is invalid.
+    /// Returns the reason for the first invalid entry.
     pub(super) fn decode(entries: &Value) -> Result<Self, String> {
         let mut managers = Self::default();
         for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
@@ -99,7 +100,7 @@ impl Managers {
         Ok(managers)
     }
 
-    /// Returns the value of `metadata.managedFields`; none when there are no entries.
+    /// Returns the value of `metadata.managedFields`, sorted like the real server's; `None` without entries.
     pub(super) fn encode(mut self) -> Option<Value> {
         let operation = |owner: &Owner| owner.id.update.is_some();
         self.owners.sort_by(|a, b| {
@@ -117,7 +118,7 @@ impl Managers {
         self.owners.iter().find(|owner| owner.id == *id)
     }
 
-    /// Adds an entry, or replaces the one with the same identity.
+    /// Adds an entry, or replaces the entry with the same identity.
     pub(super) fn set(&mut self, owner: Owner) {
         match self.owners.iter_mut().find(|present| present.id == owner.id) {
             Some(present) => *present = owner,
@@ -125,13 +126,13 @@ impl Managers {
         }
     }
 
-    /// Removes and returns the entry with this identity.
+    /// Removes and returns the entry with this identity; `None` if there is none.
     pub(super) fn take(&mut self, id: &Id) -> Option<Owner> {
         let index = self.owners.iter().position(|owner| owner.id == *id)?;
         Some(self.owners.swap_remove(index))
     }
 
-    /// Combines the oldest updates of a version while there are too many updates.
+    /// Combines the oldest updates of the same version until at most [`MAX_UPDATERS`] remain.
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<_> =
             self.owners.iter().filter(|owner| owner.id.update.is_some()).cloned().collect();
@@ -186,7 +187,7 @@ fn encode(owner: &Owner) -> Value {
     Value::Object(entry)
 }
 
-/// Whether the value asks for all entries to be dropped: an empty list, or one empty entry.
+/// Returns whether the value drops all entries: an empty list, or a list of one empty entry.
 pub(super) fn is_reset(entries: &Value) -> bool {
     *entries == json!([]) || *entries == json!([{}])
 }

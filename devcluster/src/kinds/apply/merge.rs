@@ -1,4 +1,4 @@
-//! Merges an applied configuration into an object, and removes fields from one.
+//! Merges an applied configuration into an object, and removes fields from an object.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ pub(super) fn merge(schema: &Schema, object: &mut Value, applied: &Value) {
     match Shape::of(schema, Some(applied)) {
         Shape::Map(map) if !map.atomic => {
             let Some(applied_fields) = entries(Some(applied)).filter(|fields| !fields.is_empty()) else {
-                // An empty or null map replaces only another one, so that the difference is kept.
+                // An empty or null map replaces only another one, so the difference between the two is kept.
                 if entries(Some(object)).is_none_or(serde_json::Map::is_empty) {
                     *object = applied.clone();
                 }
@@ -49,13 +49,13 @@ pub(super) fn merge(schema: &Schema, object: &mut Value, applied: &Value) {
     }
 }
 
-/// Merges the items of an applied list. Applied items keep their order; items that only the object has stay
-/// after the item they followed.
+/// Merges the items of an applied list. Applied items keep their order; the object's other items stay behind
+/// the item that they followed.
 fn merge_items(list: Items<'_>, object: Vec<Value>, applied: &[Value]) -> Vec<Value> {
     let applied: Vec<_> = applied.iter().filter_map(|item| Some((list.element(item).ok()?, item))).collect();
     let applied_elements: BTreeMap<&Element, usize> =
         applied.iter().enumerate().map(|(index, (element, _))| (element, index)).collect();
-    // The items of the object in order. An applied item takes its value once.
+    // The items of the object in order, each with its index in `applied`; `None` for other items.
     let mut remaining: VecDeque<(Option<usize>, Value)> = object
         .into_iter()
         .filter_map(|item| Some((applied_elements.get(&list.element(&item).ok()?).copied(), item)))
@@ -80,7 +80,7 @@ fn merge_items(list: Items<'_>, object: Vec<Value>, applied: &[Value]) -> Vec<Va
             None => false,
             Some((Some(index), _)) if both && *index == next_applied => true,
             Some((Some(index), _)) if both && next_shared.is_some_and(|next| next != *index) => {
-                // A shared item whose turn comes later.
+                // This shared item comes later in the applied order.
                 remaining.pop_front();
                 continue;
             }
@@ -95,7 +95,7 @@ fn merge_items(list: Items<'_>, object: Vec<Value>, applied: &[Value]) -> Vec<Va
         }
         let Some((_, item)) = applied.get(next_applied) else { continue };
         merged[next_applied] = true;
-        // Items that the object has several times are replaced and not merged.
+        // An item that occurs several times in the object is replaced, not merged.
         out.push(match taken[next_applied].take().filter(|_| repeated[next_applied] == 1) {
             Some(mut value) => {
                 merge(list.schema, &mut value, item);
@@ -111,7 +111,7 @@ fn merge_items(list: Items<'_>, object: Vec<Value>, applied: &[Value]) -> Vec<Va
     out
 }
 
-/// Removes the fields and items of `set` from `object`. A map or list that becomes empty is left as null.
+/// Removes the fields and items of `set` from `object`. A map or list that becomes empty is replaced by null.
 pub(super) fn remove(schema: &Schema, object: &mut Value, set: &FieldSet) {
     match (Shape::of(schema, Some(object)), &mut *object) {
         (Shape::Scalar, _) => return,

@@ -1,4 +1,4 @@
-//! The ownership of `replicas`, which an object and its `scale` subresource share.
+//! The ownership of `replicas`, a field that an object and its `scale` subresource share.
 
 use serde_json::Value;
 
@@ -8,17 +8,18 @@ use super::managers::{Managers, Owner};
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// The place of `replicas` in the versions of a kind.
+/// The paths of `replicas` in the versions of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale<'a> {
     /// The version of the request, as in `apps/v1`.
     pub api_version: &'a str,
-    /// For each served version the path of its replicas; none for versions without a `scale` subresource.
+    /// The path of replicas in each served version; `None` for a version without a `scale` subresource.
     pub replicas: &'a [(&'a str, Option<&'a [&'a str]>)],
 }
 
 impl Scale<'_> {
-    /// Returns the `managedFields` of the Scale for those of the object: the entries that own its replicas.
+    /// Returns the `managedFields` of the Scale: the entries of the object that own its replicas. `None` if
+    /// no entry does.
     #[must_use]
     pub fn from_object(&self, entries: &Value) -> Option<Value> {
         let mut managers = Managers::decode(entries).unwrap_or_default();
@@ -31,7 +32,8 @@ impl Scale<'_> {
         managers.encode()
     }
 
-    /// Returns the `managedFields` of the object after a write to its Scale left `scale` as the Scale's entries.
+    /// Returns the `managedFields` of the object after a write to its Scale. `scale` has the entries of the
+    /// written Scale; `entries` has those of the object before. `None` if no entry remains.
     #[must_use]
     pub fn to_object(&self, entries: &Value, scale: &Value) -> Option<Value> {
         let mut written = Managers::decode(scale).unwrap_or_default();
@@ -55,14 +57,14 @@ impl Scale<'_> {
         for owner in written.owners.into_iter().filter(owns) {
             let Some(path) = self.path(self.api_version) else { continue };
             let api_version = self.api_version.to_owned();
-            // The real server looks the time up among the object's entries, so a new one has none.
+            // The real server searches the time in the object's old entries, so a new entry has none.
             let time = before.get(&owner.id).and_then(|owner| owner.time);
             managers.set(Owner { api_version, fields: one(path), time, ..owner });
         }
         managers.encode()
     }
 
-    /// The path of replicas in a version.
+    /// Returns the path of replicas in a version; `None` if the version has no `scale` subresource.
     fn path(&self, api_version: &str) -> Option<Vec<Element>> {
         let (_, path) = self.replicas.iter().find(|(version, _)| *version == api_version)?;
         path.map(|path| path.iter().map(|name| Element::Field((*name).to_owned())).collect())

@@ -1,21 +1,21 @@
-//! How a value is walked: which of its parts are owned separately, and how they are named in a path.
+//! The structure of a value for ownership: the parts that are owned separately, and their path elements.
 
 use serde_json::{Map, Value};
 
 use super::element::Element;
 use crate::kinds::{Fields, Form, List, Schema};
 
-/// The schema of values whose structure is deduced: maps are granular, lists are atomic.
+/// The schema of values without a declared structure: maps are granular, lists are atomic.
 static ANY: Schema = Schema { form: Form::Any, nullable: false, default: None, checks: None };
 
 /// The structure of one value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape<'a> {
-    /// Owned as a whole.
+    /// A value that is owned as a whole.
     Scalar,
     /// A list that is owned as a whole.
     AtomicList(&'a Schema),
-    /// A list with items that are identified by value or by key.
+    /// A list with items that are owned separately.
     Items(Items<'a>),
     /// An object or a map.
     Map(Entries<'a>),
@@ -25,7 +25,7 @@ pub(super) enum Shape<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Items<'a> {
     pub(super) schema: &'a Schema,
-    /// The key fields; none for a set of scalars.
+    /// The key fields of an item; empty for a set of scalars.
     keys: &'a [String],
 }
 
@@ -40,13 +40,14 @@ pub(super) struct Entries<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) schema: &'a Schema,
-    /// Whether the schema names the field. Other entries are members of a set beside their content.
+    /// Whether the schema names the field. An entry that is not named is a member of a set besides its
+    /// content.
     pub(super) named: bool,
 }
 
 impl<'a> Shape<'a> {
-    /// The shape of `value` by its schema. Where any type is allowed, the value decides, and null counts as a
-    /// map.
+    /// Returns the shape of `value` under the schema. If the schema allows any type, the type of the value
+    /// decides, and null counts as a map.
     pub(super) fn of(schema: &'a Schema, value: Option<&Value>) -> Self {
         match &schema.form {
             Form::String | Form::Integer | Form::Number | Form::Boolean => Self::Scalar,
@@ -57,7 +58,7 @@ impl<'a> Shape<'a> {
             },
             Form::Map { atomic, .. } => Self::Map(Entries { form: &schema.form, atomic: *atomic }),
             Form::Object(fields) => Self::Map(Entries { form: &schema.form, atomic: fields.atomic }),
-            // The real server checks no type here: that is left to the validation after the apply.
+            // The real server checks no type here; validation after the apply does.
             Form::Any | Form::IntOrString => match value {
                 Some(Value::Array(_)) => Self::AtomicList(&ANY),
                 None | Some(Value::Null | Value::Object(_)) => {
@@ -68,7 +69,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Whether the value is owned as a whole although it has parts.
+    /// Returns whether the value is owned as a whole although it has parts.
     pub(super) fn is_atomic_container(&self) -> bool {
         match self {
             Self::AtomicList(_) => true,
@@ -77,7 +78,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The schema below `element`, if there is one.
+    /// Returns the schema below `element`; `None` if the schema does not declare it.
     pub(super) fn below(&self, element: &Element) -> Option<Entry<'a>> {
         match (self, element) {
             (Self::Map(entries), Element::Field(name)) => entries.entry(name),
@@ -89,7 +90,7 @@ impl<'a> Shape<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The schema of the entry `name`; none when the schema does not allow it.
+    /// Returns the schema of the entry `name`; `None` if the schema does not allow it.
     pub(super) fn entry(&self, name: &str) -> Option<Entry<'a>> {
         match self.form {
             Form::Object(fields) => match fields.fields.get(name) {
@@ -102,13 +103,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// An object without any declared field is free-form.
+/// Returns whether unknown fields are allowed. An object without declared fields is free-form.
 fn allows_unknown(fields: &Fields) -> bool {
     fields.preserve_unknown || fields.fields.is_empty()
 }
 
 impl Items<'_> {
-    /// The path element of an item. A key field that is missing counts with its default.
+    /// Returns the path element of an item. A missing key field counts with its default.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {
             let refused = match item {
@@ -150,17 +151,17 @@ impl Items<'_> {
     }
 }
 
-/// The items of a value, if it is a list; null counts as none.
+/// Returns the items of a list; `None` for null and other types.
 pub(super) fn items(value: Option<&Value>) -> Option<&[Value]> {
     value.and_then(Value::as_array).map(Vec::as_slice)
 }
 
-/// The entries of a value, if it is a map; null counts as none.
+/// Returns the entries of a map; `None` for null and other types.
 pub(super) fn entries(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object)
 }
 
-/// Whether two values are equal; numbers are compared by their value, so 1 equals 1.0.
+/// Returns whether two values are equal. Numbers are compared by value, so 1 equals 1.0.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(_), Value::Number(_)) => super::element::compare(a, b).is_eq(),

@@ -25,11 +25,14 @@ fn with_resource<T>(test: impl FnOnce(&Resource<'_>) -> T) -> T {
 }
 
 fn widget(spec: &Value) -> Value {
-    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "uid": "u"}, "spec": spec})
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "w", "uid": "u"}, "spec": spec,
+    })
 }
 
 #[test]
-fn field_sets_keep_their_form() {
+fn field_sets_keep_their_fields_v1_form() {
     let form = json!({
         "f:metadata": {"f:labels": {".": {}, "f:a.b/c": {}}},
         "f:spec": {
@@ -50,7 +53,7 @@ fn field_sets_keep_their_form() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_keeps_times() {
+fn a_write_without_changes_keeps_times() {
     with_resource(|resource| {
         let live = update(resource, None, widget(&json!({"a": 1})), &writer("uma", 1));
         assert_eq!(update(resource, Some(&live), live.clone(), &writer("ulf", 2)), live);
@@ -62,7 +65,7 @@ fn a_write_that_changes_nothing_keeps_times() {
 }
 
 #[test]
-fn times_alone_do_not_make_a_change() {
+fn new_times_without_other_changes_are_discarded() {
     with_resource(|resource| {
         let old = update(resource, None, widget(&json!({"a": 1})), &writer("uma", 1));
         let mut new = update(resource, None, widget(&json!({"a": 1})), &writer("uma", 2));

@@ -1,4 +1,4 @@
-//! How a write moves the ownership of fields between managers.
+//! Moves the ownership of fields between managers when an object is written.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ use super::merge::{merge, remove};
 use super::{Resource, Writer};
 use crate::kinds::Schema;
 
-/// A field that another manager owns with another value.
+/// A field that another manager owns with a different value.
 #[derive(Debug)]
 pub(super) struct Conflict {
     pub(super) manager: Id,
     pub(super) path: Vec<Element>,
 }
 
-/// Prepares the entries for a write: drops those of versions that are not served, and adapts field sets that
-/// were written under an earlier schema.
+/// Prepares the entries for a write: drops entries of versions that are not served, and adapts field sets
+/// that were recorded under an earlier schema.
 fn reconcile(resource: &Resource<'_>, managers: &mut Managers) {
     managers.owners.retain_mut(|owner| match resource.schema_of(&owner.api_version) {
         Some(schema) => {
@@ -30,10 +30,10 @@ fn reconcile(resource: &Resource<'_>, managers: &mut Managers) {
     });
 }
 
-/// Takes the fields in which the objects differ from all managers but `writer`.
+/// Takes the changed fields away from all managers except `writer`.
 ///
-/// Returns the conflicts: fields that changed although another manager owns them. They are taken only when
-/// `force` is set or there are none.
+/// Returns the conflicts: changed fields that another manager owns. With conflicts, ownership moves only if
+/// `force` is set.
 fn transfer(
     resource: &Resource<'_>,
     old: &Value,
@@ -81,7 +81,7 @@ fn transfer(
     conflicts
 }
 
-/// The entries after a plain write: changed fields belong to the writer alone.
+/// Returns the entries after a plain write: changed fields belong only to the writer.
 pub(super) fn update(
     resource: &Resource<'_>,
     live: &Value,
@@ -106,14 +106,14 @@ pub(super) fn update(
     managers
 }
 
-/// An object after an apply, and its entries.
+/// The object and its entries after an apply.
 pub(super) struct Applied {
-    /// None when the object stays the same.
+    /// The new object; `None` if it does not change.
     pub(super) object: Option<Value>,
     pub(super) managers: Managers,
 }
 
-/// Merges an applied configuration and removes the fields that its manager does not send any more.
+/// Merges an applied configuration, and removes the fields that its manager no longer applies.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ pub(super) fn apply(
     Ok(Applied { object: changed.then_some(object), managers })
 }
 
-/// Removes the fields of `last` that the manager does not apply any more and no other manager owns.
+/// Removes the fields of `last` that the manager no longer applies and that no other manager owns.
 fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last: &Owner) {
     if last.fields.is_empty() {
         return;
@@ -170,7 +170,7 @@ fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last:
     let mut pruned = object.clone();
     remove(schema, &mut pruned, &with_named_parents(&last.fields, Some(schema)));
 
-    // Fields that anyone owns come back, first those of the version that was pruned.
+    // Owned fields are restored, first those of the pruned version.
     let mut versions: Vec<&str> = managers.owners.iter().map(|owner| owner.api_version.as_str()).collect();
     versions.sort_by_key(|version| (*version != last.api_version, *version));
     versions.dedup();
@@ -183,7 +183,7 @@ fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last:
         remove(schema, &mut pruned, &all_fields(schema, object).difference(&kept));
     }
 
-    // Only fields of this manager may go.
+    // Only fields of this manager may be removed.
     let gone = all_fields(schema, object).difference(&all_fields(schema, &pruned));
     let last = with_named_parents(&last.fields, Some(schema));
     remove(schema, object, &gone.intersection(&last));
@@ -193,7 +193,7 @@ fn all_fields(schema: &Schema, object: &Value) -> FieldSet {
     with_named_parents(&field_set(schema, object), Some(schema))
 }
 
-/// Fields that no entry ever lists.
+/// Returns the fields that no entry lists.
 fn never_tracked() -> FieldSet {
     let mut set = FieldSet::of(&[&["apiVersion"], &["kind"], &["metadata"]]);
     let names = [
@@ -213,7 +213,7 @@ fn never_tracked() -> FieldSet {
     set
 }
 
-/// A copy of the object without `metadata.managedFields`.
+/// Returns a copy of the object without `metadata.managedFields`.
 pub(super) fn without_managed_fields(object: &Value) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let copy = fields.iter().map(|(name, value)| match value.as_object() {
@@ -226,7 +226,7 @@ pub(super) fn without_managed_fields(object: &Value) -> Value {
     Value::Object(copy.collect())
 }
 
-/// Whether the object is `live`, apart from `metadata.managedFields`, which only `live` has.
+/// Returns whether the object equals `live`, ignoring `metadata.managedFields`, which only `live` has.
 fn same_object(live: &Value, object: &Value) -> bool {
     let (Some(live), Some(object)) = (live.as_object(), object.as_object()) else { return false };
     live.len() == object.len()

@@ -1,7 +1,8 @@
-//! The values that the server sets where an object has none.
+//! The defaults of built-in kinds.
 //!
-//! Most are in the table, found by running the server's own functions. Those that depend on other fields are
-//! here, together with the little that conversion to the server's internal types and back changes.
+//! Most defaults are in the table, found by running the server's own functions. This module has the defaults
+//! that depend on other fields, and the few changes that conversion to the server's internal types and back
+//! makes.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ mod service;
 
 type Object = Map<String, Value>;
 
-/// Sets the defaults of an object of a built-in kind, which is in typed form.
+/// Sets the defaults of an object in typed form. Objects of custom resources stay as they are.
 pub fn apply(kind: &Kind, object: &mut Value) {
     let Some(of) = kind.type_name.as_deref().and_then(find_type) else { return };
     let Some(map) = object.as_object_mut() else { return };
@@ -78,7 +79,7 @@ fn round(list: &mut Value) {
     }
 }
 
-/// Whether Go has a zero value in the field.
+/// Returns whether the field has Go's zero value.
 fn is_missing(field: &Field, map: &Object) -> bool {
     match map.get(field.name) {
         None | Some(Value::Null) => true,
@@ -94,7 +95,7 @@ fn dependent(type_name: &str, map: &mut Object) {
         | "apps/v1.StatefulSetUpdateStrategy"
             if text(map, "type") == "RollingUpdate" =>
         {
-            // The parts of the value are in the table.
+            // The table has the defaults of its fields.
             set(map, "rollingUpdate", json!({}));
         }
         "core/v1.Container" | "core/v1.EphemeralContainerCommon" => {
@@ -129,7 +130,7 @@ fn dependent(type_name: &str, map: &mut Object) {
     }
 }
 
-/// A container without limits or requests gets those that the range of containers implies.
+/// Derives the defaults of a container's limits and requests from its maximum and minimum.
 fn limits(map: &mut Object) {
     let copy = |map: &mut Object, from: &str, to: &str| {
         let Some(Value::Object(values)) = map.get(from).cloned() else { return };
@@ -175,7 +176,7 @@ fn autoscaler(map: &mut Object) {
     }
 }
 
-/// Sets a field that is missing, empty text, zero or an empty list.
+/// Sets a field that is missing, null, an empty string or an empty list. Numbers and booleans stay.
 fn set(map: &mut Object, name: &str, value: Value) {
     let missing = match map.get(name) {
         None | Some(Value::Null) => true,

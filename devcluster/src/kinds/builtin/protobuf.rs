@@ -1,4 +1,4 @@
-//! Reads objects that clients send as protobuf, guided by the table of types.
+//! Decodes objects that clients send as protobuf, guided by the table of types.
 //!
 //! The result is the JSON of the same object, before [`convert`](super::typed::convert) removes empty fields.
 
@@ -14,10 +14,10 @@ use wire::{Payload, Reader};
 /// The bytes in front of every enveloped object.
 pub const MAGIC: &[u8] = b"k8s\0";
 
-/// The depth at which messages are refused.
+/// The deepest nesting of messages; deeper messages are refused.
 const MAX_DEPTH: usize = 128;
 
-/// Why bytes are no object.
+/// The reason why bytes are not an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtobufError {
@@ -37,10 +37,11 @@ pub enum ProtobufError {
     Malformed(&'static str),
 }
 
-/// Decodes an enveloped object; `apiVersion` and `kind` of the envelope are part of the result.
+/// Decodes an enveloped object; `apiVersion` and `kind` of the envelope become fields of the result.
 ///
 /// # Errors
-/// The envelope or the object is malformed, or of an unknown kind.
+///
+/// Returns an error if the envelope or the object is malformed, or if its kind is unknown.
 pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let body = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::Prefix)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -71,7 +72,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Object(object))
 }
 
-/// Returns the type of a kind, also of those that only subresources and bodies of other requests have.
+/// Returns the type of a kind, including kinds that occur only in subresources and request bodies.
 pub fn registered(api_version: &str, kind: &str) -> Option<&'static Type> {
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
     let group = group.split('.').next().unwrap_or_default();
@@ -106,7 +107,7 @@ fn message(
     Ok(())
 }
 
-/// Reads one occurrence of a field; `before` is the value of earlier occurrences.
+/// Decodes one occurrence of a field; `before` is the value of earlier occurrences.
 fn value(
     shape: Shape,
     payload: Payload<'_>,
@@ -126,7 +127,7 @@ fn value(
                 _ => Vec::new(),
             };
             match (items, payload) {
-                // Numbers may be packed into one field.
+                // Several numbers may be packed into one field.
                 (Shape::Int32 | Shape::Int64, Payload::Bytes(packed)) => {
                     let mut reader = Reader::new(packed);
                     while !reader.is_empty() {
@@ -202,7 +203,7 @@ fn value(
     })
 }
 
-/// `JSONSchemaPropsOrBool` and its relatives have a schema or another value.
+/// Decodes `JSONSchemaPropsOrBool` and the similar types: a schema, or another value in its place.
 fn schema_or(other: SchemaOr, bytes: &[u8], depth: usize) -> Result<Value, ProtobufError> {
     const SCHEMA: Shape = Shape::Struct("apiextensions/v1.JSONSchemaProps");
     let (mut schema, mut instead) = (None, Value::Null);
@@ -221,7 +222,7 @@ fn schema_or(other: SchemaOr, bytes: &[u8], depth: usize) -> Result<Value, Proto
     Ok(schema.unwrap_or(instead))
 }
 
-/// Field 1 of a message that has no other.
+/// Returns field 1 of a message that has no other field; `None` if it is missing.
 fn single(bytes: &[u8]) -> Result<Option<Payload<'_>>, ProtobufError> {
     let mut found = None;
     let mut reader = Reader::new(bytes);

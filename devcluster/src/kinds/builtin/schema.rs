@@ -1,4 +1,4 @@
-//! Makes the schema of a built-in kind from its types.
+//! Builds the schema of a built-in kind from its struct types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,20 +6,21 @@ use std::sync::Arc;
 use super::types::{Field, Shape, find_type};
 use crate::kinds::schema::{Fields, Form, List, Merge, Schema};
 
-/// Returns the schema of a type.
+/// Returns the schema of a struct type.
 pub(super) fn schema(type_name: &'static str) -> Arc<Schema> {
     Builder::default().object(type_name)
 }
 
 #[derive(Default)]
 struct Builder {
-    /// Finished schemas of types. `None` marks a type under construction.
+    /// The finished schemas by type. `None` marks a type under construction.
     done: HashMap<&'static str, Option<Arc<Schema>>>,
 }
 
 impl Builder {
-    /// The schema of a struct type. A type inside itself (only `JSONSchemaProps` does that) becomes `Any`:
-    /// the structure that server-side apply then deduces is the same, because all lists in it are atomic.
+    /// Returns the schema of a struct type. A type inside itself (only `JSONSchemaProps` contains itself)
+    /// becomes `Any`: server-side apply then deduces the same structure, because all lists in the type are
+    /// atomic.
     fn object(&mut self, type_name: &'static str) -> Arc<Schema> {
         match self.done.get(type_name) {
             Some(Some(schema)) => return Arc::clone(schema),
@@ -82,7 +83,7 @@ impl Builder {
     }
 }
 
-/// A copy of the schema with what only this field declares.
+/// Returns a copy of the schema with the properties that only this field declares.
 fn adjusted(schema: &Arc<Schema>, field: &Field) -> Arc<Schema> {
     let mut schema = Schema::clone(schema);
     if let Form::Object(fields) = &mut schema.form {

@@ -1,4 +1,4 @@
-//! The table of built-in kinds as text: finds its lines and reads those of kinds.
+//! The text of the table of built-in kinds: finds its lines and parses those of kinds.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -37,7 +37,7 @@ struct KindLine {
     #[serde(default)]
     namespaced: bool,
     verbs: Vec<&'static str>,
-    /// `plural.group` of the objects in storage, where that differs.
+    /// Group and plural name of the objects in storage, if they differ from those of the kind.
     #[serde(default)]
     stored: Option<(&'static str, &'static str)>,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct KindLine {
     unconditional: bool,
     #[serde(default)]
     create_on_update: bool,
-    /// Label, paths and the value of a missing field.
+    /// For each selectable field: its label, its paths, and the value of a missing field.
     #[serde(default)]
     select: Vec<(&'static str, Vec<&'static str>, &'static str)>,
     /// The name of the struct type.
@@ -116,14 +116,14 @@ impl KindLine {
     }
 }
 
-/// Returns the first line.
+/// Parses the first line of the table.
 #[expect(clippy::expect_used, reason = "the table is part of the binary, and a test reads all of it")]
 pub(super) fn header() -> Header {
     let line = TABLE.lines().next().unwrap_or_default();
     serde_json::from_str(line).expect("the first line of the table is a header")
 }
 
-/// Reads the lines of kinds.
+/// Parses the lines of kinds.
 #[expect(clippy::expect_used, reason = "the table is part of the binary, and a test reads all of it")]
 pub(super) fn kinds() -> Vec<Arc<Kind>> {
     TABLE

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::kinds::json;
 
-/// An object and the answers of the server's own code.
+/// An object, and the results of the server's own code.
 #[derive(Deserialize)]
 struct Sample {
     name: String,
@@ -31,7 +31,7 @@ fn kind_of(value: &Value) -> &'static Arc<Kind> {
     find(group, version, value["kind"].as_str().unwrap()).unwrap()
 }
 
-/// The paths at which two values differ.
+/// Returns the paths at which two values differ.
 fn differences(found: &Value, expected: &Value) -> Vec<String> {
     fn walk(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
         match (found, expected) {
@@ -60,7 +60,7 @@ fn differences(found: &Value, expected: &Value) -> Vec<String> {
 }
 
 #[test]
-fn all_lines_of_the_table_are_read() {
+fn all_lines_of_the_table_parse() {
     assert!(release().starts_with("v1."));
     assert_eq!(table::header().hash.len(), 64);
     assert!(kinds().len() > 50);
@@ -75,7 +75,7 @@ fn all_lines_of_the_table_are_read() {
 }
 
 #[test]
-fn typed_form_and_errors_are_those_of_the_server() {
+fn typed_form_and_errors_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let parsed = json::parse(sample.r#in.as_bytes()).unwrap();
@@ -103,7 +103,7 @@ fn typed_form_and_errors_are_those_of_the_server() {
 }
 
 #[test]
-fn defaults_are_those_of_the_server() {
+fn defaults_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let (Some(mut typed), Some(out)) = (sample.typed, sample.out) else { continue };
@@ -115,8 +115,8 @@ fn defaults_are_those_of_the_server() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Errors that depend on parts of the server beyond this module: metadata, allocated addresses and ports,
-/// and the content of registry credentials.
+/// Errors of other parts of the server: metadata, allocated addresses and ports, and the content of registry
+/// credentials.
 const ELSEWHERE: [&str; 6] = [
     "metadata",
     "spec.clusterIPs",
@@ -127,7 +127,7 @@ const ELSEWHERE: [&str; 6] = [
 ];
 
 #[test]
-fn refusals_are_those_of_the_server() {
+fn validation_errors_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
         let Some(out) = sample.out else { continue };
@@ -141,7 +141,7 @@ fn refusals_are_those_of_the_server() {
                 validation::check_update(kind, &out, &old)
             }
         };
-        // Objects are quoted with their fields in another order.
+        // The fields of a quoted object may come in another order, so only the text around it is compared.
         let first = |text: &str| {
             let line = text.lines().next().unwrap_or_default();
             match (line.find(": {"), line.rfind("}: ")) {

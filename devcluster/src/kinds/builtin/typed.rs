@@ -1,7 +1,7 @@
-//! The form that an object has after decoding into its Go type and encoding again.
+//! The typed form of an object: its JSON after decoding into its Go type and encoding again.
 //!
-//! Unknown fields vanish, empty fields that Go leaves out vanish, zero values that Go always writes appear,
-//! and times and quantities get their canonical form.
+//! The typed form has no unknown fields and no empty fields that Go omits. It has the zero values that Go
+//! always writes, and times and quantities are canonical.
 
 use serde_json::{Map, Value};
 
@@ -23,11 +23,11 @@ pub(super) use time::format_seconds;
 pub struct Typed {
     /// The object.
     pub value: Value,
-    /// Paths of the fields that the type does not have, such as `spec.bogus`.
+    /// The paths of fields that the type does not declare, such as `spec.bogus`.
     pub unknown: Vec<String>,
 }
 
-/// A value does not fit its Go type; the text is the one of the server.
+/// A value that does not fit its Go type. The message equals that of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TypeError(pub String);
@@ -40,25 +40,26 @@ pub fn type_of(kind: &Kind) -> Option<&'static Type> {
 /// Returns the typed form of an object.
 ///
 /// # Errors
-/// A value has the wrong type.
+///
+/// Returns an error if a value has the wrong type.
 pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
     let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new() };
     let value = conversion.object(of, value, None)?;
     Ok(Typed { value, unknown: conversion.unknown })
 }
 
-/// The depth at which objects are refused; recursion in types ends here.
+/// The deepest nesting of fields; deeper objects are refused. Ends the recursion of types.
 const MAX_DEPTH: usize = 256;
 
 struct Conversion {
-    /// Names of the fields from the root, as errors list them.
+    /// The names of the fields from the root, as error messages list them.
     names: Vec<&'static str>,
     /// The path with list positions and map keys, as strict validation reports it.
     path: String,
     unknown: Vec<String>,
 }
 
-/// The field that is converted, and the struct type it belongs to.
+/// The field under conversion, and its struct type.
 #[derive(Clone, Copy)]
 struct Place {
     of: &'static Type,
@@ -178,7 +179,7 @@ impl Conversion {
         }
     }
 
-    /// The error for a value of the wrong type in a field.
+    /// Returns the error for a field with a value of the wrong type.
     fn wrong(&self, value: &Value, shape: Shape, place: Place) -> TypeError {
         self.mismatch(&described(value, false), Some(place), &go_name(shape, place.field))
     }
@@ -195,7 +196,7 @@ impl Conversion {
     }
 }
 
-/// The name of a value's JSON type; numbers that do not fit a type are quoted with `quote`.
+/// Returns the name of a value's JSON type. `quote` adds the digits of a number.
 fn described(value: &Value, quote: bool) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -212,14 +213,14 @@ fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// `core/v1.Pod` as Go prints it: `v1.Pod`.
+/// Returns the name that Go prints for a type: `v1.Pod` for `core/v1.Pod`.
 fn short_name(name: &str) -> String {
     name.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The name of the Go type at this depth of a field.
+/// Returns the name of the Go type of `shape`, which is the shape of a field or a part of it.
 fn go_name(shape: Shape, field: &Field) -> String {
-    // The table names the type of the whole field, so the layers above `shape` are removed from it.
+    // The table has the Go name of the whole field, so the layers around `shape` are removed from it.
     let mut name = field.go;
     let mut layer = field.shape;
     while layer != shape {
@@ -274,7 +275,7 @@ fn has_field(of: &'static Type, name: &str) -> bool {
             .any(|part| has_field(part, name))
 }
 
-/// The JSON of Go's zero value.
+/// Returns the JSON of Go's zero value for a shape.
 pub(super) fn zero(shape: Shape) -> Value {
     match shape {
         Shape::String => Value::String(String::new()),
@@ -317,7 +318,7 @@ fn add_zeros(of: &'static Type, out: &mut Map<String, Value>) {
     }
 }
 
-/// Whether Go leaves the field out of JSON.
+/// Returns whether Go omits the field from JSON when it has this value.
 pub(super) fn left_out(field: &Field, value: &Value) -> bool {
     let empty = match field.shape {
         Shape::Pointer(_) => value.is_null(),
@@ -330,7 +331,7 @@ pub(super) fn left_out(field: &Field, value: &Value) -> bool {
         Shape::String => value.as_str().is_none_or(str::is_empty),
         Shape::Bool => value.as_bool() != Some(true),
         Shape::Int32 | Shape::Int64 | Shape::Uint8 | Shape::Float => value.as_f64() == Some(0.0),
-        // Go calls no struct empty.
+        // In Go, no struct counts as empty.
         _ => false,
     };
     match field.omit {

@@ -1,4 +1,4 @@
-//! The struct types of the built-in kinds: their fields as Go declares them.
+//! The struct types of the built-in kinds, with their fields as declared in Go.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -14,49 +14,49 @@ use super::table;
 pub struct Type {
     /// The name, such as `apps/v1.DeploymentSpec`.
     pub(super) name: &'static str,
-    /// The fields in the order of the declaration.
+    /// The fields in the order of their declaration.
     pub(super) fields: Vec<Field>,
-    /// Position in `fields` of each name in JSON; fields of embedded structs are not among them.
+    /// The position in `fields` of each JSON name. Fields of embedded structs are not included.
     pub(super) by_name: HashMap<&'static str, usize>,
-    /// Whether server-side apply owns values as a whole.
+    /// Whether server-side apply owns a value of this type as a whole.
     pub(super) atomic: bool,
 }
 
 /// A field of a struct type.
 #[derive(Debug, Deserialize)]
 pub(super) struct Field {
-    /// The name in JSON; empty if the struct is embedded and its fields stand beside this one.
+    /// The JSON name. Empty for an embedded struct, because JSON has the fields of the struct instead.
     #[serde(rename = "n", default)]
     pub(super) name: &'static str,
-    /// The number on the wire; zero if the field is only in JSON.
+    /// The protobuf number; 0 for a field that exists only in JSON.
     #[serde(rename = "p", default)]
     pub(super) number: u32,
-    /// The type.
+    /// The shape of the value.
     #[serde(rename = "t")]
     pub(super) shape: Shape,
-    /// Which values are left out of JSON.
+    /// The values that Go omits from JSON.
     #[serde(rename = "o", default)]
     pub(super) omit: Omit,
-    /// The name of the Go type, where that is not the one of `shape`.
+    /// The name of the Go type, if it differs from that of `shape`.
     #[serde(rename = "g", default)]
     pub(super) go: Option<&'static str>,
-    /// How strategic merge patch treats a list.
+    /// The merge key of a list in a strategic merge patch: empty for scalars, `None` if the list is replaced.
     #[serde(rename = "m", default)]
     pub(super) merge: Option<&'static str>,
     /// Whether a strategic merge patch may carry `$retainKeys`.
     #[serde(rename = "k", default)]
     pub(super) retain_keys: bool,
-    /// How server-side apply identifies the items of a list: the names of the keys, none for a set of
-    /// scalars.
+    /// The key fields by which server-side apply identifies the items of a list: empty for a set of scalars,
+    /// `None` for an atomic list.
     #[serde(rename = "l", default)]
     pub(super) list: Option<Vec<&'static str>>,
     /// Whether server-side apply owns the value as a whole.
     #[serde(rename = "a", default)]
     pub(super) atomic: bool,
-    /// The default in the schema, which server-side apply needs for the keys of list items.
+    /// The default in the schema. Server-side apply needs it for the keys of list items.
     #[serde(rename = "d", default)]
     pub(super) default: Option<Value>,
-    /// The value that the server sets where the field is missing.
+    /// The value that the server sets if the field is missing.
     #[serde(rename = "s", default)]
     pub(super) server_default: Option<Value>,
     /// Whether the schema requires the field.
@@ -64,77 +64,77 @@ pub(super) struct Field {
     pub(super) required: bool,
 }
 
-/// Which values JSON leaves out.
+/// The values that Go omits from JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Omit {
-    /// None: a zero value is written.
+    /// No value: zero values are written.
     #[default]
     Never,
-    /// Empty values, as Go's `omitempty` defines them: structs are always written.
+    /// Empty values, as Go's `omitempty` defines them. Structs are always written.
     Empty,
     /// Zero values, structs included.
     Zero,
 }
 
-/// The type of a field.
+/// The shape of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A string.
     String,
-    /// A whole number of 32 bits.
+    /// A signed integer of 32 bits.
     Int32,
-    /// A whole number of 64 bits.
+    /// A signed integer of 64 bits.
     Int64,
-    /// A whole number of 8 bits without sign.
+    /// An unsigned integer of 8 bits.
     Uint8,
-    /// A number.
+    /// A floating point number of 64 bits.
     Float,
-    /// True or false.
+    /// A boolean.
     Bool,
-    /// Bytes, in JSON as base64.
+    /// Bytes, written as base64 in JSON.
     Bytes,
-    /// A time in seconds.
+    /// A time with a precision of seconds.
     Time,
-    /// A time in microseconds.
+    /// A time with a precision of microseconds.
     MicroTime,
-    /// A number with a unit, such as `500m`.
+    /// A quantity, such as `500m`.
     Quantity,
-    /// A whole number or a string.
+    /// An integer of 32 bits or a string.
     IntOrString,
-    /// An object of any kind.
+    /// An object of any kind, or null.
     RawExtension,
-    /// Any value.
+    /// Any JSON value.
     Json,
-    /// The set of fields that a manager owns.
+    /// A field set of server-side apply.
     Fields,
-    /// A list of strings that the wire wraps into a message.
+    /// A list of strings that protobuf wraps into a message.
     Strings,
-    /// `JSONSchemaPropsOrBool` and its relatives: a schema, or another value in its place.
+    /// `JSONSchemaPropsOrBool` or a similar type: a schema, or another value in its place.
     SchemaOr(SchemaOr),
-    /// A struct.
+    /// A struct, by the name of its type.
     Struct(&'static str),
-    /// A pointer: its absence differs from a zero value.
+    /// A pointer. A missing pointer differs from a zero value.
     Pointer(&'static Shape),
-    /// A list.
+    /// A list of items with this shape.
     List(&'static Shape),
-    /// A map from strings.
+    /// A map from strings to values with this shape.
     Map(&'static Shape),
 }
 
-/// The value that may stand in the place of a schema.
+/// The value that may replace a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaOr {
     /// A list of schemas.
     Array,
-    /// True or false.
+    /// A boolean.
     Bool,
     /// A list of strings.
     Strings,
 }
 
 impl Shape {
-    /// Reads the Go-like notation of the table, such as `[]core/v1.Container`.
+    /// Parses the Go-like notation of the table, such as `[]core/v1.Container`.
     fn parse(text: &'static str) -> Self {
         let leak = |text| -> &'static Self { Box::leak(Box::new(Self::parse(text))) };
         if let Some(target) = text.strip_prefix('*') {
@@ -177,7 +177,7 @@ impl<'de: 'static> Deserialize<'de> for Shape {
     }
 }
 
-/// The line of a type.
+/// The line of a struct type in the table.
 #[derive(Deserialize)]
 struct TypeLine {
     #[serde(rename = "type")]
@@ -187,7 +187,7 @@ struct TypeLine {
     fields: Vec<Field>,
 }
 
-/// Returns the struct type of this name, if the table has it.
+/// Returns the struct type with this name; `None` if the table does not have it.
 pub fn find_type(name: &str) -> Option<&'static Type> {
     static TYPES: LazyLock<HashMap<&'static str, (&'static str, OnceLock<Type>)>> = LazyLock::new(|| {
         table::type_lines().iter().map(|(name, line)| (*name, (*line, OnceLock::new()))).collect()

@@ -1,4 +1,4 @@
-//! The checks of built-in kinds beyond their types and metadata: the refusals that clients commonly meet.
+//! Validation of built-in kinds beyond types and metadata. Covers the errors that clients commonly meet.
 //!
 //! Objects are in typed form and have their defaults.
 
@@ -14,7 +14,7 @@ mod selectors;
 mod services;
 mod workloads;
 
-/// Returns the errors of an object, without those of its metadata.
+/// Returns the errors of a new object, without those of its metadata.
 pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = Checks::default();
     let Some(type_name) = kind.type_name.as_deref() else { return checks.errors };
@@ -39,7 +39,7 @@ pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
     checks.errors
 }
 
-/// Returns the errors of an object that replaces another, without those of its metadata.
+/// Returns the errors of an object that replaces `old`, without those of its metadata.
 pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError> {
     let mut checks = Checks::default();
     match kind.type_name.as_deref().unwrap_or_default() {
@@ -52,7 +52,7 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
         "core/v1.Pod" => pods::check_update(&mut checks, object, old),
         "core/v1.ConfigMap" | "core/v1.Secret" => data::check_update(&mut checks, object, old),
         "rbac/v1.RoleBinding" | "rbac/v1.ClusterRoleBinding" if object["roleRef"] != old["roleRef"] => {
-            // The server shows its internal form, which has names in upper case.
+            // The server quotes its internal form, which has names in upper case.
             let role = &object["roleRef"];
             let shown = serde_json::json!({
                 "APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"],
@@ -80,7 +80,7 @@ fn lease(checks: &mut Checks, spec: &Value) {
     checks.not_negative("spec", spec, "leaseTransitions");
 }
 
-/// Collects errors.
+/// The errors found so far, and checks that add to them.
 #[derive(Default)]
 struct Checks {
     errors: Vec<FieldError>,
@@ -91,7 +91,7 @@ impl Checks {
         self.errors.push(error);
     }
 
-    /// A text that must not be empty.
+    /// Checks that a string is not empty. Returns whether it is present.
     fn required(&mut self, path: &str, of: &Value, field: &str) -> bool {
         let present = of[field].as_str().is_some_and(|text| !text.is_empty());
         if !present {
@@ -107,7 +107,7 @@ impl Checks {
         }
     }
 
-    /// A number of a port.
+    /// Checks a port number.
     fn port(&mut self, path: &str, number: &Value) {
         if !number.as_i64().is_some_and(|number| (1..=65535).contains(&number)) {
             self.add(FieldError::invalid(path, number, "must be between 1 and 65535, inclusive"));
@@ -120,19 +120,19 @@ impl Checks {
         }
     }
 
-    /// A number or a name of a port.
+    /// Checks a port: a number or a name.
     fn port_or_name(&mut self, path: &str, port: &Value) {
         if port.is_string() { self.port_name(path, port) } else { self.port(path, port) }
     }
 
-    /// A lower-case label.
+    /// Checks a lower-case DNS label.
     fn label(&mut self, path: &str, name: &Value) {
         for error in names::dns1123_label(name.as_str().unwrap_or_default()) {
             self.add(FieldError::invalid(path, name, &error));
         }
     }
 
-    /// One of some texts.
+    /// Checks that a field has one of the supported values.
     fn one_of(&mut self, path: &str, of: &Value, field: &str, supported: &[&str]) {
         let value = &of[field];
         if !value.as_str().is_some_and(|text| supported.contains(&text)) {

@@ -1,7 +1,7 @@
-//! The checks of a CustomResourceDefinition itself.
+//! Defaults and validation of CustomResourceDefinitions.
 //!
-//! Paths follow the server: what all versions share is checked once, under `spec.validation` and its
-//! neighbours, as if the definition had it at the top.
+//! Error paths follow the real server: parts that all versions share are checked once, under
+//! `spec.validation` and similar paths, as if they stood at the top of `spec`.
 
 mod defaults;
 mod schema;
@@ -16,7 +16,7 @@ use crate::kinds::metadata;
 use crate::kinds::names::NameRule;
 use crate::kinds::path::Path;
 
-/// Sets the fields that a client may leave out: singular name, kind of lists and conversion.
+/// Sets the defaults of a definition: singular name, list kind and conversion.
 pub fn set_defaults(definition: &mut Value) {
     let Some(Value::Object(spec)) = definition.get_mut("spec") else { return };
     if let Some(Value::Object(names)) = spec.get_mut("names") {
@@ -39,7 +39,7 @@ pub fn set_defaults(definition: &mut Value) {
     }
 }
 
-/// Replaces the status of a new definition, as the server does before its checks.
+/// Resets the status of a new definition, as the server does before validation.
 pub fn prepare_create(definition: &mut Value) {
     let stored: Vec<Value> = storage_version(definition).map(Value::from).into_iter().collect();
     definition["status"] = json!({
@@ -47,7 +47,7 @@ pub fn prepare_create(definition: &mut Value) {
     });
 }
 
-/// Keeps the status of the old definition, and adds the storage version to the stored ones.
+/// Restores the status of the old definition, and adds the storage version to the stored versions.
 pub fn prepare_update(definition: &mut Value, old: &Value) {
     let mut status = old.get("status").cloned().unwrap_or_default();
     if let (Some(version), Some(Value::Array(stored))) =
@@ -64,7 +64,7 @@ fn storage_version(definition: &Value) -> Option<String> {
     versions.iter().find(|version| version["storage"] == true).map(|version| text(version, "name"))
 }
 
-/// Checks a new definition, after [`set_defaults`] and [`prepare_create`].
+/// Validates a new definition, after [`set_defaults`] and [`prepare_create`].
 pub fn check_create(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let metadata = definition.get("metadata").unwrap_or(&Value::Null);
@@ -82,14 +82,14 @@ pub fn check_create(definition: &Value) -> Vec<FieldError> {
     check_stored_versions(definition, &mut errors);
     check_approval(spec, metadata, &mut errors);
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
-        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema \
-                      instead";
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
         errors.push(FieldError::invalid("spec.preserveUnknownFields", &true.into(), detail));
     }
     errors
 }
 
-/// Checks a definition against the one that it replaces.
+/// Validates a definition that replaces `old`, after [`set_defaults`] and [`prepare_update`].
 pub fn check_update(definition: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let part = |of: &Value, name: &str| of.get(name).cloned().unwrap_or_default();
@@ -141,7 +141,7 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of the Kubernetes community need an annotation.
+/// Checks that a definition in a group of the Kubernetes community has the approval annotation.
 fn check_approval(spec: &Value, metadata: &Value, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text(spec, "group");
@@ -161,7 +161,8 @@ fn check_approval(spec: &Value, metadata: &Value, errors: &mut Vec<FieldError>) 
         value => {
             let detail = format!(
                 "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a \
-                 reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111"
+                 reason starting with \"unapproved\", see \
+                 https://github.com/kubernetes/enhancements/pull/1111"
             );
             errors.push(FieldError {
                 path,
@@ -172,7 +173,8 @@ fn check_approval(spec: &Value, metadata: &Value, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Returns the warnings for formats that the server does not know and that the old definition did not have.
+/// Returns a warning for each format that the server does not recognize and that the old definition does not
+/// have.
 pub fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let formats = |definition: &Value| {
         let mut found = Vec::new();

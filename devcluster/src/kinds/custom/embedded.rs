@@ -1,4 +1,4 @@
-//! Objects inside objects: their `apiVersion`, `kind` and `metadata`.
+//! Embedded objects: the checks of their `apiVersion`, `kind` and `metadata`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ use crate::kinds::names::{self, NameRule};
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, Schema};
 
-/// Checks all embedded objects of a value.
+/// Checks all embedded objects in a value.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if schema.checks.as_ref().is_some_and(|checks| checks.embedded) && value.is_object() {
         check_object(value, path, errors);
@@ -23,8 +23,11 @@ pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mu
     .unwrap_or_default();
 }
 
-/// Removes unknown fields from the metadata of embedded objects, adds their paths to `unknown`, and returns
-/// the error for a field of the wrong type.
+/// Removes unknown fields from the metadata of embedded objects, and appends their paths to `unknown`.
+///
+/// # Errors
+///
+/// Returns the error of the first field with a wrong type.
 pub(super) fn coerce(
     value: &mut Value,
     schema: &Schema,
@@ -67,7 +70,11 @@ pub(super) fn coerce(
     Ok(())
 }
 
-/// Removes unknown fields from metadata, and nulls; returns the error for a field of the wrong type.
+/// Removes unknown fields and nulls from metadata, and appends the paths of unknown fields to `unknown`.
+///
+/// # Errors
+///
+/// Returns the error of the first field with a wrong type.
 pub(super) fn coerce_metadata(
     metadata: &mut Value,
     path: &Path<'_>,
@@ -88,7 +95,7 @@ pub(super) fn coerce_metadata(
     Ok(())
 }
 
-/// Returns the schema of `metadata`.
+/// Returns the schema of `metadata`, which all kinds share.
 pub(super) fn metadata_schema() -> Option<&'static Schema> {
     static METADATA: LazyLock<Option<Arc<Schema>>> = LazyLock::new(|| {
         let Form::Object(fields) = &builtin::find("", "v1", "ConfigMap")?.schema.get().form else {
@@ -99,7 +106,7 @@ pub(super) fn metadata_schema() -> Option<&'static Schema> {
     METADATA.as_deref()
 }
 
-/// The first value of the wrong type, in the words of Go's JSON decoder.
+/// Returns the message of Go's JSON decoder for the first value of a wrong type; `None` if there is none.
 fn wrong_type(value: &Value, schema: &Schema, name: &str) -> Option<String> {
     let error = |expected: &str| {
         let found = match value {
@@ -232,12 +239,12 @@ mod tests {
     use crate::kinds::path::Path;
 
     #[test]
-    fn embedded_objects_have_valid_type_and_metadata() {
-        let schema = schema(
-            &json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
-                "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
-            }}}}),
-        );
+    fn embedded_objects_need_valid_type_and_metadata() {
+        let schema =
+            schema(&json!({"type": "object", "properties": {"templates": {"type": "array", "items": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            }}}}));
         let object = json!({"templates": [
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}}},
             {"kind": "a b", "metadata": {"name": "a/b"}},
@@ -249,7 +256,8 @@ mod tests {
         assert_eq!(texts.len(), 5, "{texts:#?}");
         assert_eq!(texts[0], "templates[1].apiVersion: Required value");
         assert!(texts[1].starts_with(
-            "templates[1].kind: Invalid value: \"a b\": may have mixed case, but should otherwise match: a DNS-1035"
+            "templates[1].kind: Invalid value: \"a b\": may have mixed case, but should otherwise match: a \
+             DNS-1035"
         ));
         assert_eq!(texts[2], "templates[1].metadata.name: Invalid value: \"a/b\": may not contain '/'");
         assert_eq!(
@@ -262,7 +270,8 @@ mod tests {
     #[test]
     fn metadata_of_embedded_objects_is_pruned() {
         let schema = schema(&json!({"type": "object", "properties": {"template": {
-            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            "type": "object",
+            "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
         }}}));
         let mut object =
             json!({"template": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "bogus": 1}}});

@@ -1,11 +1,11 @@
-//! Paths such as `.spec.replicas` and `.labels['app']` that lead to a field which a schema declares.
+//! Field paths such as `.spec.replicas` and `.labels['app']`, resolved in a schema.
 
 use serde_json::Value;
 
-/// A field that a path leads to.
+/// The field at the end of a path.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
-    /// The path in the notation of field errors, such as `spec.replicas` or `labels[app]`.
+    /// The path in the form of field errors, such as `spec.replicas` or `labels[app]`.
     pub path: String,
     /// The name of the first field.
     pub root: String,
@@ -13,7 +13,11 @@ pub(super) struct Found<'a> {
     pub schema: &'a Value,
 }
 
-/// Follows a path through the properties of a schema; the error is the server's text.
+/// Follows a path through the properties of a schema. `brackets` allows steps such as `['app']`.
+///
+/// # Errors
+///
+/// Returns the message of the server.
 pub(super) fn resolve<'a>(path: &str, schema: &'a Value, brackets: bool) -> Result<Found<'a>, String> {
     let tokens = tokens(path);
     let mut tokens = tokens.iter().copied();
@@ -69,7 +73,7 @@ fn descend(found: &mut Found<'_>, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Splits at `.`, `[` and `]`, which are tokens of their own; quoted strings stay whole.
+/// Splits a path at `.`, `[` and `]`, which are tokens of their own. Quoted strings stay whole.
 fn tokens(path: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = path;

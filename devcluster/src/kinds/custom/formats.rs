@@ -1,4 +1,4 @@
-//! The formats of strings that schemas may name.
+//! The string formats that the server checks.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::kinds::names;
 
-/// Returns the check of a format; `None` where the server does not know the format.
+/// Returns the check of a format; `None` if the server does not recognize the format.
 pub(super) fn find(name: &str) -> Option<fn(&str) -> bool> {
     Some(match name.replace('-', "").as_str() {
         "bsonobjectid" => |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -46,7 +46,7 @@ fn known(regex: Result<Regex, regex::Error>) -> Regex {
     regex.expect("a valid expression")
 }
 
-/// A regular expression that is known to compile.
+/// Defines a static regular expression.
 macro_rules! regex {
     ($name:ident, $pattern:expr) => {
         static $name: LazyLock<Regex> = LazyLock::new(|| known(Regex::new($pattern)));
@@ -59,11 +59,16 @@ regex!(RGB_COLOR, r"^rgb\(( *(0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5]) *(,
 regex!(TIME, r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$");
 regex!(DURATION_PART, r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)");
 regex!(HOSTNAME, {
-    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
+    concat!(
+        r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)",
+        r"|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}",
+        r"([a-zA-Z\p{L}]){2,63})$",
+    )
 });
 regex!(EMAIL, r"^[^\s@<>,;:()\[\]]+@[^\s@<>,;:()]+$");
 regex!(CREDIT_CARD, {
-    "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$"
+    "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}\
+     |3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$"
 });
 
 fn is_request_uri(text: &str) -> bool {
@@ -88,7 +93,7 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && HOSTNAME.is_match(text) && text.split('.').all(|label| label.len() <= 63)
 }
 
-/// Go's lenient parser accepts leading zeros.
+/// Returns whether the text is an IPv4 address. Leading zeros are accepted, as in Go's lenient parser.
 fn is_ipv4(text: &str) -> bool {
     let mut parts = text.split('.');
     let octet = |part: &str| {
@@ -125,7 +130,7 @@ fn is_mac(text: &str) -> bool {
     groups(':', 2, [6, 8, 20]) || groups('-', 2, [6, 8, 20]) || groups('.', 4, [3, 4, 10])
 }
 
-/// Hyphens are optional, each by itself.
+/// Returns whether the text is a UUID. Each hyphen is optional.
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     let mut rest = text;
     for (length, last) in [(8, false), (4, false), (4, false), (4, false), (12, true)] {
@@ -185,7 +190,7 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-/// Whether the text is a date such as `2006-01-02`.
+/// Returns whether the text is a date such as `2006-01-02`.
 pub(super) fn is_date(text: &str) -> bool {
     text.len() == 10 && text.is_ascii() && text.parse::<jiff::civil::Date>().is_ok()
 }
@@ -199,7 +204,7 @@ fn is_date_time(text: &str) -> bool {
     at_most(1, "23") && at_most(2, "59") && at_most(3, "59")
 }
 
-/// Returns the length of a duration such as `1h30m` or `3 days` in nanoseconds.
+/// Returns a duration such as `1h30m` or `3 days` in nanoseconds; `None` if it is malformed.
 pub(super) fn duration_nanoseconds(text: &str) -> Option<i128> {
     if let Some(exact) = go_duration(text) {
         return Some(exact);
@@ -229,7 +234,7 @@ const LENIENT_UNITS: &[(&[&str], &str, i64)] = &[
     (&["w", "wk"], "week", 604_800_000_000_000),
 ];
 
-/// A duration as Go's `time.ParseDuration` reads it, in nanoseconds.
+/// Returns a duration in nanoseconds, parsed like Go's `time.ParseDuration`; `None` if it is malformed.
 fn go_duration(text: &str) -> Option<i128> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if unsigned == "0" {

@@ -1,4 +1,4 @@
-//! The limits of strings, numbers, lists and maps.
+//! Validation of the limits of strings, numbers, lists and maps.
 
 use super::validate::Outcome;
 use crate::kinds::checks::{Checks, JsonType};
@@ -6,7 +6,7 @@ use crate::kinds::errors::{FieldError, Reason, quoted};
 use crate::kinds::number::{Num, float_is_integer, float_text, float_to_int};
 use crate::kinds::path::Path;
 
-/// Checks lengths, pattern and format of a string. Of lengths and pattern only the first error counts.
+/// Checks length, pattern and format of a string. Only the first error of length and pattern is reported.
 pub(super) fn check_string(text: &str, checks: &Checks, path: &Path<'_>, out: &mut Outcome) {
     out.count(1);
     let shown = || quoted(text);
@@ -109,7 +109,7 @@ fn check_multiple(value: Num, factor: f64, fits: bool, path: &Path<'_>, out: &mu
 /// The first float above the range of `i64`: 2 to the power of 63.
 const LIMIT: f64 = 9_223_372_036_854_775_808.0;
 
-/// The range of numbers that type and format allow.
+/// The range of numbers for a type and format.
 enum Range {
     Int32,
     Int64,
@@ -130,7 +130,7 @@ impl Range {
         }
     }
 
-    /// Whether a number is in the range; adds an error if it is not.
+    /// Returns whether a number is in the range, and adds an error if it is not.
     fn check(&self, number: Num, what: &str, path: &Path<'_>, out: &mut Outcome) -> bool {
         let value = number.as_float();
         let (fits, text) = match self {
@@ -157,12 +157,12 @@ impl Range {
     }
 }
 
-/// What is counted.
+/// The elements to count.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
-    /// Items of a list.
+    /// The items of a list.
     Items,
-    /// Fields or entries of an object.
+    /// The fields or entries of an object.
     Properties,
 }
 

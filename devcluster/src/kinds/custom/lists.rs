@@ -1,4 +1,4 @@
-//! Lists of type `set` and `map` have no equal items.
+//! Checks that lists of type `set` and `map` have no equal items.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,7 @@ use crate::kinds::errors::FieldError;
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, List, Schema};
 
-/// Adds an error for the second of equal items, in all lists below the value. Lists in `metadata` have no
-/// such rule.
+/// Adds an error for the second of equal items, in all lists of a value. Lists in `metadata` are not checked.
 pub(super) fn check(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     match (value, &schema.form) {
         (Value::Object(map), Form::Object(fields)) => {
@@ -99,8 +98,11 @@ mod tests {
                 "items": {"type": "object", "properties": {"name": {"type": "string"}}},
             },
             "routes": {
-                "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["host", "port"],
-                "items": {"type": "object", "properties": {"host": {"type": "string"}, "port": {"type": "integer"}}},
+                "type": "array",
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["host", "port"],
+                "items": {"type": "object", "properties": {
+                    "host": {"type": "string"}, "port": {"type": "integer"},
+                }},
             },
             "maps": {"type": "object", "additionalProperties": {
                 "type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"},

@@ -1,4 +1,4 @@
-//! The checks of an object of a custom resource, in the order of the real server.
+//! Admission and validation of custom resources, in the order of the real server.
 
 use serde_json::Value;
 
@@ -18,13 +18,12 @@ use crate::kinds::prune::{drop_nulls, prune};
 use crate::kinds::schema::{Form, Schema};
 
 impl CustomKind {
-    /// Brings an object that a client sent, or one that was stored in another version, into the form of this
-    /// version: removes unknown fields and nulls, and sets defaults. Returns the paths of the removed fields,
-    /// sorted.
+    /// Converts an object from a client, or one stored in another version, to the form of this version:
+    /// removes unknown fields and nulls, and sets defaults. Returns the paths of the removed fields, sorted.
     ///
     /// # Errors
     ///
-    /// Metadata with a field of the wrong type, of the object or of one inside it.
+    /// Returns the error of metadata with a wrong type, in the object or in an embedded one.
     pub fn admit(&self, object: &mut Value) -> Result<Vec<String>, FieldError> {
         let schema = self.schema();
         let mut unknown = Vec::new();
@@ -44,7 +43,7 @@ impl CustomKind {
         Ok(unknown)
     }
 
-    /// Brings a stored object of any version into this one, as conversion strategy `None` does.
+    /// Converts a stored object of any version to this version, like the conversion strategy `None`.
     pub fn convert(&self, object: &mut Value) {
         if let Value::Object(map) = object {
             map.insert("apiVersion".to_owned(), self.api_version.as_str().into());
@@ -56,7 +55,7 @@ impl CustomKind {
         set_defaults(object, self.schema());
     }
 
-    /// Checks a new object.
+    /// Validates a new object.
     pub fn check_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = self.check_type(object);
         if !errors.is_empty() {
@@ -79,7 +78,7 @@ impl CustomKind {
         errors
     }
 
-    /// Checks an object against the one that it replaces.
+    /// Validates an object that replaces `old`.
     pub fn check_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.check_type(object);
         if !errors.is_empty() {
@@ -101,7 +100,7 @@ impl CustomKind {
         errors
     }
 
-    /// Checks an object whose status was replaced.
+    /// Validates an object after its status was replaced.
     pub fn check_status_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.check_type(object);
         if !errors.is_empty() {
@@ -141,7 +140,7 @@ impl CustomKind {
         errors
     }
 
-    /// Equal items are an error only where the old lists had none.
+    /// Checks lists for equal items, unless the old object has some, too.
     fn check_lists_update(&self, object: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let mut found = Vec::new();
         lists::check(object, self.schema(), &Path::Root(""), &mut found);
@@ -155,7 +154,7 @@ impl CustomKind {
         }
     }
 
-    /// Rules run only over objects that have the declared types and no more than the declared sizes.
+    /// Checks CEL rules. They run only if the object has the declared types and sizes.
     fn check_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         if !super::structural::rules_within(self.schema()) {
             return;
@@ -171,8 +170,8 @@ impl CustomKind {
             )
         };
         if errors.iter().any(blocks) {
-            let detail = "some validation rules were not checked because the object was invalid; correct the existing \
-                          errors to complete validation";
+            let detail = "some validation rules were not checked because the object was invalid; correct the \
+                          existing errors to complete validation";
             errors.push(FieldError::invalid("<nil>", &Value::Null, detail));
             return;
         }
@@ -187,7 +186,7 @@ fn check_metadata_update(object: &Value, old: &Value, errors: &mut Vec<FieldErro
     metadata::check_update(metadata, old, &Path::Root("metadata"), errors);
 }
 
-/// Returns the value that a path such as `.spec.replicas` leads to.
+/// Returns the value at a path such as `.spec.replicas`; `None` if it is missing.
 pub fn at_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     path.trim_start_matches('.').split('.').try_fold(object, |value, name| value.get(name))
 }
@@ -229,7 +228,8 @@ fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Follows a path; the error is that of a value on the way that is no object.
+/// Returns the value at a path; `None` if it is missing. The error describes a value on the path that is not
+/// an object.
 fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     let mut walked = String::new();
@@ -258,7 +258,7 @@ fn accessor(path: &str, value: &Value) -> String {
     format!(".{} accessor error: {} is of the type ", path.trim_start_matches('.'), shown(value))
 }
 
-/// A value as Go's `%v` formats it.
+/// Returns a value in the form of Go's `%v`.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

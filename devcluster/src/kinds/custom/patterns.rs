@@ -1,11 +1,11 @@
-//! Regular expressions of schemas, which are written for Go's `regexp`.
+//! Regular expressions of schemas, written in the syntax of Go's `regexp`.
 
 use regex::Regex;
 
-/// Compiles a regular expression as Go reads it.
+/// Compiles a regular expression of Go.
 ///
-/// The syntaxes are nearly the same. `\d`, `\w`, `\s` and `\b` mean ASCII in Go, and inside brackets `[`,
-/// `&&`, `--` and `~~` are plain characters, so those are rewritten.
+/// The syntax is nearly the same as that of [`Regex`]. Two differences are rewritten: in Go, `\d`, `\w`, `\s`
+/// and `\b` match only ASCII, and inside brackets `[`, `&&`, `--` and `~~` are plain characters.
 pub(super) fn compile(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(&translated(source))
 }
@@ -56,7 +56,7 @@ fn translated(source: &str) -> String {
     out
 }
 
-/// `\Q...\E` quotes all between.
+/// Copies the text up to `\E`, which `\Q` has started to quote.
 fn literal(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) {
     let mut text = String::new();
     while let Some(c) = chars.next() {

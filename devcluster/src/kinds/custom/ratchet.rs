@@ -1,25 +1,26 @@
-//! Which values of an update are unchanged, so that their errors are not enforced.
+//! Ratcheting: finds values that an update leaves unchanged, because their errors are not enforced.
 
 use serde_json::Value;
 
 use crate::kinds::schema::{Form, List, Schema};
 
-/// A value together with the one that it replaces.
+/// A new value and the old value that it replaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Correlated<'a> {
     /// The new value.
     pub new: &'a Value,
     /// The old value.
     pub old: &'a Value,
-    /// Their schema.
+    /// The schema of both values.
     pub schema: &'a Schema,
-    /// Whether they are whole objects. Those always count as changed, because metadata is no part of the
-    /// schema.
+    /// Whether the values are whole objects. Whole objects always count as changed, because metadata is not
+    /// part of the schema.
     pub root: bool,
 }
 
 impl Correlated<'_> {
-    /// Returns the value under this name, if both have one and the schema declares it.
+    /// Returns the values of a field or entry. `None` if one is missing, or if the schema does not declare
+    /// it.
     pub(super) fn key(self, name: &str) -> Option<Self> {
         if self.root && matches!(name, "apiVersion" | "kind" | "metadata") {
             return None;
@@ -33,7 +34,7 @@ impl Correlated<'_> {
         Some(Self { new, old, schema, root: false })
     }
 
-    /// Returns the item at this place and the old one with the same keys.
+    /// Returns the item at this position and the old item with the same keys; `None` if there is none.
     pub(super) fn index(self, index: usize) -> Option<Self> {
         let new = self.new.as_array()?.get(index)?;
         let Form::List { items, list, .. } = &self.schema.form else { return None };
@@ -41,7 +42,7 @@ impl Correlated<'_> {
         Some(Self { new, old, schema: items, root: false })
     }
 
-    /// Whether the values are equal; the order of items with keys does not matter.
+    /// Returns whether the values are equal. The order of items with keys does not matter.
     pub(super) fn is_unchanged(self) -> bool {
         if self.root {
             return false;
@@ -65,7 +66,7 @@ impl Correlated<'_> {
     }
 }
 
-/// Returns the old item with the same keys; only lists of type `map` have such.
+/// Returns the old item with the same keys; `None` if there is none or the list is not of type `map`.
 pub(super) fn find_item<'a>(old: &'a [Value], item: &Value, list: &List) -> Option<&'a Value> {
     let List::Map(keys) = list else { return None };
     let item = item.as_object()?;
@@ -83,7 +84,9 @@ mod tests {
     fn unchanged_items_are_found_by_their_keys() {
         let schema = schema(&json!({"type": "object", "properties": {"ports": {
             "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-            "items": {"type": "object", "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}},
+            "items": {"type": "object", "properties": {
+                "name": {"type": "string"}, "port": {"type": "integer"},
+            }},
         }}}));
         let old = json!({"ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]});
         let new = json!({"ports": [{"name": "b", "port": 2}, {"name": "a", "port": 3}]});

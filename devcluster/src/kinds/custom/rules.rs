@@ -1,4 +1,4 @@
-//! The rules in `x-kubernetes-validations`: CEL expressions over a value and the one that it replaces.
+//! The rules in `x-kubernetes-validations`: CEL expressions over a value and the old value that it replaces.
 
 mod evaluate;
 mod functions;
@@ -16,34 +16,34 @@ pub(super) use types::{Declared, compile};
 use super::field_path;
 use crate::kinds::errors::Reason;
 
-/// The most brackets that may be open at once: the depth that the parser accepts.
+/// The largest number of open brackets, which is the depth that the parser accepts.
 const MAX_OPEN: usize = 96;
-/// A text of which more than this part is brackets and negations takes the parser far too long.
+/// The largest share of brackets and negations in an expression. Above it, the parser takes far too long.
 const MAX_NOISE: f64 = 0.6;
 
 /// One CEL rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// The expression, as the schema writes it.
+    /// The expression in the schema.
     pub text: String,
-    /// The text for a value that breaks the rule; empty if there is none.
+    /// The message for a value that breaks the rule; empty if the rule has none.
     pub message: String,
-    /// The reason for a value that breaks the rule.
+    /// The reason of the error for a value that breaks the rule.
     reason: Reason,
-    /// The path of the field that the error names, below the value.
+    /// The path of the field that the error names, relative to the value; `None` for the value itself.
     field_path: Option<String>,
-    /// Whether `oldSelf` is an optional, so that the rule also holds where there is no old value.
+    /// Whether `oldSelf` is an optional value, so the rule also runs without an old value.
     optional_old_self: bool,
     /// Whether the rule mentions `oldSelf`.
     pub uses_old_self: bool,
-    /// The compiled expression, `None` for an empty rule, or why it does not compile.
+    /// The parsed expression, `None` for an empty rule; or the error of the parser.
     program: Result<Option<IdedExpr>, String>,
-    /// The compiled expression of the message.
+    /// The parsed expression of the message; `None` if there is none or it is malformed.
     message_program: Option<IdedExpr>,
 }
 
 impl Rule {
-    /// Reads one rule of the schema `of`.
+    /// Parses one rule in the schema `of`.
     pub fn new(raw: &Value, of: &Value) -> Self {
         let text = |field: &str| raw.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let rule = text("rule");
@@ -73,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// How error texts name the rule.
+    /// Returns the name of the rule in error messages: its message, or its expression.
     fn name(&self) -> &str {
         if self.message.is_empty() { self.text.trim() } else { &self.message }
     }
@@ -81,8 +81,12 @@ impl Rule {
 
 /// Parses an expression.
 ///
-/// The parser of the library needs gigabytes for some short texts that are mostly brackets, and its depth
-/// counter fails on deep ones, so both are refused before it sees them.
+/// The parser of the library needs gigabytes for some short expressions that are mostly brackets, and its
+/// depth counter fails on deep ones. Both kinds are refused before the parser runs.
+///
+/// # Errors
+///
+/// Returns the message of the server.
 pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     let (mut open, mut noise, mut visible) = (0_usize, 0_u32, 0_u32);
     for c in text.chars().filter(|c| !c.is_whitespace()) {
@@ -109,7 +113,7 @@ pub(super) fn parse(text: &str) -> Result<IdedExpr, String> {
     Parser::default().enable_optional_syntax(true).parse(text).map_err(|errors| syntax_errors(text, &errors))
 }
 
-/// Writes syntax errors as Go's CEL does.
+/// Formats syntax errors in the form of Go's CEL.
 fn syntax_errors(text: &str, errors: &kube_cel::cel::ParseErrors) -> String {
     let lines = errors.errors.iter().map(|error| {
         let column = usize::try_from(error.pos.1).unwrap_or(0);
@@ -119,7 +123,7 @@ fn syntax_errors(text: &str, errors: &kube_cel::cel::ParseErrors) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Writes an error at a place of an expression; lines and columns start at 1.
+/// Formats an error at a position in an expression. Lines and columns start at 1.
 fn located(text: &str, line: usize, column: usize, message: &str) -> String {
     let source = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let marker = ".".repeat(column.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! The status of a CustomResourceDefinition: which names it has, and whether it is served.
+//! The status of a CustomResourceDefinition: its accepted names, and whether it is served.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{list, text};
 use crate::kinds::custom::structural::strings;
 use crate::kinds::errors::quoted;
 
-/// Whether the condition `Established` is true.
+/// Returns whether the condition `Established` is `True`.
 pub fn is_established(definition: &Value) -> bool {
     condition(definition, "Established").is_some_and(|condition| condition["status"] == "True")
 }
@@ -16,8 +16,9 @@ fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition["type"] == name)
 }
 
-/// Returns the status with the names that the definition may have beside the other definitions, and the
-/// conditions that follow; `None` where nothing changes. `now` is the time in RFC 3339 form.
+/// Returns the status after the requested names were compared with those of the other definitions: with the
+/// accepted names and the resulting conditions. `None` if the status does not change. `now` is the time in
+/// RFC 3339 form.
 pub fn accept_names<'a>(
     definition: &Value,
     others: impl Iterator<Item = &'a Value>,
@@ -54,7 +55,10 @@ pub fn accept_names<'a>(
     }
     let names = match conflict {
         None => {
-            json!({"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"})
+            json!({
+                "type": "NamesAccepted", "status": "True", "reason": "NoConflicts",
+                "message": "no conflicts found",
+            })
         }
         Some((reason, message)) => {
             json!({"type": "NamesAccepted", "status": "False", "reason": reason, "message": message})
@@ -69,7 +73,8 @@ pub fn accept_names<'a>(
         "message": "the initial names have been accepted",
     });
     let waiting = json!({
-        "type": "Established", "status": "False", "reason": "NotAccepted", "message": "not all names are accepted",
+        "type": "Established", "status": "False", "reason": "NotAccepted",
+        "message": "not all names are accepted",
     });
     let established = match condition(definition, "Established") {
         Some(old) if old["status"] == "True" => old.clone(),
@@ -84,7 +89,8 @@ pub fn accept_names<'a>(
     Some(status)
 }
 
-/// Returns the status of a definition that the server now serves; `None` where nothing changes.
+/// Returns the status of a definition that the server starts to serve; `None` if its names are not accepted,
+/// or if it is served already. `now` is the time in RFC 3339 form.
 pub fn establish(definition: &Value, now: &str) -> Option<Value> {
     let accepted = condition(definition, "NamesAccepted").is_some_and(|names| names["status"] == "True");
     if !accepted || is_established(definition) {
@@ -99,7 +105,7 @@ pub fn establish(definition: &Value, now: &str) -> Option<Value> {
     Some(status)
 }
 
-/// Returns the status of a definition whose objects are being deleted.
+/// Returns the status of a definition while its objects are deleted. `now` is the time in RFC 3339 form.
 pub fn terminate(definition: &Value, now: &str) -> Value {
     let mut status = definition.get("status").cloned().unwrap_or_default();
     let terminating = json!({
@@ -110,7 +116,7 @@ pub fn terminate(definition: &Value, now: &str) -> Value {
     status
 }
 
-/// Sets a condition. Its time changes with its status only.
+/// Sets a condition. Its transition time changes only with its status.
 fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);
@@ -126,7 +132,7 @@ fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     *old = condition;
 }
 
-/// The names that other definitions of the group have: those of resources, and those of kinds.
+/// Returns the names that other definitions of the group use: names of resources, and names of kinds.
 fn used_names<'a>(spec: &Value, others: impl Iterator<Item = &'a Value>) -> (Vec<String>, Vec<String>) {
     let (mut resources, mut kinds) = (Vec::new(), Vec::new());
     for other in others.filter(|other| other.pointer("/spec/group") == spec.get("group")) {
@@ -181,8 +187,8 @@ mod tests {
     fn definition(plural: &str, kind: &str, short: &[&str]) -> Value {
         json!({
             "spec": {"group": "example.com", "names": {
-                "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
-                "shortNames": short,
+                "plural": plural, "singular": kind.to_lowercase(), "kind": kind,
+                "listKind": format!("{kind}List"), "shortNames": short,
             }},
             "status": {"storedVersions": ["v1"], "acceptedNames": {"plural": "", "kind": ""}},
         })

@@ -1,4 +1,4 @@
-//! From the `openAPIV3Schema` of a CustomResourceDefinition to a [`Schema`].
+//! Converts the `openAPIV3Schema` of a CustomResourceDefinition to a [`Schema`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,9 @@ use crate::kinds::checks::{Checks, Format, JsonType, Pattern};
 use crate::kinds::number::float_to_int;
 use crate::kinds::schema::{Fields, Form, List, Schema};
 
-/// Returns the schema that an `openAPIV3Schema` describes.
+/// Converts an `openAPIV3Schema`.
 ///
-/// The CustomResourceDefinition has passed its checks, so keywords of the wrong type do not occur and are
-/// ignored.
+/// The CustomResourceDefinition must be valid. Keywords with a value of the wrong type are ignored.
 pub fn schema(raw: &Value) -> Schema {
     let mut checks = checks(raw);
     let form = form(raw, &checks);
@@ -28,7 +27,7 @@ pub fn schema(raw: &Value) -> Schema {
     }
 }
 
-/// Whether the value or one below it has CEL rules.
+/// Returns whether the value or a value below it has CEL rules.
 pub(super) fn rules_within(schema: &Schema) -> bool {
     schema.checks.as_ref().is_some_and(|checks| checks.rules_within)
 }
@@ -144,7 +143,7 @@ fn checks(raw: &Value) -> Checks {
     }
 }
 
-/// The format, if the server knows it for this type; other formats are only documentation.
+/// Returns the format if the server checks it for this type. Other formats are only documentation.
 fn format(raw: &Value, types: &[JsonType]) -> Option<Format> {
     let name = raw.get("format").and_then(Value::as_str)?;
     let matches = match types {
@@ -156,12 +155,12 @@ fn format(raw: &Value, types: &[JsonType]) -> Option<Format> {
     Some(Format { name: name.to_owned(), matches })
 }
 
-/// Returns a keyword that is true or false, and false where it is missing.
+/// Returns the value of a boolean keyword; false if it is missing.
 pub(super) fn flag(raw: &Value, keyword: &str) -> bool {
     raw.get(keyword).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Returns a keyword that is a list of strings.
+/// Returns the value of a keyword that is a list of strings; empty if it is missing.
 pub(super) fn strings(raw: &Value, keyword: &str) -> Vec<String> {
     let items = raw.get(keyword).and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()

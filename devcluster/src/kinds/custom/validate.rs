@@ -1,8 +1,9 @@
-//! Validation of a value against the schema of a CustomResourceDefinition, with the texts of the real server.
+//! Validation of a value against the schema of a CustomResourceDefinition, with the messages of the real
+//! server.
 //!
-//! The server validates with kube-openapi, whose results carry a count of the checks that were made: among
-//! the alternatives of `anyOf` and `oneOf`, the one with most checks explains the failure. The counts here
-//! follow it.
+//! The server validates with kube-openapi, which counts the checks that it made. If all alternatives of
+//! `anyOf` or `oneOf` fail, it reports the errors of the alternative with the most checks. The counts here
+//! follow kube-openapi.
 
 use serde_json::Value;
 
@@ -14,29 +15,29 @@ use crate::kinds::number::{Num, float_to_int};
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, Schema};
 
-/// The errors of a walk.
+/// The result of a validation.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// The errors found so far.
     pub errors: Vec<FieldError>,
-    /// The number of checks, which picks the alternative that explains a failure.
+    /// The number of checks made. It decides which alternative explains a failure.
     matched: u32,
 }
 
 impl Outcome {
-    /// An outcome that begins with the errors of other checks.
+    /// Returns an outcome that starts with the errors of earlier checks.
     pub(super) fn after(errors: Vec<FieldError>) -> Self {
         Self { errors, matched: 0 }
     }
 
-    /// Adds an error in the value at this path.
+    /// Adds an error in the value at this path. The first `{}` in `detail` is replaced by the path.
     pub(super) fn push(&mut self, path: &Path<'_>, reason: Reason, shown: &str, detail: &str) {
         let name = path.name();
         let message = format!("Invalid value: {shown}: {}", detail.replacen("{}", &name, 1));
         self.add(FieldError { path: path.named_field(&name), reason, message });
     }
 
-    /// Adds an error that names no field.
+    /// Adds an error without the name of a field.
     pub(super) fn push_unplaced(&mut self, path: &Path<'_>, detail: &str) {
         self.add(FieldError::invalid(path.named_field(""), &Value::from(""), detail));
     }
@@ -46,7 +47,7 @@ impl Outcome {
         self.matched += checks;
     }
 
-    /// Adds an error unless it is known.
+    /// Adds an error, unless the outcome contains it already.
     pub(super) fn add(&mut self, error: FieldError) {
         if !self.errors.contains(&error) {
             self.errors.push(error);
@@ -59,8 +60,8 @@ impl Outcome {
     }
 }
 
-/// Validates a value. Errors in values that an update leaves unchanged are not reported; `correlated` is the
-/// value that it replaces, if there is one.
+/// Validates a value. `correlated` has the old value that it replaces, if there is one. Errors in unchanged
+/// values are not reported.
 pub(super) fn validate(
     value: &Value,
     schema: &Schema,
@@ -169,7 +170,8 @@ fn check_values(value: &Value, checks: &Checks, path: &Path<'_>, out: &mut Outco
     out.add(FieldError::unsupported(path.named_field(&path.name()), value, &texts));
 }
 
-/// Numbers are converted to the type of the accepted one before they are compared.
+/// Returns whether a value of `enum` equals the value. A float is first converted to the type of the number
+/// in `enum`.
 fn accepts(accepted: &Value, value: &Value) -> bool {
     match (accepted, value) {
         (Value::Number(accepted), Value::Number(value)) => match (Num::from(accepted), Num::from(value)) {

@@ -42,7 +42,7 @@ fn names_and_namespaces_are_required() {
 }
 
 #[test]
-fn labels_annotations_and_finalizers_have_valid_keys() {
+fn labels_annotations_and_finalizers_need_valid_keys() {
     let found = create_errors(
         &json!({"name": "a", "labels": {"": "-"}, "annotations": {"a b": ""}, "finalizers": ["/x"]}),
         false,
@@ -78,7 +78,9 @@ fn an_update_keeps_identity_and_adds_no_finalizers_while_deleting() {
     assert_eq!(update_errors(&old, &old), [""; 0]);
     assert_eq!(
         update_errors(
-            &json!({"name": "a", "uid": "2", "deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a.b/c"]}),
+            &json!({
+                "name": "a", "uid": "2", "deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["a.b/c"],
+            }),
             &old
         ),
         [

@@ -1,18 +1,20 @@
-//! JSON Patch (RFC 6902), as lenient as the real server, which is why this is not the work of a library: an
-//! index may be negative, a missing field counts as null for `test`, `copy` and `replace`.
+//! JSON Patch (RFC 6902), as lenient as the real server.
+//!
+//! No library is used, because libraries are stricter: the real server accepts negative indexes, and a
+//! missing field counts as null for `test`, `copy` and `replace`.
 
 use serde_json::Value;
 
 use super::PatchError;
 
-/// The most operations of a patch.
+/// The largest number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
 /// Applies a JSON Patch.
 ///
 /// # Errors
 ///
-/// Returns the status that the request fails with. The object is then partly changed.
+/// Returns the status that the request fails with. The object may then be partly changed.
 pub fn json_patch(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let Value::Array(operations) = patch else {
         return Err(PatchError::BadRequest(format!(
@@ -63,7 +65,7 @@ fn apply(object: &mut Value, operation: &Value) -> Result<(), String> {
     }
 }
 
-/// The container that holds the value at `path`, and the last step of the path.
+/// Returns the container of the value at `path`, and the last step of the path.
 fn container<'o>(object: &'o mut Value, path: &str) -> Result<(&'o mut Value, String), String> {
     let missing = || format!("doc is missing path: \"{path}\": missing value");
     let mut steps: Vec<_> =
@@ -81,7 +83,7 @@ fn container<'o>(object: &'o mut Value, path: &str) -> Result<(&'o mut Value, St
     if container.is_object() || container.is_array() { Ok((container, last)) } else { Err(missing()) }
 }
 
-/// The index of an item; negative ones count from the end.
+/// Parses the index of an item. Negative indexes count from the end.
 fn index(step: &str, len: usize) -> Result<usize, String> {
     let index: i64 = step.parse().map_err(|_| format!("value was not a proper array index: '{step}'"))?;
     let invalid = || format!("Unable to access invalid index: {index}: invalid index referenced");
@@ -90,7 +92,7 @@ fn index(step: &str, len: usize) -> Result<usize, String> {
     usize::try_from(position).ok().filter(|_| position < len).ok_or_else(invalid)
 }
 
-/// The value at `path`; none for a missing field of an object.
+/// Returns the value at `path`; `None` for a missing field of an object.
 fn get<'o>(object: &'o mut Value, path: &str) -> Result<Option<&'o Value>, String> {
     match container(object, path)? {
         (Value::Object(fields), name) => Ok(fields.get(&name)),

@@ -8,14 +8,15 @@ use super::PatchError;
 ///
 /// # Errors
 ///
-/// Returns the status that the request fails with, when the patch is not an object.
+/// Returns the status that the request fails with if the patch is not an object.
 pub fn merge_patch(object: &mut Value, patch: Value) -> Result<(), PatchError> {
     match patch {
         Value::Object(_) => merge(object, patch),
         Value::Null => return Err(PatchError::BadRequest("Invalid JSON Patch".to_owned())),
         other => {
             return Err(PatchError::BadRequest(format!(
-                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                "error decoding patch: json: cannot unmarshal {} into Go value of type \
+                 map[string]interface {{}}",
                 json_type(&other)
             )));
         }
@@ -45,7 +46,7 @@ fn merge(value: &mut Value, mut patch: Value) {
     *value = patch;
 }
 
-/// Removes the fields with null in all objects, those in lists too.
+/// Removes the fields with null from all objects, including objects in lists.
 pub(super) fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -57,7 +58,7 @@ pub(super) fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// The type of a value in messages.
+/// Returns the name of a value's type in messages.
 pub(super) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

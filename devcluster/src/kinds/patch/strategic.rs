@@ -1,7 +1,7 @@
 //! Strategic merge patch: a merge patch that merges lists by a key, with directives.
 //!
-//! Directives are fields of the patch: `$patch: delete` and `$patch: replace` in an object, `$retainKeys` with
-//! the only fields that stay, `$deleteFromPrimitiveList/<list>` with scalars to remove, and
+//! Directives are fields of the patch: `$patch: delete` and `$patch: replace` in an object, `$retainKeys`
+//! with the only fields to keep, `$deleteFromPrimitiveList/<list>` with scalars to remove, and
 //! `$setElementOrder/<list>` with the order of the result.
 
 mod list;
@@ -23,7 +23,7 @@ type Fields = Map<String, Value>;
 ///
 /// # Errors
 ///
-/// Returns the status that the request fails with. The object is then partly changed.
+/// Returns the status that the request fails with. The object may then be partly changed.
 pub fn strategic_merge_patch(schema: &Schema, object: &mut Value, patch: Value) -> Result<(), PatchError> {
     let patch = match patch {
         Value::Object(patch) => patch,
@@ -41,7 +41,7 @@ pub fn strategic_merge_patch(schema: &Schema, object: &mut Value, patch: Value) 
     }
 }
 
-/// Merges the fields of an object.
+/// Merges the fields of a patch into an object. Without a schema, no list can be merged.
 fn merge_fields(schema: Option<&Schema>, object: &mut Fields, mut patch: Fields) -> Result<(), PatchError> {
     match patch.remove(DIRECTIVE) {
         None => {}
@@ -100,7 +100,7 @@ fn merge_field(
             }
         }
         (present, _) if !deletes => {
-            // A value that is not merged gives its nulls up where there is none of its type.
+            // If the object has no value of the same type, the patch's value loses its nulls.
             let same_type =
                 present.is_some_and(|value| std::mem::discriminant(value) == std::mem::discriminant(&patch));
             if !same_type {
@@ -116,7 +116,7 @@ fn merge_field(
     Ok(())
 }
 
-/// Drops the fields of the object that `$retainKeys` does not name.
+/// Removes the fields of the object that `$retainKeys` does not list.
 fn retain_keys(object: &mut Fields, patch: &mut Fields) -> Result<(), PatchError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad_format = || PatchError::BadRequest("invalid patch format of retainKeys".to_owned());
@@ -130,7 +130,8 @@ fn retain_keys(object: &mut Fields, patch: &mut Fields) -> Result<(), PatchError
     Ok(())
 }
 
-/// The value without the objects that hold a directive; none when it is one itself.
+/// Returns the value without the objects that contain a directive; `None` if the value itself is such an
+/// object.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -142,7 +143,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// The list that a directive such as `$setElementOrder/ports` is about.
+/// Returns the list name in a directive such as `$setElementOrder/ports`.
 fn list_name(directive: &str, prefix: &str, what: &str) -> Result<String, PatchError> {
     match directive.split_once('/') {
         Some((before, name)) if before == prefix => Ok(name.to_owned()),
@@ -177,7 +178,7 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     PatchError::Internal(format!("unknown patch type: {text} in map: {}", go_map(&patch)))
 }
 
-/// An object as Go's `%v` shows it.
+/// Returns an object in the form of Go's `%v`.
 fn go_map(fields: &Fields) -> String {
     go::plain(&Value::Object(fields.clone()))
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kinds::{Fields, Form, List, Merge, Schema};
 
-/// What the patch libraries of the API server return. tests/controlplane/patches makes the fixture.
+/// Results of the API server's patch libraries. `tests/controlplane/patches` generates the fixture.
 const FIXTURE: &str = include_str!("tests/patches.jsonl");
 
 fn schema(form: Form) -> Arc<Schema> {
@@ -21,7 +21,7 @@ fn fields(fields: Vec<(&str, Arc<Schema>)>) -> Arc<Schema> {
     schema(Form::Object(Arc::new(Fields { fields, ..Fields::default() })))
 }
 
-/// The type of the fixture, which contains itself, to a certain depth.
+/// Returns the type of the fixture. The type contains itself, here down to a depth of `depth`.
 fn item(depth: u8) -> Arc<Schema> {
     let string = || schema(Form::String);
     let key = |name: &str| Some(Merge::Key(name.to_owned()));
@@ -67,7 +67,8 @@ fn patches_have_the_results_of_the_real_server() {
         let same = match (&result, case["error"].as_str()) {
             (Ok(()), None) => object == *case.get("result").unwrap_or(&json!({})),
             (Err(PatchError::Unprocessable(_)), Some("unprocessable")) => true,
-            // Which of several errors comes first is random there, and so are the fields in its text.
+            // With several errors, the libraries return a random one, and the fields in its message have a
+            // random order.
             (Err(_), Some(error)) => error != "unprocessable",
             _ => false,
         };
@@ -113,7 +114,7 @@ fn a_json_patch_has_at_most_ten_thousand_operations() {
 }
 
 #[test]
-fn a_strategic_patch_names_the_item_without_merge_key() {
+fn a_strategic_patch_error_quotes_the_item_without_merge_key() {
     let mut object = json!({"items": [{"name": "a"}]});
     let result = strategic_merge_patch(&item(1), &mut object, json!({"items": [{"value": 1}]}));
     let text = "map: map[value:1] does not contain declared merge key: name".to_owned();

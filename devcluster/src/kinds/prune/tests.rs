@@ -11,7 +11,9 @@ fn unknown_fields_are_removed_and_reported() {
             "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
                 "part": {"type": "object", "properties": {"a": {"type": "string"}}},
             }},
-            "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}},
+            "map": {"type": "object", "additionalProperties": {
+                "type": "object", "properties": {"a": {"type": "string"}},
+            }},
             "anything": {"type": "object", "additionalProperties": true},
             "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
             "resource": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {
@@ -20,15 +22,18 @@ fn unknown_fields_are_removed_and_reported() {
             "text": {"type": "string"},
         }},
     }}));
-    let mut object = json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "x": 1}, "bogus": 1, "spec": {
-        "known": "a", "bogus": {"deep": 1},
-        "free": {"kept": {"deep": 1}, "part": {"a": "a", "b": "b"}},
-        "map": {"k": {"a": "a", "b": "b"}},
-        "anything": {"k": {"gone": 1}, "n": 1, "l": [{"gone": 1}]},
-        "list": [{"a": "a", "b": "b"}],
-        "resource": {"apiVersion": "v1", "kind": "B", "metadata": {"x": 1}, "spec": {"b": 1}, "b": 1},
-        "text": {"b": 1},
-    }});
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "x": 1}, "bogus": 1,
+        "spec": {
+            "known": "a", "bogus": {"deep": 1},
+            "free": {"kept": {"deep": 1}, "part": {"a": "a", "b": "b"}},
+            "map": {"k": {"a": "a", "b": "b"}},
+            "anything": {"k": {"gone": 1}, "n": 1, "l": [{"gone": 1}]},
+            "list": [{"a": "a", "b": "b"}],
+            "resource": {"apiVersion": "v1", "kind": "B", "metadata": {"x": 1}, "spec": {"b": 1}, "b": 1},
+            "text": {"b": 1},
+        },
+    });
     let unknown = prune(&mut object, &schema);
     assert_eq!(
         object,

@@ -27,7 +27,8 @@ fn schema() -> Schema {
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
             "whole": {"type": "array", "items": {"type": "string"}},
-            "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "array",
+                "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
                 "items": {"type": "object", "properties": {
                     "name": {"type": "string"},
                     "value": {"type": "integer"},
@@ -37,8 +38,8 @@ fn schema() -> Schema {
     }}))
 }
 
-/// Lists and maps are not empty: the real server, too, loses the parent of an empty list now and then, as
-/// `a parent goes with its last item` in the fixture shows.
+/// Generates lists that are not empty, because the real server sometimes loses the parent of an empty list:
+/// see `a parent goes with its last item` in the fixture.
 fn names() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(vec!["a", "b", "c"], 1..=3)
         .prop_shuffle()
@@ -80,7 +81,7 @@ fn write() -> impl Strategy<Value = Write> {
     })
 }
 
-/// The first path of a set that leads nowhere in `value`.
+/// Returns the first path of a set that does not exist in `value`.
 fn missing(fields: &Value, value: &Value) -> Option<String> {
     fields.as_object()?.iter().filter(|(element, _)| *element != ".").find_map(|(element, below)| {
         let items = || value.as_array().into_iter().flatten();
@@ -118,7 +119,8 @@ proptest! {
                 Writer { manager, subresource: None, now: Timestamp::from_second(second).unwrap() }
             };
             let sent = json!({
-                "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "uid": "u"}, "spec": spec,
+                "apiVersion": "example.com/v1", "kind": "Widget",
+                "metadata": {"name": "w", "uid": "u"}, "spec": spec,
             });
             let run = |live: Option<&Value>, second| {
                 if applies {
@@ -133,8 +135,9 @@ proptest! {
                 prop_assert_eq!(missing(fields, &object), None, "{} in {}", fields, object);
                 prop_assert_eq!(&FieldSet::from_json(fields).unwrap().to_json(), fields);
             }
-            // Again may fill an empty list or map that the write left as null, and once more adds
-            // `before-first-apply` to an object without entries. Then nothing changes.
+            // The second write may fill an empty list or map that the first left as null, and the third may
+            // add `before-first-apply` to an object without entries. After that, a repeated write changes no
+            // field.
             let settled = run(Some(&run(Some(&object), second + 100)), second + 200);
             prop_assert_eq!(&run(Some(&settled), second + 300), &settled);
             live = Some(object);
@@ -142,8 +145,10 @@ proptest! {
     }
 
     #[test]
-    fn sets_obey_the_laws_of_sets(a in items(), b in items(), c in labels()) {
-        let set = |value: &Value| field_set(&schema(), &json!({"spec": {"items": value, "labels": c.clone()}}));
+    fn field_sets_obey_the_laws_of_sets(a in items(), b in items(), c in labels()) {
+        let set = |value: &Value| {
+            field_set(&schema(), &json!({"spec": {"items": value, "labels": c.clone()}}))
+        };
         let (a, b) = (set(&a), set(&b));
         prop_assert_eq!(a.union(&b), b.union(&a));
         prop_assert_eq!(a.intersection(&b), b.intersection(&a));

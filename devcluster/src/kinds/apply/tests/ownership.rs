@@ -1,4 +1,5 @@
-//! Replays what the field manager of Kubernetes did. tests/controlplane/ownership makes the fixture.
+//! Replays writes that the field manager of Kubernetes recorded. `tests/controlplane/ownership` generates the
+//! fixture.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::kinds::{Schema, builtin};
 
 const FIXTURE: &str = include_str!("ownership.jsonl");
 
-/// Applies a change as the fixture writes it: 0 removes, `[v]` replaces by v, an object changes entries.
+/// Applies a change in the notation of the fixture: 0 removes, `[v]` replaces by v, an object changes
+/// entries.
 fn changed(from: &Value, change: &Value) -> Value {
     match (change, from) {
         (Value::Array(new), _) => new[0].clone(),
@@ -47,7 +49,7 @@ fn changed(from: &Value, change: &Value) -> Value {
     }
 }
 
-/// The object without nulls, empty maps and zero values, which JSON of Go types may have or not.
+/// Removes nulls, empty maps and zeros, because the JSON of a Go type may contain or omit them.
 fn sparse(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -60,7 +62,7 @@ fn sparse(value: &Value) -> Value {
     }
 }
 
-/// Whether each field of `part` has the same value in `whole`.
+/// Returns whether each field of `part` has the same value in `whole`.
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -77,7 +79,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Replays a sequence; returns the first difference.
+/// Replays a sequence. The error describes the first difference.
 fn replay(sequence: &Value, schemas: &[(&str, &Schema)], empty: &Value) -> Result<(), String> {
     let mut live = None::<Value>;
     let custom = text(sequence, "kind") == "Widget";
@@ -155,7 +157,7 @@ fn replay(sequence: &Value, schemas: &[(&str, &Schema)], empty: &Value) -> Resul
 }
 
 #[test]
-fn writes_leave_the_objects_and_owners_of_the_real_server() {
+fn writes_produce_the_objects_and_owners_of_the_real_server() {
     let file = std::env::var("OWNERSHIP").ok().map(|path| std::fs::read_to_string(path).unwrap());
     let mut lines =
         file.as_deref().unwrap_or(FIXTURE).lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{Object, object, set, text};
 
-/// `Always` for an image without tag and digest or with the tag `latest`, else `IfNotPresent`.
+/// Returns `Always` for an image with the tag `latest` or without tag and digest, else `IfNotPresent`.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or_default();
     if name.is_empty() || name.contains('@') {
-        // A tag beside a digest does not count, unless it is `latest`.
+        // A tag in front of a digest does not count, unless it is `latest`.
         let tag = name.split_once('@').and_then(|(name, _)| name.split_once(':'));
         return if tag.is_some_and(|(_, tag)| tag == "latest") { "Always" } else { "IfNotPresent" };
     }
@@ -18,8 +18,8 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`; both are kept equal. A negative grace period
-/// becomes one second.
+/// Sets the defaults of a Pod's `spec`. `serviceAccount` is the old name of `serviceAccountName`, so both get
+/// the same value. A negative grace period becomes one second.
 pub(super) fn spec(spec: &mut Object) {
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
@@ -34,7 +34,7 @@ pub(super) fn spec(spec: &mut Object) {
     }
 }
 
-/// What only Pods get, and templates of Pods do not.
+/// Sets the defaults that Pods have, but templates of Pods do not have.
 pub(super) fn pod(pod: &mut Object) {
     let Some(spec) = object(pod, "spec") else { return };
     set(spec, "enableServiceLinks", true.into());
@@ -52,7 +52,7 @@ pub(super) fn pod(pod: &mut Object) {
     }
 }
 
-/// Requests are the limits where they are missing.
+/// Copies limits to missing requests.
 fn requests(resources: &mut Object) {
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
     let requests = resources.entry("requests").or_insert_with(|| json!({}));
@@ -63,7 +63,7 @@ fn requests(resources: &mut Object) {
     }
 }
 
-/// With the network of the node a port of a container is one of the node.
+/// Sets the host ports of a container in the network of its node: they equal the container ports.
 fn host_ports(container: &mut Object) {
     for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(port) = port.as_object_mut() else { continue };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Object, object, pods, set, text};
 use crate::kinds::builtin::typed::base64_text;
 
-/// Runs before the defaults of the parts are set.
+/// Sets the defaults that must be set before those of nested structs.
 pub(super) fn before(type_name: &str, map: &mut Object) {
     match type_name {
         "batch/v1.Job" => job(map),
@@ -22,7 +22,7 @@ pub(super) fn before(type_name: &str, map: &mut Object) {
     }
 }
 
-/// Runs after the defaults of the parts are set.
+/// Sets the defaults that must be set after those of nested structs.
 pub(super) fn after(type_name: &str, map: &mut Object) {
     match type_name {
         "core/v1.Pod" => pods::pod(map),
@@ -67,7 +67,7 @@ fn job(map: &mut Object) {
     set(spec, "podReplacementPolicy", policy.into());
 }
 
-/// Labels and selector are the labels of the template where they are missing.
+/// Copies the labels of the template to missing labels and a missing selector.
 fn replication_controller(map: &mut Object) {
     let labels = map.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
     adopt_labels(map, labels.clone());
@@ -86,7 +86,7 @@ fn adopt_labels(map: &mut Object, labels: Option<Value>) {
     }
 }
 
-/// `stringData` is written only: its values replace those of `data`.
+/// Moves `stringData`, which is write-only, into `data`. Its values replace values with the same key.
 fn secret(map: &mut Object) {
     let Some(Value::Object(texts)) = map.remove("stringData") else { return };
     let data = map.entry("data").or_insert_with(|| json!({}));
@@ -116,7 +116,7 @@ fn definition(map: &mut Object) {
     }
 }
 
-/// Labels or annotations, made if missing.
+/// Returns the labels or annotations of an object, and adds an empty map if they are missing.
 fn metadata_map<'a>(map: &'a mut Object, name: &str) -> Option<&'a mut Object> {
     let metadata = object(map, "metadata")?;
     metadata.entry(name.to_owned()).or_insert_with(|| json!({})).as_object_mut()

@@ -2,7 +2,7 @@
 
 use super::ProtobufError;
 
-/// Reads the fields of a message one after the other.
+/// A reader that returns the fields of a message one after the other.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -10,13 +10,13 @@ pub(super) struct Reader<'a> {
 /// The payload of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Payload<'a> {
-    /// A number of variable length.
+    /// An integer of variable length.
     Varint(u64),
-    /// Four bytes.
+    /// Four bytes, which no field of Kubernetes uses.
     Fixed32,
-    /// Eight bytes.
+    /// Eight bytes, a float in the fields of Kubernetes.
     Fixed64([u8; 8]),
-    /// Text, bytes or a message.
+    /// A string, bytes or a message.
     Bytes(&'a [u8]),
 }
 
@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The number and payload of the next field; `None` at the end.
+    /// Returns the number and payload of the next field; `None` at the end of the message.
     pub(super) fn field(&mut self) -> Result<Option<(u32, Payload<'a>)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -83,7 +83,7 @@ impl<'a> Payload<'a> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WRONG) }
     }
 
-    /// The text; bytes that are not UTF-8 are replaced, as encoding them as JSON does.
+    /// Returns the string. Bytes that are not UTF-8 are replaced by U+FFFD, as in Go's JSON encoder.
     pub(super) fn text(self) -> Result<String, ProtobufError> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }

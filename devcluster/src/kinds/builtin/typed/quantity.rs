@@ -1,15 +1,15 @@
-//! Quantities such as `500m` and `1.5Gi`, and the one text that Go writes for each value.
+//! Quantities such as `500m` and `1.5Gi`, and their canonical form.
 
-/// The text for a malformed quantity.
+/// The message for a malformed quantity.
 pub(super) const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const SUFFIX: &str = "unable to parse quantity's suffix";
 
 /// One unit in billionths, the smallest part that a quantity has.
 const UNIT: i128 = 1_000_000_000;
-/// Digits beyond these are not read.
+/// A number that has reached this value gets no further digits.
 const DIGITS: i128 = 1_000_000_000_000_000_000_000_000_000_000;
-/// Binary values beyond a 64-bit number are cut to it.
+/// The largest binary quantity, `i64::MAX` units. Larger ones are reduced to it.
 const MAX: i128 = i64::MAX as i128 * UNIT;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -19,10 +19,11 @@ enum Notation {
     Binary,
 }
 
-/// Returns the canonical text of a quantity.
+/// Returns the canonical form of a quantity.
 ///
 /// # Errors
-/// The text is no quantity; the error is the text of the server.
+///
+/// Returns the message of the server if the text is not a quantity.
 pub fn canonical(text: &str) -> Result<String, &'static str> {
     let (value, notation) = parse(text)?;
     if is_kept(text) {
@@ -31,24 +32,25 @@ pub fn canonical(text: &str) -> Result<String, &'static str> {
     Ok(show(value, notation))
 }
 
-/// Rounds a quantity up to thousandths, the smallest part that resource lists have.
+/// Rounds a quantity up to thousandths, the smallest part in resource lists. `None` if it needs no rounding
+/// or is malformed.
 pub(in crate::kinds::builtin) fn at_least_milli(text: &str) -> Option<String> {
     const MILLI: i128 = UNIT / 1000;
     let (value, notation) = parse(text).ok()?;
     (value % MILLI != 0).then(|| show(div_up(value, MILLI) * MILLI, notation))
 }
 
-/// Whether a quantity is a whole number.
+/// Returns whether a quantity is a whole number; false if it is malformed.
 pub(in crate::kinds::builtin) fn is_whole(text: &str) -> bool {
     parse(text).is_ok_and(|(value, _)| value % UNIT == 0)
 }
 
-/// Compares two quantities; `None` if one is malformed.
+/// Compares two quantities; `None` if one of them is malformed.
 pub(in crate::kinds::builtin) fn compare(a: &str, b: &str) -> Option<std::cmp::Ordering> {
     Some(parse(a).ok()?.0.cmp(&parse(b).ok()?.0))
 }
 
-/// Whether Go takes the text for canonical and keeps it, although it may have a sign or zeros.
+/// Returns whether Go keeps the text as it is. Go's check is rough, so such a text may have a sign or zeros.
 fn is_kept(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -76,7 +78,7 @@ fn show(value: i128, notation: Notation) -> String {
     let small = value.abs() < 1024 * UNIT;
     match notation {
         Notation::Binary if !small => {
-            // Rounded up, away from zero, to whole units.
+            // Rounds away from zero to whole units.
             let mut whole = div_up(value, UNIT);
             let mut power = 0;
             while whole % 1024 == 0 && power < 6 {
@@ -106,7 +108,7 @@ fn show(value: i128, notation: Notation) -> String {
     }
 }
 
-/// Returns the value in billionths.
+/// Returns the value in billionths, and the notation.
 fn parse(text: &str) -> Result<(i128, Notation), &'static str> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -120,7 +122,7 @@ fn parse(text: &str) -> Result<(i128, Notation), &'static str> {
     let mut places = 0_i32;
     for (digits, is_fraction) in [(whole, false), (fraction, true)] {
         for digit in digits.bytes() {
-            // More digits than these are beyond every limit or below every part.
+            // Further digits are above every limit or below the smallest part, so only their count matters.
             if value < DIGITS {
                 value = value * 10 + i128::from(digit - b'0');
                 places += i32::from(is_fraction);
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_value_has_one_text() {
+    fn each_quantity_has_one_canonical_form() {
         for (text, expected) in [
             ("0.5", "500m"),
             ("1.50", "1500m"),
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn malformed_quantities_are_refused() {
         for text in ["", "x", "1x", "1.2.3", "-", "1ee", "1 "] {
             assert!(canonical(text).is_err(), "{text}");
         }

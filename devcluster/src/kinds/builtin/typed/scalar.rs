@@ -1,4 +1,4 @@
-//! Scalars of the Go types, from JSON to the form that Go writes.
+//! Converts scalars from any accepted JSON to the JSON that Go writes.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use super::{described, quantity, time};
 use crate::kinds::builtin::types::Shape;
 
-/// As Go's standard encoding: padding is required, bits after the last byte may be set.
+/// Base64 as in Go's standard encoding: padding is required, bits after the last byte may be set.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -16,11 +16,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Why a value does not fit.
+/// The reason why a value does not fit its type.
 pub(super) enum Problem {
-    /// It has another type, which this text names.
+    /// The value has another type; the string names it.
     Type(String),
-    /// The whole text of the error.
+    /// Another problem; the string is the whole message.
     Text(String),
 }
 
@@ -71,7 +71,7 @@ fn whole(value: &Value, min: i64, max: i64) -> Result<Value, Problem> {
     }
 }
 
-/// Go writes a whole float without fraction.
+/// Converts a float. Go writes a whole float without a fraction.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::float_cmp,
@@ -84,7 +84,7 @@ fn float(value: f64) -> Value {
     Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
 
-/// Decodes base64; newlines are ignored. The error is the position of the first bad byte.
+/// Decodes base64, ignoring newlines. The error is the position of the first invalid byte.
 fn base64_bytes(text: &str) -> Result<Vec<u8>, usize> {
     let joined: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     BASE64.decode(&joined).map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! Times in the two layouts of Kubernetes, with the errors of Go's parser.
+//! Times in the two layouts of Kubernetes, with the error messages of Go's parser.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -9,24 +9,24 @@ use crate::kinds::errors::quoted;
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Returns the time in the form of `Time`: whole seconds in UTC.
+/// Converts a time to the form of `Time`: whole seconds in UTC.
 pub(super) fn seconds(text: &str) -> Result<String, String> {
     let time = parse(text, SECONDS)?;
     Ok(format_seconds(time))
 }
 
-/// Returns the time in the form of `MicroTime`: microseconds in UTC.
+/// Converts a time to the form of `MicroTime`: microseconds in UTC.
 pub(super) fn micros(text: &str) -> Result<String, String> {
     let time = parse(text, MICROS)?;
     Ok(format_micros(time))
 }
 
-/// The form of `Time`.
+/// Formats a time in the form of `Time`.
 pub(in crate::kinds::builtin) fn format_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The form of `MicroTime`.
+/// Formats a time in the form of `MicroTime`.
 pub(in crate::kinds::builtin) fn format_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
         Ok(number)
     }
 
-    /// Digits after a point, as nanoseconds.
+    /// Parses the digits after a decimal point. Returns nanoseconds; 0 if there is no fraction.
     fn fraction(&mut self) -> Result<i32, String> {
         let digits = |rest: &'a str| {
             let tail = rest.strip_prefix('.')?;
@@ -89,7 +89,7 @@ impl<'a> Input<'a> {
         Ok(nanos.get(..9).and_then(|nanos| nanos.parse().ok()).unwrap_or_default())
     }
 
-    /// `Z` or a distance to UTC, in seconds.
+    /// Parses `Z` or an offset from UTC. Returns seconds.
     fn zone(&mut self) -> Result<i32, String> {
         let whole = self.rest;
         if let Some(rest) = self.rest.strip_prefix('Z') {

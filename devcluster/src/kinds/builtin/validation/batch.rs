@@ -1,4 +1,4 @@
-//! The kinds of the batch group.
+//! Validation of Jobs and `CronJob`s.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ pub(super) fn check_job_update(checks: &mut Checks, object: &Value, old: &Value)
     for field in ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"] {
         checks.immutable(&format!("spec.{field}"), &spec[field], &before[field]);
     }
-    // Completions may follow parallelism in indexed Jobs.
+    // In an indexed Job, completions may change together with parallelism.
     let elastic = spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
     if !elastic {
         checks.immutable("spec.completions", &spec["completions"], &before["completions"]);

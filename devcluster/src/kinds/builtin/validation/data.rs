@@ -1,11 +1,11 @@
-//! `ConfigMap`, Secret and Event.
+//! Validation of `ConfigMap`s, Secrets and Events.
 
 use serde_json::Value;
 
 use super::{Checks, entries};
 use crate::kinds::FieldError;
 
-/// The most bytes that the values of a `ConfigMap` or Secret have together.
+/// The largest total size of the values of a `ConfigMap` or Secret, in bytes.
 const MAX_SIZE: usize = 1 << 20;
 
 pub(super) fn check_config_map(checks: &mut Checks, object: &Value) {
@@ -48,7 +48,7 @@ pub(super) fn check_secret(checks: &mut Checks, object: &Value) {
     }
 }
 
-/// The bytes of a value; base64 has four characters for three of them.
+/// Returns the size of a value in bytes. Four base64 characters encode three bytes.
 fn length(value: &Value, base64: bool) -> usize {
     let text = value.as_str().unwrap_or_default();
     if base64 { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() }
@@ -75,7 +75,8 @@ fn check_key(checks: &mut Checks, field: &str, key: &str) {
     }
 }
 
-/// What stays as it is in an immutable `ConfigMap` or Secret, and the type of a Secret.
+/// Checks that the content of an immutable `ConfigMap` or Secret, and the type of every Secret, stay the
+/// same.
 pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     checks.immutable("type", &object["type"], &old["type"]);
     if old["immutable"] != true {
@@ -92,7 +93,7 @@ pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     }
 }
 
-/// The namespace of an Event is the one of its object; Events of cluster-scoped objects are in `default`.
+/// Checks the namespace of an Event: that of its object, or `default` for a cluster-scoped object.
 pub(super) fn check_event(checks: &mut Checks, object: &Value) {
     check_namespace(checks, object, "involvedObject");
 }
@@ -100,7 +101,7 @@ pub(super) fn check_event(checks: &mut Checks, object: &Value) {
 pub(super) fn check_new_event(checks: &mut Checks, object: &Value) {
     check_namespace(checks, object, "regarding");
     if object["eventTime"].is_null() {
-        // The remaining fields are those of old Events then.
+        // The checks of the older Event type cover the other fields in this case.
         checks.add(FieldError::required("eventTime", ""));
     }
     for field in ["reportingController", "reportingInstance", "action", "reason"] {

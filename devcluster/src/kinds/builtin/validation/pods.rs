@@ -1,4 +1,4 @@
-//! Pods and templates of Pods.
+//! Validation of Pods and templates of Pods.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -43,7 +43,7 @@ pub(super) fn check_spec(checks: &mut Checks, path: &str, spec: &Value) {
 
 fn check_volume<'a>(checks: &mut Checks, path: &str, volume: &'a Value, names: &mut HashSet<&'a str>) {
     let mut sources = entries(volume).map(|(key, _)| key).filter(|key| *key != "name").collect::<Vec<_>>();
-    // The order of the declaration, in which the server looks at the sources, begins with these.
+    // The server checks the sources in the order of their declaration, which begins with these.
     let order = |name: &str| ["emptyDir", "hostPath"].iter().position(|first| *first == name).unwrap_or(2);
     sources.sort_by_key(|source| order(source));
     for source in sources.iter().skip(1) {
@@ -118,8 +118,8 @@ fn check_container(checks: &mut Checks, path: &str, container: &Value, volumes: 
     }
 }
 
-/// Requests are at most the limits; resources that containers cannot share are whole numbers, and the request
-/// is the limit.
+/// Checks that requests are at most the limits. Extended resources must be whole numbers, and their request
+/// must equal the limit.
 fn check_resources(checks: &mut Checks, path: &str, resources: &Value) {
     for list in ["limits", "requests"] {
         for (resource, amount) in entries(&resources[list]) {
@@ -148,7 +148,7 @@ fn check_resources(checks: &mut Checks, path: &str, resources: &Value) {
     }
 }
 
-/// Whether a resource is one that a device plugin or an administrator added.
+/// Returns whether a resource is extended: added by a device plugin or an administrator.
 fn is_extended(resource: &str) -> bool {
     resource.split_once('/').is_some_and(|(domain, _)| {
         domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io") && !domain.starts_with("requests.")
@@ -175,7 +175,7 @@ fn check_probe(checks: &mut Checks, path: &str, probe: &Value) {
     }
 }
 
-/// Only a few fields of a Pod may change.
+/// Checks that an update of a Pod changes only the few mutable fields.
 pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     let fixed = |pod: &Value| {
         let mut spec = pod["spec"].as_object().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Label selectors.
+//! Validation and matching of label selectors.
 
 use serde_json::Value;
 
@@ -46,12 +46,12 @@ pub(super) fn check(checks: &mut Checks, path: &str, selector: &Value) {
     }
 }
 
-/// Whether a selector has no requirement and so matches everything.
+/// Returns whether a selector has no requirement, so it matches all labels.
 pub(super) fn is_empty(selector: &Value) -> bool {
     entries(&selector["matchLabels"]).next().is_none() && items(&selector["matchExpressions"]).is_empty()
 }
 
-/// Whether labels match a selector; `None` if the selector is invalid.
+/// Returns whether labels match a selector; `None` if the selector is invalid.
 pub(super) fn matches(selector: &Value, labels: &Value) -> Option<bool> {
     let mut all = true;
     for (key, value) in entries(&selector["matchLabels"]) {

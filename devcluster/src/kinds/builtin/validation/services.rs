@@ -1,4 +1,4 @@
-//! Services.
+//! Validation of Services.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Checks, items};
 use crate::kinds::FieldError;
 
-/// Checks a Service; its addresses, which the server allocates, need not be there yet.
+/// Checks the `spec` of a Service. The server allocates its addresses later, so they may be missing.
 pub(super) fn check(checks: &mut Checks, spec: &Value) {
     let kind = spec["type"].as_str().unwrap_or_default();
     let headless = spec["clusterIP"] == "None";
@@ -43,7 +43,7 @@ pub(super) fn check(checks: &mut Checks, spec: &Value) {
     checks.one_of("spec", spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
 }
 
-/// Addresses stay as they were allocated, unless the type changes from or to `ExternalName`.
+/// Checks that addresses stay the same, unless the type changes from or to `ExternalName`.
 pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
     let external = |service: &Value| service["spec"]["type"] == "ExternalName";
     if external(object) || external(old) {

@@ -1,4 +1,4 @@
-//! Deployments and the other kinds that keep Pods running.
+//! Validation of Deployments and the other kinds that keep Pods running.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn selector(checks: &mut Checks, type_name: &str, spec: &Value) -> bool {
             checks.add(FieldError::invalid("spec.selector", selector, "invalid label selector"));
             return false;
         }
-        // A missing selector matches nothing; an empty one has its own error.
+        // A missing selector does not match; an empty one has its own error.
         Some(matches) if selector.is_null() || !matches => {
             let text = "`selector` does not match template `labels`";
             checks.add(FieldError::invalid("spec.template.metadata.labels", labels, text));
@@ -115,14 +115,14 @@ fn strategy(checks: &mut Checks, strategy: &Value) {
             }
         }
         kind => {
-            // The server shows its internal form, which has names in upper case.
+            // The server quotes its internal form, which has names in upper case.
             let shown = json!({"Type": kind, "RollingUpdate": rolling});
             checks.add(FieldError::unsupported("spec.strategy", &shown, &["Recreate", "RollingUpdate"]));
         }
     }
 }
 
-/// A number that is not negative, or a share of a whole.
+/// Checks a number that must not be negative, or a percentage.
 fn share(checks: &mut Checks, path: &str, value: &Value) {
     match value {
         Value::String(text) => {

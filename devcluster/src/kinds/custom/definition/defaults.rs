@@ -1,4 +1,4 @@
-//! Defaults are values that the schema accepts.
+//! Checks that the schema accepts its own defaults.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::kinds::errors::FieldError;
 use crate::kinds::path::Path;
 use crate::kinds::prune::prune_part;
 
-/// Checks all defaults of a schema, outside of `additionalProperties`.
+/// Checks all defaults of a schema, except those below `additionalProperties`.
 pub(super) fn check(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(default) = raw.get("default").filter(|default| !default.is_null()) {
         check_default(default, raw, &format!("{path}.default"), errors);

@@ -1,4 +1,4 @@
-//! The checks of an `openAPIV3Schema`, node by node.
+//! Validation of an `openAPIV3Schema`, node by node.
 
 mod lists;
 mod rules;
@@ -15,7 +15,7 @@ use crate::kinds::errors::FieldError;
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Keywords that the root may have beside a status subresource, with the names that the text has for them.
+/// The keywords allowed at the root of a schema with a status subresource, and their names in the message.
 const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),
@@ -41,7 +41,7 @@ const ROOT_KEYWORDS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// Checks the schema of a version.
+/// Checks the schema of a version. `status` is set if the version has the status subresource.
 pub(super) fn check_root(raw: &Value, status: bool, path: &str, errors: &mut Vec<FieldError>) {
     let before = errors.len();
     if status {
@@ -74,7 +74,8 @@ pub(super) fn check_root(raw: &Value, status: bool, path: &str, errors: &mut Vec
 
 fn check_beside_status(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if text(raw, "type") != "object" && raw.get("type").is_some() {
-        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status \
+                      subresource is enabled";
         errors.push(FieldError::invalid(format!("{path}.type"), &text(raw, "type").into(), detail));
         return;
     }
@@ -98,21 +99,21 @@ fn check_beside_status(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Where a node stands.
+/// The position of a node in the schema.
 #[derive(Clone, Default)]
 struct Place {
     root: bool,
-    /// Why defaults are forbidden.
+    /// The end of the message that forbids defaults here; `None` if defaults are allowed.
     no_defaults: Option<String>,
-    /// Whether the node is part of `metadata` or another field that every object has.
+    /// Whether the node is part of `apiVersion`, `kind` or `metadata`.
     in_meta: bool,
-    /// The list above whose items have no old values.
+    /// The path of the closest list above that cannot match its items with old ones; `None` if there is none.
     uncorrelated: Option<String>,
-    /// Whether rules are compiled.
+    /// Whether CEL rules are compiled here.
     compiles: bool,
 }
 
-/// The errors of a node and those below it. Rules are compiled only where the schema has none.
+/// The errors of a node and the nodes below it. Rules are compiled only at nodes without schema errors.
 #[derive(Default)]
 struct Found {
     schema: Vec<FieldError>,
@@ -230,7 +231,7 @@ fn check_keywords(raw: &Value, path: &str, place: &Place, errors: &mut Vec<Field
     }
 }
 
-/// Adds the formats that the server does not know.
+/// Appends the formats that the server does not recognize.
 pub(super) fn unknown_formats(raw: &Value, found: &mut Vec<String>) {
     let format = text(raw, "format");
     let known = match text(raw, "type").as_str() {

@@ -1,4 +1,4 @@
-//! The checks of a definition's `spec`, without those of its schemas.
+//! Validation of a definition's `spec`, except for its schemas.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::kinds::custom::{field_path, list, text};
 use crate::kinds::errors::{FieldError, Reason, quoted};
 use crate::kinds::names;
 
-/// The most fields that selectors may name.
+/// The largest number of selectable fields.
 const MAX_SELECTABLE: usize = 8;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] =
@@ -117,7 +117,8 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
                 push("must be <= 256 characters long");
             } else if let Some((at, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
                 push(&format!(
-                    "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+                    "must only contain printable UTF-8 characters; non-printable character found at index \
+                     {at}"
                 ));
             }
         }
@@ -135,14 +136,15 @@ fn check_versions(versions: &[&Value], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The versions as the server's texts show them; schemas and other parts appear only where versions differ in
-/// them.
+/// Returns the versions as the messages of the server quote them. Schemas and other large parts are always
+/// null.
 fn shown_versions(versions: &[&Value]) -> String {
     let shown = versions.iter().map(|version| {
         let flag = |field: &str| version[field] == true;
         format!(
-            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\
-             \"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\
+             \"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\
+             \"SelectableFields\":null}}",
             quoted(&text(version, "name")),
             flag("served"),
             flag("storage"),
@@ -186,7 +188,7 @@ fn check_subresources(subresources: &Value, _version: &Value, path: &str, errors
     }
 }
 
-/// Adds an error, and returns true, for a path that does not start with a dot.
+/// Adds an error for a path that does not start with a dot. Returns whether it added one.
 fn check_simple_path(value: &str, path: &str, errors: &mut Vec<FieldError>) -> bool {
     if value.starts_with('.') {
         return false;
@@ -243,8 +245,8 @@ fn check_selectable(fields: &Value, version: &Value, path: &str, errors: &mut Ve
             errors.push(FieldError::invalid(&path, &value, "must not point to fields in metadata"));
         }
         if !matches!(text(found.schema, "type").as_str(), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
-                          formats are allowed.";
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and \
+                          strings with formats are allowed.";
             errors.push(FieldError::invalid(&path, &value, detail));
         }
         if seen.contains(&found.path) {
@@ -258,7 +260,7 @@ fn check_selectable(fields: &Value, version: &Value, path: &str, errors: &mut Ve
     }
 }
 
-/// Checks the names of a definition, in `spec` or in `status`.
+/// Checks the names of a definition.
 fn check_names(names: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let mut check = |field: String, name: &str, mixed: bool| {
         let found = names::dns1035_label(&if mixed { name.to_lowercase() } else { name.to_owned() });

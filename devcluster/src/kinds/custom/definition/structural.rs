@@ -1,4 +1,4 @@
-//! A schema is structural: every field has one type, outside of `allOf`, `anyOf`, `oneOf` and `not`.
+//! Checks that a schema is structural: every field has one type, outside `allOf`, `anyOf`, `oneOf` and `not`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::kinds::custom::structural::flag;
 use crate::kinds::custom::{list, text};
 use crate::kinds::errors::FieldError;
 
-/// Where a node stands, which decides the text for a missing type.
+/// The position of a node, which decides the message for a missing type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// Returns the error for a keyword that cannot be read at all.
+/// Returns the error for an unsupported keyword; `None` if all keywords are supported.
 pub(super) fn unsupported(raw: &Value) -> Option<String> {
     for keyword in
         ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"]
@@ -42,7 +42,7 @@ pub(super) fn unsupported(raw: &Value) -> Option<String> {
     logic.chain(single).chain(properties).filter(|one| one.is_object()).find_map(unsupported)
 }
 
-/// Returns what is not structural.
+/// Returns the errors of a schema that is not structural.
 pub(super) fn check(raw: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_node(raw, Level::Root, path, &mut errors);
@@ -120,7 +120,7 @@ fn check_node(raw: &Value, level: Level, path: &str, errors: &mut Vec<FieldError
     }
 }
 
-/// `apiVersion`, `kind` and `metadata` have known types, and only names can be restricted.
+/// Checks `apiVersion`, `kind` and `metadata`: their types are fixed, and only names can be restricted.
 fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mut Vec<FieldError>) {
     let property = |name: &str| raw.get("properties").and_then(|properties| properties.get(name));
     let checked = level == Level::Root || embedded;
@@ -146,12 +146,13 @@ fn check_meta(raw: &Value, level: Level, embedded: bool, path: &str, errors: &mu
         _ => false,
     };
     if level == Level::Root && !metadata.as_object().into_iter().flatten().all(names_only) {
-        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        let detail = "must not specify anything other than name and generateName, but metadata is \
+                      implicitly specified";
         errors.push(FieldError::forbidden(path, detail));
     }
 }
 
-/// Whether `anyOf` names the two types of an int-or-string.
+/// Returns whether `anyOf` has exactly the two types of an int-or-string.
 fn is_int_or_string(raw: &Value) -> bool {
     raw.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -176,7 +177,7 @@ fn check_values(raw: &Value, skips_any: bool, skips_first: bool, path: &str, err
     }
 }
 
-/// A schema inside of `allOf` and the like says nothing about types.
+/// Checks a schema inside `allOf` and similar keywords, which must not declare types.
 fn check_nested(raw: &Value, skips_any: bool, path: &str, errors: &mut Vec<FieldError>) {
     check_values(raw, skips_any, false, path, errors);
     if let Some(items) = raw.get("items").filter(|items| items.is_object()) {
@@ -211,7 +212,8 @@ fn check_nested(raw: &Value, skips_any: bool, path: &str, errors: &mut Vec<Field
     }
 }
 
-/// Fields inside of `allOf` and the like are declared outside, too. `of` is the declaration, at `path`.
+/// Checks that fields inside `allOf` and similar keywords are also declared outside. `of` is the declaration
+/// outside, at `path`.
 fn check_complete(raw: &Value, of: Option<&Value>, path: &str, at: &str, errors: &mut Vec<FieldError>) {
     if let Some(not) = raw.get("not").filter(|not| not.is_object()) {
         check_complete_nested(not, of, path, &format!("{at}.not"), errors);

@@ -1,4 +1,5 @@
-//! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
+//! Compares errors with those of the real server's packages. `tests/controlplane/custom` generates the
+//! answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -36,8 +37,8 @@ fn differences(case: &Value) -> Vec<String> {
     missing.chain(found.difference(&expected).map(|error| format!("surplus {error:?}"))).collect()
 }
 
-/// Cases that differ in the text only: the server shows a schema as its Go struct, a random name of a type,
-/// or another column.
+/// Cases with a different message: the server quotes a schema as its Go struct, adds a random type name, or
+/// reports another column.
 const DIFFERENT_TEXTS: [&str; 3] = [
     "definition: status root keywords",
     "definition: rule self.o == 'a'",
@@ -45,7 +46,7 @@ const DIFFERENT_TEXTS: [&str; 3] = [
 ];
 
 #[test]
-fn definitions_are_judged_as_by_the_real_server() {
+fn definitions_get_the_errors_of_the_real_server() {
     let cases: Vec<Value> = serde_json::from_str(ANSWERS).unwrap();
     let mut report = String::new();
     for case in cases.iter().filter(|case| case.get("definition").is_some()) {

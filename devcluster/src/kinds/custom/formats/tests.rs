@@ -1,7 +1,7 @@
 use super::{duration_nanoseconds, find};
 
 #[test]
-fn formats_accept_and_reject() {
+fn formats_accept_valid_and_refuse_invalid_strings() {
     for (format, valid, invalid) in [
         ("uri", "http://example.com/a", "not a uri"),
         ("email", "a@example.com", "a.example.com"),
@@ -33,7 +33,7 @@ fn formats_accept_and_reject() {
 }
 
 #[test]
-fn durations_are_read_as_in_go_and_leniently() {
+fn durations_parse_as_in_go_or_leniently() {
     for (text, nanoseconds) in [
         ("1h30m", Some(5_400_000_000_000)),
         ("-1.5s", Some(-1_500_000_000)),

@@ -1,4 +1,5 @@
-//! Compares with the answers of the real server's packages; `tests/controlplane/custom` renews them.
+//! Compares errors with those of the real server's packages. `tests/controlplane/custom` generates the
+//! answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,7 +35,7 @@ fn answers(case: &Value) -> BTreeSet<Answer> {
     errors.map(|error| (text(error, "field"), text(error, "reason"), text(error, "message"))).collect()
 }
 
-/// The value with whole floats as integers, as the answers have them.
+/// Replaces whole floats by integers, which the answers have.
 fn whole(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(whole).collect(),
@@ -47,7 +48,7 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-/// The differences from the answer, one a line.
+/// Returns the differences from the answers, one per line.
 fn differences(case: &Value) -> Vec<String> {
     let kind = kind(case);
     let mut object = case["object"].clone();
@@ -85,7 +86,7 @@ fn differences(case: &Value) -> Vec<String> {
 }
 
 #[test]
-fn objects_are_judged_as_by_the_real_server() {
+fn objects_get_the_errors_of_the_real_server() {
     let cases: Vec<Value> = serde_json::from_str(ANSWERS).unwrap();
     let mut report = String::new();
     for case in cases.iter().filter(|case| case.get("schema").is_some()) {
@@ -97,7 +98,7 @@ fn objects_are_judged_as_by_the_real_server() {
 }
 
 #[test]
-fn objects_are_read_in_the_form_of_another_version() {
+fn stored_objects_convert_to_another_version() {
     let target =
         kind(&json!({"schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "kept": {"type": "string"}, "new": {"type": "string", "default": "a"},
@@ -117,7 +118,7 @@ fn objects_are_read_in_the_form_of_another_version() {
 }
 
 #[test]
-fn a_rule_that_would_take_the_parser_too_long_is_refused() {
+fn rules_that_overload_the_parser_are_refused() {
     use crate::kinds::custom::rules::parse;
     for text in ["(".repeat(200), "[{(!".repeat(10), format!("{}1{}", "(".repeat(97), ")".repeat(97))] {
         assert!(parse(&text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! Runs the rules of a schema over an object.
+//! Evaluates the CEL rules of a schema for an object.
 
 use std::sync::Arc;
 
@@ -15,13 +15,14 @@ use crate::kinds::errors::{FieldError, Reason};
 use crate::kinds::path::Path;
 use crate::kinds::schema::{Form, Schema};
 
-/// The longest message that an expression may return, in bytes.
+/// The largest size of a message that an expression returns, in bytes.
 const MAX_MESSAGE: usize = 5 << 10;
 
 /// Checks the rules of a value and of the values below it.
 ///
-/// `old` is the value that this one replaces. Rules about unchanged values are not enforced; which ones are
-/// unchanged follows from `correlated`, and `parent` is that of the nearest value above with an old one.
+/// `old` is the old value that this one replaces. Errors in unchanged values are not reported: `correlated`
+/// compares the value with its old one, and if it is `None`, `parent` compares the closest value above that
+/// has an old one.
 pub(in crate::kinds::custom) fn check<'a>(
     value: &'a Value,
     old: Option<&'a Value>,
@@ -81,7 +82,7 @@ pub(in crate::kinds::custom) fn check<'a>(
     }
 }
 
-/// A value with rules.
+/// A value with rules, and the data for their evaluation.
 struct Scope<'a> {
     value: &'a Value,
     old: Option<&'a Value>,
@@ -151,7 +152,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The declared type, which stands for the value in texts.
+    /// Returns the declared type, which replaces the value in messages; empty unless there is exactly one.
     fn type_name(&self) -> &'static str {
         match self.checks.types.as_slice() {
             [one] => one.name(),
@@ -160,7 +161,11 @@ impl Scope<'_> {
     }
 }
 
-/// Whether a rule holds; the error is that of its evaluation.
+/// Returns whether a value follows a rule.
+///
+/// # Errors
+///
+/// Returns the message of a compile error or an evaluation error.
 fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
     let program = match &rule.program {
         Ok(Some(program)) => program,
@@ -184,14 +189,14 @@ fn run(rule: &Rule, context: &Context<'_>) -> Result<bool, String> {
     }
 }
 
-/// The text of a message expression; `None` where it has no usable text.
+/// Returns the result of a message expression; `None` if it fails or returns no usable string.
 fn message(program: &IdedExpr, context: &Context<'_>) -> Option<String> {
     let Ok(Cel::String(text)) = Cel::resolve(program, context) else { return None };
     let text = text.trim();
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
-/// The text of an evaluation error, as Go's CEL writes it.
+/// Returns the message of an evaluation error in the form of Go's CEL.
 fn error_text(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -1,4 +1,4 @@
-//! The types of operators and functions.
+//! The result types of CEL operators and functions.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ const DOUBLE: Declared = Declared::Plain("double");
 const UINT: Declared = Declared::Plain("uint");
 const BYTES: Declared = Declared::Plain("bytes");
 
-/// Whether functions are called on this name without a value, as in `math.abs(1)`.
+/// Returns whether a name is a namespace of functions, like `math` in `math.abs(1)`.
 pub(super) fn is_namespace(name: &str) -> bool {
     matches!(
         name,
@@ -18,7 +18,7 @@ pub(super) fn is_namespace(name: &str) -> bool {
     )
 }
 
-/// How rules write an operator.
+/// Returns the symbol of an operator in expressions; `None` if `name` is not an operator.
 pub(super) fn operator_symbol(name: &str) -> Option<&str> {
     Some(match name {
         "_?_:_" => "?",
@@ -31,7 +31,7 @@ pub(super) fn operator_symbol(name: &str) -> Option<&str> {
     })
 }
 
-/// The type of an operator's result; `None` where the operands do not fit.
+/// Returns the type of an operator's result; `None` if the types of the operands do not fit.
 pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Declared> {
     let any = operands.contains(&Declared::Dyn);
     let numeric = |of: &Declared| [INT, UINT, DOUBLE, Declared::Dyn].contains(of);
@@ -86,7 +86,7 @@ pub(super) fn operator_result(name: &str, operands: &[Declared]) -> Option<Decla
     }
 }
 
-/// Whether values of the types can be compared.
+/// Returns whether values of both types can be compared.
 fn fits(left: &Declared, right: &Declared) -> bool {
     match (left, right) {
         (Declared::Dyn, _) | (_, Declared::Dyn) => true,
@@ -101,7 +101,8 @@ fn fits(left: &Declared, right: &Declared) -> bool {
     }
 }
 
-/// Whether a method of strings has a string and strings as arguments; other functions decide at run time.
+/// Returns whether the target and the arguments of a string method are strings. Always true for other
+/// functions, which are checked when they run.
 pub(super) fn takes(name: &str, target: &Declared, arguments: &[Declared]) -> bool {
     let text = |of: &Declared| [STRING, Declared::Dyn].contains(of);
     match name {
@@ -111,7 +112,7 @@ pub(super) fn takes(name: &str, target: &Declared, arguments: &[Declared]) -> bo
     }
 }
 
-/// Functions that return a boolean.
+/// The functions that return a boolean.
 const BOOLEANS: [&str; 31] = [
     "@not_strictly_false",
     "bool",
@@ -146,7 +147,7 @@ const BOOLEANS: [&str; 31] = [
     "startsWith",
 ];
 
-/// Functions that return an integer.
+/// The functions that return an integer.
 const INTEGERS: [&str; 28] = [
     "asInteger",
     "bitAnd",
@@ -178,7 +179,7 @@ const INTEGERS: [&str; 28] = [
     "size",
 ];
 
-/// Functions that return a string.
+/// The functions that return a string.
 const STRINGS: [&str; 18] = [
     "charAt",
     "encode",
@@ -200,10 +201,10 @@ const STRINGS: [&str; 18] = [
     "upperAscii",
 ];
 
-/// Functions that return a float.
+/// The functions that return a float.
 const DOUBLES: [&str; 6] = ["asApproximateFloat", "ceil", "double", "floor", "round", "trunc"];
 
-/// Functions whose result depends on their arguments.
+/// The functions with a result type that depends on their arguments.
 const UNKNOWN: [&str; 57] = [
     "abs",
     "add",
@@ -264,7 +265,7 @@ const UNKNOWN: [&str; 57] = [
     "value",
 ];
 
-/// The type of a function's result; `None` where there is no such function.
+/// Returns the type of a function's result; `None` if the function does not exist.
 pub(super) fn result(name: &str, target: Option<&Declared>, arguments: &[Declared]) -> Option<Declared> {
     let of = target.or(arguments.first());
     match name {

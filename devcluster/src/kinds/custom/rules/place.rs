@@ -1,18 +1,18 @@
-//! Where in the text of a rule an error stands.
+//! Finds the position of an error in the text of a rule.
 //!
-//! The parser gives no positions for a valid expression, so the place is found by text: the checker passes
-//! over the names of a rule in the order of the text, and the n-th one of a name is the n-th occurrence.
+//! The parser gives no positions for a valid expression, so the text is searched: the checker visits the
+//! names of a rule in the order of the text, so the n-th visit of a name belongs to its n-th occurrence.
 
 use std::collections::HashMap;
 
-/// What an error is about.
+/// The part of an expression that an error refers to.
 #[derive(Debug)]
 pub(super) enum Anchor<'a> {
     /// A variable.
     Ident(&'a str),
-    /// A field; the place is the dot before it.
+    /// A field. Errors point at the dot in front of it.
     Select(&'a str),
-    /// A function; the place is the bracket after it.
+    /// A function. Errors point at the bracket behind it.
     Call(&'a str),
     /// An operator.
     Operator(&'a str),
@@ -29,10 +29,10 @@ impl Anchor<'_> {
     }
 }
 
-/// The places of a rule's names.
+/// The occurrences of names in a rule.
 pub(super) struct Places<'a> {
     source: &'a str,
-    /// The characters of the source, with those of string literals blanked.
+    /// The characters of the source. Those in string literals are blanked.
     code: Vec<char>,
     passed: HashMap<String, usize>,
 }
@@ -55,12 +55,12 @@ impl<'a> Places<'a> {
         Self { source, code, passed: HashMap::new() }
     }
 
-    /// Counts one more occurrence.
+    /// Counts one more visit of a name.
     pub(super) fn pass(&mut self, anchor: &Anchor<'_>) {
         *self.passed.entry(anchor.name()).or_default() += 1;
     }
 
-    /// Writes an error at the last passed occurrence.
+    /// Formats an error at the last visited occurrence.
     pub(super) fn located(&self, anchor: &Anchor<'_>, message: &str) -> String {
         let nth = self.passed.get(&anchor.name()).copied().unwrap_or(1).saturating_sub(1);
         let found: Vec<usize> = (0..self.code.len()).filter_map(|at| self.matches(anchor, at)).collect();
@@ -71,7 +71,7 @@ impl<'a> Places<'a> {
         super::located(self.source, line + 1, column + 1, message)
     }
 
-    /// The place of the error if the anchor's text starts here.
+    /// Returns the position of the error if the anchor's text starts at `at`.
     fn matches(&self, anchor: &Anchor<'_>, at: usize) -> Option<usize> {
         let (Anchor::Ident(text) | Anchor::Select(text) | Anchor::Call(text) | Anchor::Operator(text)) =
             anchor;

@@ -1,7 +1,8 @@
-//! The types that rules see, and the errors that follow from them when a definition is registered.
+//! The static types of CEL rules, and the type errors that the server reports for a definition.
 //!
 //! The check covers access to undeclared fields, unknown names and functions, and operators over types that
-//! do not fit. What it cannot decide has the type [`Declared::Dyn`] and fails at run time instead.
+//! do not fit. Expressions beyond this check have the type [`Declared::Dyn`]; their errors occur only at run
+//! time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::kinds::custom::text;
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::kinds::custom) enum Declared {
-    /// Any type; decided at run time.
+    /// Any type, known only at run time.
     Dyn,
-    /// A type with this name.
+    /// The type with this name.
     Plain(&'static str),
-    /// A list.
+    /// A list of items with this type.
     List(Arc<Declared>),
-    /// A map from strings.
+    /// A map from strings to values with this type.
     Map(Arc<Declared>),
     /// An object with these fields, under escaped names.
     Object(Arc<BTreeMap<String, Declared>>),
-    /// A value that may be missing.
+    /// An optional value.
     Optional(Arc<Declared>),
 }
 
@@ -40,7 +41,8 @@ pub(super) const INT: Declared = Declared::Plain("int");
 pub(super) const STRING: Declared = Declared::Plain("string");
 
 impl Declared {
-    /// The type of a schema; `None` where rules cannot see the value. `root` marks whole objects.
+    /// Returns the type of a schema; `None` if rules cannot access the value. `root` is set for whole
+    /// objects.
     pub(in crate::kinds::custom) fn of(raw: &Value, root: bool) -> Option<Self> {
         if flag(raw, "x-kubernetes-int-or-string") {
             return Some(Self::Dyn);
@@ -75,13 +77,13 @@ impl Declared {
         Self::Object(Arc::new(fields))
     }
 
-    /// The type of a field with this name.
+    /// Returns the type of a declared field; `None` if the object does not have it.
     pub(in crate::kinds::custom) fn field(&self, name: &str) -> Option<Self> {
         let Self::Object(fields) = self else { return None };
         fields.get(&escape(name)?).cloned()
     }
 
-    /// The type of an item or entry.
+    /// Returns the type of an item or entry; `None` if the type is neither a list nor a map.
     pub(in crate::kinds::custom) fn item(&self) -> Option<Self> {
         match self {
             Self::List(item) | Self::Map(item) => Some(Self::clone(item)),
@@ -89,7 +91,8 @@ impl Declared {
         }
     }
 
-    /// How texts name the type. The server adds a random number and the path to the name of an object's type.
+    /// Returns the name of the type in messages. The server's name of an object type also has a random number
+    /// and the path.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
@@ -102,7 +105,11 @@ impl Declared {
     }
 }
 
-/// Compiles a rule or a message; the error is the server's text. Returns whether it uses `oldSelf`.
+/// Checks a rule or a message expression. Returns whether it uses `oldSelf`.
+///
+/// # Errors
+///
+/// Returns the message of the server.
 pub(in crate::kinds::custom) fn compile(
     source: &str,
     declared: &Declared,
@@ -130,7 +137,7 @@ pub(in crate::kinds::custom) fn compile(
 }
 
 struct Checker<'a> {
-    /// The types of variables; inner scopes come last.
+    /// The types of variables by name. The type of the innermost scope comes last.
     variables: HashMap<String, Vec<Declared>>,
     places: Places<'a>,
     errors: Vec<String>,
@@ -311,7 +318,7 @@ impl Checker<'_> {
     }
 }
 
-/// What an error about a whole expression points at.
+/// Returns the position of an error about a whole expression.
 fn outermost(expression: &IdedExpr) -> Anchor<'_> {
     match &expression.expr {
         Expr::Ident(name) => Anchor::Ident(name),
@@ -324,7 +331,7 @@ fn outermost(expression: &IdedExpr) -> Anchor<'_> {
     }
 }
 
-/// The type of values that may have any of these types.
+/// Returns the common type of values: their type if all types are equal, else [`Declared::Dyn`].
 pub(super) fn common(types: &[Declared]) -> Declared {
     match types.split_first() {
         Some((first, rest)) if rest.iter().all(|other| other == first) => first.clone(),

@@ -1,4 +1,4 @@
-//! From JSON to the values that CEL rules see.
+//! Converts JSON to the values that CEL rules use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use crate::kinds::custom::formats;
 use crate::kinds::number::Num;
 use crate::kinds::schema::{Form, Schema};
 
-/// Words of CEL that a field's name is escaped from.
+/// The reserved words of CEL. Fields with these names are escaped.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -39,7 +39,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Returns the value as rules see it. `root` marks an object with `apiVersion`, `kind` and `metadata`.
+/// Converts a value. `root` is set for an object with `apiVersion`, `kind` and `metadata`.
 ///
 /// Only declared fields are visible, under escaped names, and numbers have their declared type.
 pub(super) fn to_cel(value: &Value, schema: &Schema, root: bool) -> Cel {
@@ -78,7 +78,7 @@ fn embedded(schema: &Schema) -> bool {
     schema.checks.as_ref().is_some_and(|checks| checks.embedded)
 }
 
-/// The part of `metadata` that rules see.
+/// Converts the part of `metadata` that rules can access.
 fn names_only(metadata: &Value) -> Cel {
     let entries = ["name", "generateName"].into_iter().filter_map(|name| {
         let value = metadata.get(name)?;
@@ -102,7 +102,7 @@ fn string(text: &str, checks: Option<&Checks>) -> Cel {
     special.unwrap_or_else(|| Cel::String(Arc::new(text.to_owned())))
 }
 
-/// A value without a schema.
+/// Converts a value without a schema.
 fn plain(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -121,7 +121,7 @@ fn plain(value: &Value) -> Cel {
     }
 }
 
-/// Returns the name of a field as an identifier of CEL; `None` where it has none.
+/// Returns the name of a field as an identifier of CEL; `None` if it cannot be escaped.
 pub(super) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -155,7 +155,7 @@ pub(super) static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLoc
     functions
 });
 
-/// Types that rules may name. The library has no values for types, so their names stand for them.
+/// The types that rules can name. The library has no type values, so a string with the name replaces them.
 pub(super) const TYPE_NAMES: [&str; 9] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
 

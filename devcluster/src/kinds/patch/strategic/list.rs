@@ -1,4 +1,4 @@
-//! Lists of a strategic merge patch: merged by key or by value, and put in order.
+//! The lists of a strategic merge patch: merges them by key or by value, and orders them.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{DIRECTIVE, Fields, SET_ORDER, field, go_map, list_name, merge_fields
 use super::{PatchError, without_directives};
 use crate::kinds::{Form, Merge, Schema, go};
 
-/// What the schema says of a list.
+/// The schema of a list.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'s> {
     items: &'s Schema,
@@ -14,7 +14,7 @@ pub(super) struct Of<'s> {
 }
 
 impl<'s> Of<'s> {
-    /// The list in the field `name` of an object.
+    /// Returns the schema of the list in the field `name` of an object.
     pub(super) fn field(schema: Option<&'s Schema>, name: &str) -> Result<Self, PatchError> {
         match &field(schema, name)?.form {
             Form::List { items, merge, .. } => Ok(Self { items, merge: merge.as_ref() }),
@@ -22,7 +22,7 @@ impl<'s> Of<'s> {
         }
     }
 
-    /// The field that identifies an item; none for scalars.
+    /// Returns the name of the key field; `None` for a list of scalars.
     fn key(&self) -> Option<&'s str> {
         match self.merge {
             Some(Merge::Key(key)) => Some(key),
@@ -31,15 +31,15 @@ impl<'s> Of<'s> {
     }
 }
 
-/// A merged list.
+/// A merged list, with the data to order it.
 pub(super) struct Merged {
     pub(super) items: Vec<Value>,
-    /// The identities of the object's items by position, to put later items in order. As in the real server
-    /// this is the memory of the list that was merged in place: deleted items leave room for new ones.
+    /// The keys of the object's items by position, used to order the result. The real server merges the list
+    /// in place and reads the old keys from the same memory, so deleted items leave space for new ones.
     memory: Vec<Value>,
 }
 
-/// Merges the items of a patch, or deletes them.
+/// Merges the items of a patch into a list. `deletes` removes scalars instead.
 pub(super) fn merge(
     of: Of<'_>,
     object: Vec<Value>,
@@ -75,7 +75,7 @@ pub(super) fn merge(
                 let value = identity(&item, key)?;
                 while let Some(index) = position(&items, key, &value) {
                     items.remove(index);
-                    // The items behind move up; what was last stays in the memory.
+                    // The later items move forward, and the last key stays in the memory.
                     for later in index..items.len() {
                         memory[later] = memory[later + 1].clone();
                     }
@@ -117,7 +117,7 @@ pub(super) fn merge(
     Ok(Merged { items, memory })
 }
 
-/// Handles a `$setElementOrder` directive, with the patch of the same list if there is one.
+/// Applies a `$setElementOrder` directive, together with the patch of the same list if there is one.
 pub(super) fn merge_in_order(
     schema: Option<&Schema>,
     object: &mut Fields,
@@ -168,7 +168,7 @@ pub(super) fn merge_in_order(
     Ok(())
 }
 
-/// Checks that a patch has its items in the order of the directive.
+/// Checks that the items of a patch are in the order of the directive.
 fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -179,7 +179,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
         let mut found = false;
         while let Some(ordered) = rest.peek().filter(|_| !found) {
             if item.get(DIRECTIVE).is_some() {
-                // No item. Behind the end of the order it still counts as a mismatch.
+                // This is a directive, not an item. After the end of the order it still counts as a mismatch.
                 found = true;
                 continue;
             }
@@ -201,7 +201,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// Puts items in order: those of the patch in its order, the others between them as they were.
+/// Orders items: items of the patch follow its order, and the others stay between them in the order `order`.
 fn in_order(
     items: Vec<Value>,
     key: &str,
@@ -218,7 +218,7 @@ fn in_order(
     Ok(both.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Does the same with scalars.
+/// Orders scalars like [`in_order`].
 fn scalars_in_order(items: Vec<Value>, patch_order: &[Value], order: &[Value]) -> Vec<Value> {
     let (mut from_patch, mut others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| patch_order.contains(item));
@@ -227,8 +227,8 @@ fn scalars_in_order(items: Vec<Value>, patch_order: &[Value], order: &[Value]) -
     interleave(others, from_patch, order, |item| item)
 }
 
-/// Sorts items by their place in `order`. An item without place moves before the one in front of it, which is
-/// why this is an insertion sort and not one of the library.
+/// Sorts items by their position in `order`. An item without a position moves in front of the item before it.
+/// A sort of the library cannot do this, so this is an insertion sort.
 fn sort_by<T>(items: &mut [T], order: &[Value], id: impl Fn(&T) -> &Value) {
     let place = |item: &T| order.iter().position(|value| value == id(item));
     for end in 1..items.len() {
@@ -245,7 +245,8 @@ fn sort_by<T>(items: &mut [T], order: &[Value], id: impl Fn(&T) -> &Value) {
     }
 }
 
-/// Merges two ordered lists. An item of `left` comes first only if `order` has it before that of `right`.
+/// Merges two ordered lists. An item of `left` comes first only if it is before the item of `right` in
+/// `order`.
 fn interleave<T>(left: Vec<T>, right: Vec<T>, order: &[Value], id: impl Fn(&T) -> &Value) -> Vec<T> {
     let place = |item: &T| order.iter().position(|value| value == id(item));
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
@@ -261,7 +262,7 @@ fn interleave<T>(left: Vec<T>, right: Vec<T>, order: &[Value], id: impl Fn(&T) -
     }
 }
 
-/// Removes repeated scalars; the last item takes the place of a repeated one.
+/// Removes repeated scalars. The last item moves to the position of a removed one.
 fn distinct(mut items: Vec<Value>) -> Vec<Value> {
     let mut first = 0;
     while first < items.len() {
@@ -278,7 +279,7 @@ fn distinct(mut items: Vec<Value>) -> Vec<Value> {
     items
 }
 
-/// Whether the lists hold objects.
+/// Returns whether the lists contain objects. Lists with items of different types are an error.
 fn of_maps(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
     let mut items = lists.iter().copied().flatten();
     let first = items.next().unwrap_or(&Value::Null);
@@ -297,7 +298,7 @@ fn keys(items: &[Value], key: &str) -> Result<Vec<Value>, PatchError> {
     items.iter().map(|item| identity(item, key)).collect()
 }
 
-/// The value of an item's key field.
+/// Returns the value of an item's key field.
 fn identity(item: &Value, key: &str) -> Result<Value, PatchError> {
     let Value::Object(fields) = item else {
         return Err(PatchError::Internal(format!(
@@ -314,7 +315,7 @@ fn position(items: &[Value], key: &str, value: &Value) -> Option<usize> {
     items.iter().position(|item| item.get(key) == Some(value))
 }
 
-/// The Go type of a decoded value.
+/// Returns the Go type of a value after decoding.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

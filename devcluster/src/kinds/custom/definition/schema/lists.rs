@@ -1,4 +1,4 @@
-//! The checks of list types, their keys and map types.
+//! Validation of list types, their keys, and map types.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kinds::custom::structural::{flag, strings};
 use crate::kinds::custom::text;
 use crate::kinds::errors::FieldError;
 
-/// Adds an error where a keyword needs another type.
+/// Adds an error if the node does not have the type that a keyword needs. Returns whether it has.
 fn check_type_of(
     raw: &Value,
     keyword: &str,
@@ -27,7 +27,7 @@ fn check_type_of(
     false
 }
 
-/// Checks the list and map types of a node.
+/// Checks the list type and map type of a node.
 pub(super) fn check(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(map_type) = raw.get("x-kubernetes-map-type").and_then(Value::as_str) {
         check_type_of(raw, "x-kubernetes-map-type", "object", path, errors);
@@ -75,8 +75,8 @@ pub(super) fn check(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
             };
             let path = format!("{path}.items.properties[{key}]");
             if !required.contains(key) && property.get("default").is_none_or(Value::is_null) {
-                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
-                              property";
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or \
+                              be a required property";
                 errors.push(FieldError::required(format!("{path}.default"), detail));
             }
             if flag(property, "nullable") {
@@ -87,7 +87,7 @@ pub(super) fn check(raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Items of a set are replaced as a whole.
+/// Checks that the items of a set are atomic.
 fn check_set(items: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let list_type = items.get("x-kubernetes-list-type").unwrap_or(&Value::Null);

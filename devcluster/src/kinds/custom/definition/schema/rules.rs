@@ -1,4 +1,4 @@
-//! The checks of CEL rules.
+//! Validation of CEL rules.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use crate::kinds::custom::structural::flag;
 use crate::kinds::custom::{field_path, text};
 use crate::kinds::errors::{FieldError, Reason};
 
-/// The reasons that a rule may give.
+/// The values of a rule's `reason`.
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Checks the texts of a rule.
+/// Checks the strings of a rule.
 pub(super) fn check(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let (of, message) = (text(rule, "rule"), text(rule, "message"));
     let broken = |text: &str| text.contains(['\n', '\r']);
@@ -60,7 +60,8 @@ pub(super) fn check(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<Fiel
     }
 }
 
-/// Compiles a rule and its message. `uncorrelated` is the list above whose items have no old values.
+/// Compiles a rule and its message. `uncorrelated` is the path of the closest list above that cannot match
+/// its items with old ones; `None` if there is none.
 pub(super) fn compile(
     rule: &Value,
     declared: &Declared,
@@ -102,12 +103,13 @@ pub(super) fn compile(
     }
 }
 
-/// A rule as the server's texts show it.
+/// Returns a rule as the messages of the server quote it.
 fn shown_rule(rule: &Value) -> String {
     let string = |field: &str| Value::from(text(rule, field)).to_string();
     let any = |field: &str| rule.get(field).unwrap_or(&Value::Null).to_string();
     let shown = format!(
-        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\
+         \"OptionalOldSelf\":{}}}",
         string("rule"),
         string("message"),
         string("messageExpression"),
