@@ -1,8 +1,8 @@
-//! The Kubernetes API without HTTP: verbs on resources, with everything that a request passes through.
+//! The Kubernetes API without HTTP: requests with a verb, a resource and options, and their responses.
 //!
-//! [`Api::call`] is the one way in. A write is decoded, passes the admission hooks, gets its defaults, is validated,
-//! and has its ownership recorded; then the store keeps it under optimistic concurrency. Reads and watches return
-//! the encodings that the store shares among all readers.
+//! [`Api::call`] is the entry point. A write is decoded and defaulted, its changes are recorded in
+//! `managedFields`, it passes the admission hooks and validation, and is then stored with optimistic
+//! concurrency. Reads and watches return encodings that the store shares among all readers.
 
 pub mod admission;
 mod builtin;
@@ -49,7 +49,7 @@ pub use selector::LabelSelector;
 pub use status::{Cause, Details, Failure, Status};
 pub use watch::{Watch, WatchEvent};
 
-/// A server without HTTP; clones share it.
+/// An API server without HTTP; clones share one server.
 #[derive(Clone)]
 pub struct Api {
     shared: Arc<Shared>,
@@ -58,13 +58,13 @@ pub struct Api {
 /// The settings of an [`Api`].
 #[derive(Clone)]
 pub struct ApiOptions {
-    /// The wall clock.
+    /// Source of the wall-clock time.
     pub clock: Clock,
-    /// The seed of uids, generated names and the lengths of watches.
+    /// Seed of uids, generated names, addresses, tokens and the default durations of watches.
     pub seed: u64,
-    /// How much of the past is kept.
+    /// Limits of the history, per resource.
     pub window: Window,
-    /// Hooks for writes, besides those of the server itself.
+    /// Admission hooks, called after the hooks of the server itself.
     pub admission: Vec<Arc<dyn Admission>>,
 }
 
@@ -80,7 +80,7 @@ struct Shared {
 // === impl ApiOptions ===
 
 impl ApiOptions {
-    /// Settings with the clock and the random seed of the machine.
+    /// Returns settings with a random seed, the default window and no hooks.
     pub fn new(clock: Clock) -> Self {
         Self { clock, seed: fastrand::u64(..), window: Window::default(), admission: Vec::new() }
     }
@@ -98,7 +98,7 @@ impl fmt::Debug for ApiOptions {
 // === impl Api ===
 
 impl Api {
-    /// Starts a server with what every cluster holds: its namespaces and the Service `kubernetes`.
+    /// Returns a server with the objects of every new cluster: its namespaces and the Service `kubernetes`.
     pub async fn new(options: ApiOptions) -> Self {
         let store = Store::new(options.window, Arc::clone(&options.clock));
         let mut admission: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle::new(store.clone()))];
@@ -116,7 +116,7 @@ impl Api {
         api
     }
 
-    /// Does what a request asks for.
+    /// Executes a request.
     pub async fn call(&self, request: Request) -> Result<Response, Status> {
         let target = &request.target;
         let served = self.served(&target.group, &target.version, &target.resource).ok_or_else(|| {
@@ -128,7 +128,7 @@ impl Api {
         Ok(response)
     }
 
-    /// Returns the kind that is served under a group, version and plural name.
+    /// Returns the kind served under a group, version and plural name; `None` if there is none.
     pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
         self.served(group, version, plural).map(|served| Arc::clone(&served.kind))
     }
@@ -140,13 +140,13 @@ impl Api {
         kinds
     }
 
-    /// Returns what a custom resource has besides its kind, such as its columns; `None` for built-in kinds.
+    /// Returns the definition of a custom resource version, such as its columns; `None` for built-in kinds.
     pub fn custom_kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<CustomKind>> {
         let served = self.served(group, version, plural)?;
         served.custom.as_ref().map(|custom| Arc::clone(&custom.version))
     }
 
-    /// Returns the store, for compaction and figures.
+    /// Returns the store, for compaction and metrics.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
@@ -174,7 +174,7 @@ impl Api {
         draw(&mut self.shared.random.lock())
     }
 
-    /// Passes a write through the hooks that may change it.
+    /// Passes a write through the admission hooks, which may change or refuse it.
     async fn admit(
         &self,
         call: &mut Call,
@@ -189,7 +189,7 @@ impl Api {
         Ok(())
     }
 
-    /// Passes a write through the hooks that may only refuse it.
+    /// Passes a write through the validation hooks, which may refuse it.
     async fn validate(
         &self,
         call: &mut Call,

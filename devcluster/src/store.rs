@@ -1,18 +1,18 @@
-//! The memory of the server: every object at every revision of a recent window.
+//! In-memory storage of objects, with every revision of a recent window.
 //!
 //! One counter numbers all writes of the whole store. Each resource (a group and a plural name, shared by all
-//! versions of its kind) has an ordered map of current objects and a history of changes. Older states are the
-//! current state with later changes undone; a watch is a position in the history, so a replay and a live stream
-//! are the same thing, and a slow watcher costs the writers nothing.
+//! versions of its kind) has an ordered map of current objects and a history of changes. An older state is
+//! computed from the current state by undoing later changes. A watch is a position in the history, so a
+//! replay and a live stream use the same code, and a slow watcher does not slow down writers.
 //!
-//! The store knows no kind and no HTTP. It sets `metadata.resourceVersion` of each object it keeps and leaves
-//! every other field to its callers.
+//! The store is independent of kinds and of HTTP. It sets `metadata.resourceVersion` of each stored object
+//! and leaves every other field to its callers.
 //!
 //! # Invariants
 //! 1. Revisions grow by one per write, and the history of a resource is in revision order.
 //! 2. All fields of [`State`] change under one lock, which is never held while an object is encoded.
-//! 3. A change above the floor of its resource is in the history, so every state from the floor on can be
-//!    rebuilt.
+//! 3. Every change with a revision above the floor of its resource is in the history, so every state from the
+//!    floor on can be rebuilt.
 
 mod key;
 mod table;
@@ -35,24 +35,24 @@ pub use key::{GroupResource, Key};
 pub use version::{Change, EventType, Version};
 pub use watcher::{Cut, Watcher};
 
-/// A source of the wall clock, so that tests decide what time it is.
+/// Returns the wall-clock time; tests inject a fixed or manual clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How much of the past the store keeps, per resource.
+/// Limits of the history that the store keeps for each resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Changes that stay however old they are.
+    /// Number of newest changes that stay at any age.
     pub min_changes: usize,
-    /// Changes beyond this number go, however young they are.
+    /// Number of changes above which the oldest ones are dropped at any age.
     pub max_changes: usize,
-    /// Age up to which a change stays, unless there are more than `max_changes`.
+    /// Age up to which (inclusive) a change stays, unless there are more than `max_changes`.
     pub min_age: Duration,
-    /// Changes that connected watchers may be behind although the window has moved on. A watcher further behind
-    /// is cut.
+    /// Number of changes kept for connected watchers, even those that new reads can no longer reach. A
+    /// watcher whose next change was dropped is cut.
     pub watch_buffer: usize,
 }
 
-/// Every state of the objects in memory; clones share it.
+/// The objects and their history; clones share one state.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -67,45 +67,45 @@ pub struct Listing {
     pub items: Vec<Arc<Version>>,
 }
 
-/// Which state a read wants.
+/// The state that a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The current state.
     Newest,
-    /// The current state, which must have reached this revision.
+    /// The current state; an error if its revision is below this one.
     NotOlderThan(u64),
-    /// The state at exactly this revision.
+    /// The state right after the write with this revision.
     Exact(u64),
 }
 
-/// A read that the store cannot answer.
+/// A read of a revision that is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The history does not reach back to the revision; list again without one.
+    /// The history does not reach back to the revision; list again at [`At::Newest`].
     #[error("revision {requested} is older than the kept history, which starts at {floor}")]
     Expired {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: u64,
-        /// The oldest revision that can be read.
+        /// The oldest available revision.
         floor: u64,
     },
-    /// The revision has not been reached yet.
+    /// No write has had the revision yet.
     #[error("revision {requested} is newer than the current revision {current}")]
     Future {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: u64,
         /// The revision of the newest write.
         current: u64,
     },
 }
 
-/// A write that met another state than its caller had read.
+/// A write that was refused because the object is not in the state that the caller expected.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
-    /// An object to create exists.
+    /// The object to create exists; carries its current version.
     #[error("the object exists already")]
     Exists(Arc<Version>),
-    /// An object to change is at another revision, or gone.
+    /// The object to change is at another revision (its current version), or does not exist (`None`).
     #[error("the object is not at the expected revision")]
     Conflict(Option<Arc<Version>>),
 }
@@ -119,7 +119,8 @@ struct Shared {
 struct State {
     /// The revision of the newest write.
     revision: u64,
-    /// The newest revision that [`Store::compact`] was called at; the floor of resources that appear later.
+    /// The revision of the last call of [`Store::compact`], 0 before the first; the initial
+    /// floor of new tables.
     compacted: u64,
     tables: HashMap<GroupResource, Table>,
 }
@@ -127,7 +128,8 @@ struct State {
 // === impl Window ===
 
 impl Default for Window {
-    /// At least 100 changes and 75 seconds, as the watch cache of kube-apiserver; at most 16,384 changes.
+    /// Keeps at least 100 changes and 75 seconds, like the watch cache of kube-apiserver; at
+    /// most 16,384 changes.
     fn default() -> Self {
         Self { min_changes: 100, max_changes: 16_384, min_age: Duration::from_secs(75), watch_buffer: 1_000 }
     }
@@ -142,7 +144,7 @@ impl Store {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), window, clock }) }
     }
 
-    /// Keeps a new object and returns it with its revision set.
+    /// Stores a new object and returns it with its revision set.
     pub fn create(
         &self,
         resource: &GroupResource,
@@ -174,8 +176,8 @@ impl Store {
         .map(|change| change.outcome())
     }
 
-    /// Removes an object that is still at the revision `expected`. Returns its last state with the revision of
-    /// the deletion.
+    /// Removes an object that is still at the revision `expected`. Returns its last content with the
+    /// revision of the deletion.
     pub fn delete(
         &self,
         resource: &GroupResource,
@@ -188,7 +190,7 @@ impl Store {
         .map(|change| change.outcome())
     }
 
-    /// Returns the current state of an object.
+    /// Returns the current version of an object; `None` if it does not exist.
     pub fn get(&self, resource: &GroupResource, key: &Key) -> Option<Arc<Version>> {
         self.shared.state.lock().tables.get(resource)?.get(key).map(Arc::clone)
     }
@@ -198,7 +200,7 @@ impl Store {
         self.shared.state.lock().revision
     }
 
-    /// Returns the objects of a namespace (of all namespaces if none is given) whose keys come after `after`.
+    /// Returns the objects of a namespace (`None`: of all) with keys greater than `after` (`None`: all keys).
     pub fn list(
         &self,
         resource: &GroupResource,
@@ -229,7 +231,7 @@ impl Store {
         Ok(Listing { revision, items })
     }
 
-    /// Returns a watcher of all changes after the revision `from`, which may lie in the future.
+    /// Returns a watcher of all changes after the revision `from`, which may be above the current revision.
     pub fn watch(&self, resource: &GroupResource, from: u64) -> Result<Watcher, ReadError> {
         let mut state = self.shared.state.lock();
         let table = state.table(resource);
@@ -237,7 +239,7 @@ impl Store {
         Ok(Watcher::new(self.clone(), resource.clone(), table, from))
     }
 
-    /// Returns the current objects and a watcher of all changes after them.
+    /// Returns the current objects of a namespace (`None`: of all), and a watcher of all later changes.
     pub fn list_and_watch(&self, resource: &GroupResource, namespace: Option<&str>) -> (Listing, Watcher) {
         let mut state = self.shared.state.lock();
         let revision = state.revision;
@@ -247,7 +249,7 @@ impl Store {
         (Listing { revision, items }, watcher)
     }
 
-    /// Forgets every state before the current one, as a compaction of etcd does. Connected watchers stay.
+    /// Drops every state before the current one, as a compaction of etcd does. Connected watchers stay.
     pub fn compact(&self) {
         let mut state = self.shared.state.lock();
         state.compacted = state.revision;
@@ -257,14 +259,14 @@ impl Store {
         }
     }
 
-    /// Ends the watches of a resource once they have seen every change so far.
+    /// Ends the watches of a resource after they have returned every change made so far.
     pub fn end_watches(&self, resource: &GroupResource) {
         let mut state = self.shared.state.lock();
         let revision = state.revision;
         state.table(resource).end_watches(revision);
     }
 
-    /// Makes one change under the lock and wakes the watchers after it.
+    /// Makes one change under the lock, then wakes the watchers outside it.
     fn write(
         &self,
         resource: &GroupResource,

@@ -1,4 +1,4 @@
-//! Hooks that every write passes: they may change an object before it is checked, and refuse a write after it.
+//! Admission hooks: they may change an object before validation, and refuse a write before or after it.
 
 mod namespaces;
 
@@ -13,12 +13,12 @@ use crate::kinds::Kind;
 
 pub(super) use namespaces::NamespaceLifecycle;
 
-/// The kind of a write.
+/// The type of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// An object appears.
+    /// An object is created.
     Create,
-    /// An object changes.
+    /// An object is changed.
     Update,
     /// An object is deleted.
     Delete,
@@ -26,27 +26,27 @@ pub enum Operation {
     Connect,
 }
 
-/// A write, as hooks see it.
+/// The attributes of a write, passed to hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// The kind of the write.
+    /// The type of the write.
     pub operation: Operation,
     /// The kind of the object.
     pub kind: &'a Kind,
-    /// The endpoint; the name may be empty while it is not generated.
+    /// The endpoint; the name is empty before `generateName` is resolved.
     pub target: &'a Target,
-    /// The object before the write.
+    /// The object before the write; `None` for creations and connects.
     pub old: Option<&'a Value>,
     /// The sender.
     pub user: &'a User,
-    /// Whether nothing is stored.
+    /// Whether the write is a dry run, which stores no change.
     pub dry_run: bool,
 }
 
-/// A hook. Both functions accept everything unless they are implemented.
+/// An admission hook. The default implementations accept every write unchanged.
 pub trait Admission: Send + Sync + fmt::Debug {
-    /// Changes the object of a write, or refuses it; returns warnings. Called before validation. `object` is null in
-    /// deletions.
+    /// Changes or refuses a write, and returns warnings. Called before validation. `object`
+    /// is null in deletions.
     fn admit<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,
@@ -55,7 +55,8 @@ pub trait Admission: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Refuses a write, or returns warnings. Called after validation. `object` is null in deletions.
+    /// Accepts or refuses a write, and returns warnings. Called after validation. `object`
+    /// is null in deletions.
     fn validate<'a>(
         &'a self,
         _attributes: &'a Attributes<'a>,

@@ -1,4 +1,4 @@
-//! What built-in kinds add to a write.
+//! Rules of built-in kinds for writes: defaults, validation and server-set fields.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::kinds::custom::definition;
 use crate::kinds::names::NameRule;
 use crate::kinds::{FieldError, Kind, Path, metadata};
 
-/// Brings an object into the form of its Go type and sets defaults. Returns the paths of unknown fields.
+/// Converts an object to the form of its Go type and sets defaults. Returns the paths of unknown fields.
 pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
     let Some(of) = typed::type_of(kind) else { return Ok(Vec::new()) };
     let converted = typed::convert(of, value).map_err(|error| error.0)?;
@@ -19,12 +19,13 @@ pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, Strin
     Ok(converted.unknown)
 }
 
-/// Returns an object without any values, as the server writes it.
+/// Returns an empty object of a kind, with the fields that the Go encoder always writes.
 pub(super) fn empty(kind: &Kind) -> Value {
     let converted = typed::type_of(kind).and_then(|of| typed::convert(of, &json!({})).ok());
     converted.map_or_else(|| json!({}), |converted| converted.value)
 }
 
+/// Validates a new object. Definitions have their own rules.
 pub(super) fn check_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
     if is_definition(kind) {
         return definition::check_create(value);
@@ -36,6 +37,7 @@ pub(super) fn check_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Validates a changed object against the old one. `subresource` is empty for the object itself.
 pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     if is_definition(kind) && subresource.is_empty() {
         return definition::check_update(value, old);
@@ -49,12 +51,12 @@ pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource:
     errors
 }
 
-/// Returns the warnings about an object.
+/// Returns the warnings about an object; `old` is `None` for a creation.
 pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<String> {
     if is_definition(kind) { definition::warnings(value, old) } else { Vec::new() }
 }
 
-/// Returns the rule for names of objects.
+/// Returns the rule for object names of a kind.
 fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace") => NameRule::Label,
@@ -67,7 +69,7 @@ fn name_rule(kind: &Kind) -> NameRule {
 // === impl Api ===
 
 impl Api {
-    /// Sets the fields of a new object that only the server sets.
+    /// Sets the fields that the server controls in a new object.
     pub(super) fn prepare_create(&self, kind: &Kind, value: &mut Value) -> Result<(), Status> {
         match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Namespace") => {
@@ -99,7 +101,7 @@ impl Api {
     }
 }
 
-/// Restores what an update through this endpoint does not change.
+/// Restores the fields that an update of this endpoint must not change.
 pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subresource: &str) {
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
         ("", "Namespace", "finalize") => object::copy_field(old, value, "status"),
@@ -118,8 +120,8 @@ pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subres
     }
 }
 
-/// Starts the deletion of kinds that the server itself keeps until their content is gone. Returns whether the kind is
-/// such a one and the deletion has just started.
+/// Starts the deletion of a Namespace or definition, which stays until its content is deleted. Returns
+/// whether this call started the deletion; false for all other kinds.
 pub(super) fn start_deletion(kind: &Kind, value: &mut Value, now: Timestamp) -> bool {
     if object::is_terminating(value) {
         return false;
@@ -138,12 +140,13 @@ pub(super) fn start_deletion(kind: &Kind, value: &mut Value, now: Timestamp) -> 
     true
 }
 
-/// Whether an object stays although it has no finalizers in its metadata.
+/// Returns whether an object is a Namespace with finalizers in its spec, which stays until they are removed.
 pub(super) fn waits_for_content(kind: &Kind, value: &Value) -> bool {
     let finalizers = || value.pointer("/spec/finalizers").and_then(Value::as_array);
     kind.group.is_empty() && kind.kind == "Namespace" && finalizers().is_some_and(|list| !list.is_empty())
 }
 
+/// Returns whether a kind is CustomResourceDefinition.
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.group == "apiextensions.k8s.io" && kind.kind == "CustomResourceDefinition"
 }
@@ -160,8 +163,8 @@ fn set_missing(value: &mut Value, field: &str, content: Value) {
     }
 }
 
-/// Returns the quality of service of a Pod: guaranteed if all containers have equal requests and limits of CPU and
-/// memory, best effort if none has any.
+/// Returns the quality of service class of a Pod. `Guaranteed`: every container limits CPU and memory, and
+/// its requests are missing or equal. `BestEffort`: no container has requests or limits.
 fn quality(pod: &Value) -> &'static str {
     const RESOURCES: [&str; 2] = ["cpu", "memory"];
     let all = ["/spec/initContainers", "/spec/containers"];

@@ -1,4 +1,4 @@
-//! A request on its way through the server.
+//! A request in progress, and the dispatch to its verb.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Api, Response, Status};
 use crate::kinds::quoted;
 use crate::store::Key;
 
-/// A request with the resource that it is for.
+/// A request in progress, with its resource.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) served: Arc<Served>,
@@ -21,8 +21,11 @@ pub(super) struct Call {
     pub(super) target: Target,
     pub(super) query: Query,
     pub(super) user: User,
+    /// The parsed options of a write; the default until its verb has parsed them.
     pub(super) options: WriteOptions,
+    /// The warnings so far, possibly with duplicates.
     pub(super) warnings: Vec<String>,
+    /// The decoded body; `None` if the request has none, or once it was taken.
     pub(super) body: Option<Body>,
     user_agent: String,
 }
@@ -30,6 +33,7 @@ pub(super) struct Call {
 // === impl Api ===
 
 impl Api {
+    /// Executes the verb of a call.
     pub(super) async fn dispatch(&self, call: &mut Call) -> Result<Response, Status> {
         let kind = Arc::clone(&call.served.kind);
         if let Some(custom) = &call.served.custom
@@ -44,7 +48,7 @@ impl Api {
             return Err(Status::method_not_allowed(&kind, call.verb.as_str()));
         }
         match call.verb {
-            // A kind without `get` is never stored; it answers what is sent.
+            // A kind without the verb `get` is a review: its objects are never stored.
             Verb::Create if !kind.has_verb("get") => self.review(call),
             Verb::Create => self.create(call).await,
             Verb::Get => self.get(call),
@@ -70,6 +74,7 @@ impl Call {
         Self { served, verb, target, query, user, options, warnings: Vec::new(), body, user_agent }
     }
 
+    /// Returns the warnings without duplicates.
     pub(super) fn into_warnings(self) -> Vec<String> {
         let mut warnings: Vec<String> = Vec::new();
         for warning in self.warnings {
@@ -95,7 +100,7 @@ impl Call {
         }
     }
 
-    /// Returns the name of the field manager: the option, else the program in the User-Agent.
+    /// Returns the field manager: the option `fieldManager`, or the User-Agent up to its first `/`.
     pub(super) fn manager(&self) -> &str {
         match self.options.field_manager.as_str() {
             "" => self.user_agent.split('/').next().unwrap_or_default(),
@@ -144,7 +149,7 @@ impl Call {
         let sent = object::text(&value, "kind").to_owned();
         if sent != kind.kind {
             if custom {
-                // Validation refuses it; it keeps its fields until then.
+                // Validation refuses the wrong kind later; until then the object keeps all fields.
                 return Ok(value);
             }
             return Err(Status::bad_request(format!(
@@ -174,14 +179,15 @@ impl Call {
             FieldValidation::Strict => {
                 let errors = strict_errors.join(", ");
                 return Err(Status::bad_request(format!(
-                    "{name} in version {version} cannot be handled as a {name}: strict decoding error: {errors}"
+                    "{name} in version {version} cannot be handled as a {name}: strict decoding error: \
+                     {errors}"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Sets the namespace of an object to that of the request, which must not contradict it.
+    /// Sets the namespace of an object from the request; an error if the object has a different one.
     pub(super) fn place(&self, object: &mut Value) -> Result<(), Status> {
         let namespace = &self.target.namespace;
         match object::meta(object, "namespace") {
@@ -218,7 +224,7 @@ impl Call {
 // === impl Verb ===
 
 impl Verb {
-    /// Returns the name in discovery.
+    /// Returns the name of the verb in discovery.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",

@@ -1,4 +1,4 @@
-//! Creation of objects, by a create and by writes that create what is missing.
+//! Creation of objects: by create requests, and by updates and applies of missing objects.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::{Api, Response, Status};
 use crate::kinds::{Generation, Kind, metadata};
 use crate::store::{Key, WriteError};
 
-/// How often a generated name is drawn.
+/// Number of names that are generated before a creation fails, as in kube-apiserver.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Fields of metadata that the server sets itself.
+/// Metadata fields that only the server sets; removed from objects that clients create.
 const SYSTEM_FIELDS: [&str; 6] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
 
@@ -39,7 +39,7 @@ impl Api {
         Ok(Response::new(201, Content::Object(created)))
     }
 
-    /// Makes a decoded object a new one.
+    /// Admits, names, validates and stores a decoded object.
     pub(super) async fn insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         self.admit(call, Operation::Create, None, &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
@@ -64,7 +64,7 @@ impl Api {
             }
             object::meta(&object, "name").clone_into(&mut call.target.name);
             self.prepare_create(kind, &mut object)?;
-            // Only a generated name is tried again.
+            // Another attempt, with another name, is made only for generated names.
             let attempt = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
             match self.try_insert(call, attempt).await {
                 Err(status) if status.reason() == "AlreadyExists" && generates && attempts > 0 => {}
@@ -76,6 +76,7 @@ impl Api {
         }
     }
 
+    /// Validates and stores an object with its final name.
     async fn try_insert(&self, call: &mut Call, object: Value) -> Result<Object, Status> {
         let served = Arc::clone(&call.served);
         let kind = &*served.kind;
@@ -116,14 +117,14 @@ impl Api {
     }
 }
 
-/// Removes what only the server sets.
+/// Removes the metadata fields that only the server sets.
 pub(super) fn wipe(object: &mut Value) {
     for field in SYSTEM_FIELDS {
         object::remove_meta(object, field);
     }
 }
 
-/// Sets the first generation, and removes the status that only its subresource sets.
+/// Sets the generation to 1, and resets the status if only the status subresource may set it.
 fn prepare(served: &Served, object: &mut Value) {
     let kind = &served.kind;
     if kind.generation == Generation::None {
@@ -131,12 +132,13 @@ fn prepare(served: &Served, object: &mut Value) {
     } else {
         object::set_meta(object, "generation", 1);
     }
-    // A kubelet creates its Node together with a status.
+    // A kubelet creates its Node with a status.
     if kind.status && kind.kind != "Node" {
         object::copy_field(served.empty(), object, "status");
     }
 }
 
+/// Returns the error of a creation for which every generated name was in use.
 fn exhausted(kind: &Kind, status: &Status) -> Status {
     let failure = status.failure();
     let message = format!(
@@ -148,7 +150,7 @@ fn exhausted(kind: &Kind, status: &Status) -> Status {
     Status::new(409, "AlreadyExists", message).with_details(details)
 }
 
-/// The Status of a successful deletion.
+/// Returns the `Status` object of a successful deletion.
 pub(super) fn success(kind: &Kind, name: &str, uid: &str) -> Value {
     let details = super::status::Details { uid: uid.to_owned(), ..super::status::Details::of(kind, name) };
     json!({

@@ -1,8 +1,8 @@
-//! The life of CustomResourceDefinitions: names are accepted, versions are served, and with the definition its
-//! objects go.
+//! The life cycle of CustomResourceDefinitions: accept names, serve versions, and delete all objects
+//! before the definition.
 //!
-//! The real server does this in controllers that follow the definitions; here it happens right after the write
-//! that causes it, in the same steps, each with a revision of its own.
+//! kube-apiserver does this work in controllers that watch definitions. Here it follows directly after the
+//! write that causes it, in the same steps, each with its own revision.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::kinds::Kind;
 use crate::kinds::custom::{self, status};
 use crate::store::{At, GroupResource, Key, Version};
 
-/// Keeps a definition until its objects are deleted.
+/// The finalizer that keeps a definition until its objects are deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// A condition without its time.
+/// A status condition without its transition time.
 struct Condition {
     name: &'static str,
     status: &'static str,
@@ -32,14 +32,15 @@ struct Condition {
 // === impl Api ===
 
 impl Api {
-    /// Called after each write of an object.
+    /// Reacts to a stored write: advances a definition. Called after each write of an object.
     pub(super) fn after_write(&self, kind: &Kind, version: &Version) {
         if builtin::is_definition(kind) {
             self.settle_definition(version.key());
         }
     }
 
-    /// Called after each deletion of an object.
+    /// Reacts to a deletion. Called after each deletion of an object: a deleted definition is no longer
+    /// served, and the last deleted object lets a terminating definition go.
     pub(super) fn after_delete(&self, kind: &Kind, version: &Version) {
         if builtin::is_definition(kind) {
             self.forget_definition(version.value());
@@ -52,7 +53,7 @@ impl Api {
         }
     }
 
-    /// Takes the steps that a definition is ready for.
+    /// Performs the status or deletion steps of a definition until none is left.
     fn settle_definition(&self, key: &Key) {
         let resource = definitions();
         while let Some(version) = self.shared.store.get(&resource, key) {
@@ -81,7 +82,7 @@ impl Api {
         }
     }
 
-    /// Returns the definition with the next step of its status; `None` after the last.
+    /// Returns the definition with the next step of its status; `None` after the last step.
     fn next_status(&self, definition: &Value, key: &Key) -> Option<Value> {
         let listing = self.shared.store.list(&definitions(), None, None, At::Newest);
         let all: Vec<_> = listing.into_iter().flat_map(|listing| listing.items).collect();
@@ -96,6 +97,7 @@ impl Api {
         Some(next)
     }
 
+    /// Serves the versions of a definition.
     fn serve(&self, version: &Version) {
         let definition = version.value();
         let generation = object::generation(definition);
@@ -105,8 +107,8 @@ impl Api {
         });
     }
 
-    /// Deletes the objects of a definition that is being deleted. Returns the definition without the finalizer once
-    /// there are none.
+    /// Deletes the objects of a terminating definition. Returns the definition with its next condition, and
+    /// without the finalizer once no object is left; `None` while objects remain or the finalizer is gone.
     fn terminate(&self, definition: &Value) -> Option<Value> {
         if !object::finalizers(definition).any(|finalizer| finalizer == CLEANUP) {
             return None;
@@ -146,7 +148,7 @@ impl Api {
         Some(next)
     }
 
-    /// Deletes all objects of a definition. Returns whether none is left.
+    /// Deletes all objects of a definition. Returns whether no object is left.
     fn delete_instances(&self, definition: &Value) -> bool {
         let (group, plural) = names_of(definition);
         let Some(served) = self.registry().any_version(&group, &plural).map(Arc::clone) else { return true };
@@ -163,6 +165,7 @@ impl Api {
         instances().is_empty()
     }
 
+    /// Stops serving the versions of a definition and ends their watches.
     fn forget_definition(&self, definition: &Value) {
         let (group, plural) = names_of(definition);
         self.change_registry(|registry| registry.remove(&group, &plural));
@@ -170,7 +173,7 @@ impl Api {
     }
 }
 
-/// Marks a definition that is deleted.
+/// Adds the cleanup finalizer and the condition `Terminating` to a definition.
 pub(super) fn start_deletion(definition: &mut Value, now: Timestamp) {
     let mut finalizers: Vec<String> = object::finalizers(definition).map(str::to_owned).collect();
     if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
@@ -188,7 +191,7 @@ fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// Returns the group and the plural name.
+/// Returns the group and the plural name of a definition's resource.
 fn names_of(definition: &Value) -> (String, String) {
     let text = |path| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("/spec/group"), text("/spec/names/plural"))
@@ -199,7 +202,7 @@ fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| object::text(condition, "type") == name)
 }
 
-/// Sets a condition; its time changes only with its status.
+/// Sets a condition; its transition time changes only with its status.
 fn set_condition(definition: &mut Value, new: Condition, now: Timestamp) {
     let Condition { name, status, reason, message } = new;
     let Some(fields) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };

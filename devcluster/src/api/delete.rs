@@ -1,4 +1,4 @@
-//! Deletion: finalizers, grace periods, and what happens to dependents.
+//! Deletion of objects and collections, with finalizers, grace periods and propagation policies.
 
 use std::sync::Arc;
 
@@ -16,16 +16,18 @@ use super::{Api, Response, Status};
 use crate::kinds::Kind;
 use crate::store::{At, Version};
 
+/// Finalizer of the policy `Orphan`: the garbage collector first releases the dependents.
 const ORPHAN: &str = "orphan";
+/// Finalizer of the policy `Foreground`: the garbage collector first deletes the dependents.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// How far one attempt of a deletion came.
+/// The result of one attempt to delete an object.
 enum Attempt {
-    /// Another write came in between.
+    /// Another write came in between; read the object and retry.
     Again,
-    /// The object is gone; what is answered.
+    /// The object is deleted; carries the body of the response.
     Gone(Object),
-    /// The object stays for now; what is answered.
+    /// The object stays for now; carries the body of the response.
     Stays(Object),
 }
 
@@ -62,7 +64,8 @@ impl Api {
         Ok(response)
     }
 
-    /// Deletes one object, or starts its deletion. Also returns whether the object is gone.
+    /// Deletes one object or starts its deletion. Returns the body of the response, and
+    /// whether the object is gone.
     pub(super) async fn delete_object(
         &self,
         call: &mut Call,
@@ -94,7 +97,8 @@ impl Api {
         }
     }
 
-    /// Deletes an object that the server itself deletes together with another, or starts its deletion.
+    /// Deletes an object without admission hooks, or starts its deletion. Used for objects of
+    /// a deleted definition.
     pub(super) fn delete_now(&self, call: &Call, options: &DeleteOptions, version: &Arc<Version>) {
         let mut version = Arc::clone(version);
         while matches!(
@@ -108,6 +112,7 @@ impl Api {
         }
     }
 
+    /// Makes one attempt to delete the version `version`; `old` is its content in the version of the request.
     fn try_delete(
         &self,
         call: &Call,
@@ -154,7 +159,7 @@ impl Api {
     }
 }
 
-/// The object itself for some kinds, a Status for the others.
+/// Returns the body of the response to a deletion: the object for some kinds, a `Status` for all others.
 fn answer(kind: &Kind, object: Object) -> Object {
     const RETURNED: [&str; 8] = [
         "namespaces",
@@ -178,7 +183,7 @@ fn answer(kind: &Kind, object: Object) -> Object {
 fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Result<(), Status> {
     let name = object::meta(old, "name");
     let conflict = |why: String| {
-        // Here the server names the kind where it names the resource elsewhere.
+        // kube-apiserver uses the kind in this error, and the resource in all others.
         let qualified =
             if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
         let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
@@ -189,8 +194,8 @@ fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Res
     let (uid, revision) = (object::meta(old, "uid"), object::meta(old, "resourceVersion"));
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         return Err(conflict(format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
-             been deleted and then recreated"
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object \
+             might have been deleted and then recreated"
         )));
     }
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != revision) {
@@ -202,17 +207,17 @@ fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Res
     Ok(())
 }
 
-/// What the grace period of a kind means for a deletion.
+/// The effect of the grace period on a deletion.
 enum Grace {
-    /// The kind has none.
+    /// The deletion has no grace period: the kind has none, or it has ended.
     None,
-    /// A deletion is under way, and this one changes nothing.
+    /// An earlier deletion is in progress and stays unchanged.
     Pending,
-    /// The object now has this many seconds.
+    /// The object now has a grace period of this many seconds, possibly 0.
     Period(i64),
 }
 
-/// Only Pods have grace. Sets the time of deletion.
+/// Computes the grace period and sets the time of deletion. Only Pods have a grace period.
 fn grace(kind: &Kind, options: &DeleteOptions, pod: &mut Value, now: Timestamp) -> Grace {
     if !kind.group.is_empty() || kind.kind != "Pod" {
         return Grace::None;
@@ -241,6 +246,7 @@ fn grace(kind: &Kind, options: &DeleteOptions, pod: &mut Value, now: Timestamp) 
     Grace::Period(period)
 }
 
+/// Moves the time of a planned deletion forward, because the new grace period is shorter.
 fn shorten(pod: &mut Value, current: i64, wanted: i64, now: Timestamp) -> Grace {
     let planned: Option<Timestamp> = object::meta_value(pod, "deletionTimestamp")
         .and_then(Value::as_str)
@@ -252,7 +258,7 @@ fn shorten(pod: &mut Value, current: i64, wanted: i64, now: Timestamp) -> Grace 
     Grace::Period(period)
 }
 
-/// Starts the deletion of an object without grace that has to stay for its finalizers.
+/// Marks an object without a grace period as being deleted, when finalizers keep it.
 fn mark(object: &mut Value, now: Timestamp) {
     if !object::is_terminating(object) {
         raise_generation(object);
@@ -266,6 +272,7 @@ fn set_deletion(object: &mut Value, at: Timestamp, grace_seconds: i64) {
     object::set_meta(object, "deletionGracePeriodSeconds", grace_seconds);
 }
 
+/// Adds 1 to the generation, if the object has one.
 fn raise_generation(object: &mut Value) {
     let generation = object::generation(object);
     if generation > 0 {
@@ -273,8 +280,8 @@ fn raise_generation(object: &mut Value) {
     }
 }
 
-/// Returns the finalizers with those that the policy for dependents demands. An explicit policy wins over a
-/// finalizer, and a finalizer over the default of the kind.
+/// Returns the finalizers of an object with the one for its propagation policy. A policy in the options has
+/// priority over a finalizer that the object has, and the finalizer over the default of the kind.
 fn finalizers(kind: &Kind, options: &DeleteOptions, object: &Value) -> Vec<String> {
     let has = |name: &str| object::finalizers(object).any(|finalizer| finalizer == name);
     let ignores = kind.kind == "Event" && kind.type_name.is_some();
@@ -299,7 +306,7 @@ fn finalizers(kind: &Kind, options: &DeleteOptions, object: &Value) -> Vec<Strin
         Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
         Propagation::Background => {}
     }
-    // An unchanged set keeps its order, so that the object stays the same.
+    // An unchanged set keeps its order, so that the object stays equal and no write is needed.
     let same =
         finalizers.len() == object::finalizers(object).count() && finalizers.iter().all(|name| has(name));
     if same { object::finalizers(object).map(str::to_owned).collect() } else { finalizers }

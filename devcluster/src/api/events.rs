@@ -1,8 +1,8 @@
-//! The two views of an Event: `v1`, which is stored, and `events.k8s.io/v1`.
+//! Conversion of Events between `v1`, the stored version, and `events.k8s.io/v1`.
 
 use serde_json::Value;
 
-/// Names of the same field in `v1` and in `events.k8s.io/v1`.
+/// Fields with different names: in `v1`, and in `events.k8s.io/v1`.
 const FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -13,7 +13,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Gives the fields of an Event the names that they have in a group.
+/// Renames the fields of an Event to their names in `group`; empty for the core group.
 pub(super) fn convert(event: &mut Value, group: &str) {
     let Some(fields) = event.as_object_mut() else { return };
     for (core, other) in FIELDS {

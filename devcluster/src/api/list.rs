@@ -1,4 +1,4 @@
-//! Reads: one object, lists in pages, and watches.
+//! Reads: get, list with pages, and the start of watches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,16 @@ use super::watch::{Start, Watch};
 use super::{Api, Response, Status};
 use crate::store::{At, ReadError};
 
-/// The shortest time after which a watch without `timeoutSeconds` ends; the longest is twice as much.
+/// Minimum duration of a watch without `timeoutSeconds`, in seconds; the maximum is twice
+/// as long (exclusive).
 const WATCH_SECONDS: u64 = 1800;
 
 const EXPIRED: &str = "The resourceVersion for the provided list is too old.";
-const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
-     the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
-     Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
-     deleted between the time the first chunk was returned and now may show up in the list.";
+const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list \
+     result. You can start a new list without the continue parameter, or use the continue token in this \
+     response to retrieve the remainder of the results. Continuing with the provided token results in an \
+     inconsistent list - objects that were created, modified, or deleted between the time the first chunk \
+     was returned and now may show up in the list.";
 
 // === impl Api ===
 
@@ -49,7 +51,7 @@ impl Api {
             match (options.resource_version.as_str(), revision(&options.resource_version).map_err(bad)?) {
                 ("", _) => At::Newest,
                 ("0", _) => {
-                    // Such a list comes from the watch cache of the real server, which knows no pages.
+                    // kube-apiserver serves this list from its watch cache, which ignores the limit.
                     options.limit = 0;
                     At::Newest
                 }
@@ -71,7 +73,9 @@ impl Api {
         self.list_with(call, &options, &selector, at)
     }
 
-    /// Lists objects of a state. `continue_token` of the options is the key that the last page ended with.
+    /// Lists the objects of a state. Only `limit` and `continue_token` of the options are used; the
+    /// latter is decoded: the key after which the page starts, relative to the namespace of the call, or
+    /// empty for the first page.
     pub(super) fn list_with(
         &self,
         call: &Call,
@@ -168,11 +172,12 @@ impl Api {
     }
 }
 
-/// Makes a token that continues a list after a key; a negative revision stands for the newest state.
+/// Encodes a token that continues a list after a key; a negative revision selects the newest state.
 fn encode_token(revision: i64, start: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
+/// Decodes a token into the key to continue after and the state to read.
 fn decode_token(token: &str) -> Result<(String, At), String> {
     const INVALID: &str = "continue key is not valid";
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| format!("{INVALID}: {error}"))?;

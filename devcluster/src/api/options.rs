@@ -1,4 +1,4 @@
-//! The options of requests: read from the query, checked with the texts of the server.
+//! The options of requests, parsed from the query or body; errors have the texts of kube-apiserver.
 
 use serde_json::Value;
 
@@ -9,13 +9,16 @@ use crate::kinds::{FieldError, metadata};
 /// The options of a create, update or patch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
+    /// Whether no change is stored.
     pub(super) dry_run: bool,
+    /// The field manager; empty for the one of the User-Agent.
     pub(super) field_manager: String,
     pub(super) validation: FieldValidation,
+    /// Whether an apply takes over fields of other managers; `None` if the option is missing.
     pub(super) force: Option<bool>,
 }
 
-/// How unknown and duplicate fields of a body are treated.
+/// The treatment of unknown and duplicate fields in a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -27,15 +30,21 @@ pub(super) enum FieldValidation {
 /// The options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteOptions {
+    /// Whether no change is stored.
     pub(super) dry_run: bool,
+    /// The grace period in seconds; `None` for the default of the object.
     pub(super) grace_period_seconds: Option<i64>,
+    /// The propagation policy; `None` for the default of the kind.
     pub(super) propagation: Option<Propagation>,
+    /// The deprecated form of the policy: true is `Orphan`, false is `Background`.
     pub(super) orphan_dependents: Option<bool>,
+    /// Precondition: the uid of the object.
     pub(super) uid: Option<String>,
+    /// Precondition: the resourceVersion of the object.
     pub(super) resource_version: Option<String>,
 }
 
-/// How the dependents of a deleted object are treated.
+/// The treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Propagation {
     Orphan,
@@ -46,19 +55,27 @@ pub(super) enum Propagation {
 /// The options of a list or watch, besides selectors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListOptions {
+    /// The resourceVersion as sent; empty if the option is missing.
     pub(super) resource_version: String,
+    /// `resourceVersionMatch`: true for `Exact`, false for `NotOlderThan`, `None` if the option is missing.
     pub(super) exact: Option<bool>,
+    /// The maximum number of objects of a page; 0 for no limit.
     pub(super) limit: usize,
+    /// The continue token as sent; empty for the first page.
     pub(super) continue_token: String,
+    /// Whether a watch sends bookmarks.
     pub(super) bookmarks: bool,
+    /// Whether a watch starts with the current objects.
     pub(super) send_initial_events: Option<bool>,
+    /// The duration of a watch in seconds; `None` or 0 for a random default.
     pub(super) timeout_seconds: Option<u64>,
 }
 
 // === impl WriteOptions ===
 
 impl WriteOptions {
-    /// Reads the options; `kind` is the name of the options in errors, such as `CreateOptions`.
+    /// Parses the options; `kind` is their name in errors, such as `CreateOptions`, and `apply` is
+    /// true for an apply patch.
     pub(super) fn parse(query: &Query, kind: &str, apply: bool) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
@@ -92,7 +109,7 @@ impl WriteOptions {
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// Reads the options from a body, or from the query if there is none.
+    /// Parses the options from a body, or from the query if there is no body.
     pub(super) fn parse(query: &Query, body: Option<&Body>) -> Result<Self, Status> {
         let mut errors = Vec::new();
         let (mut options, policy, dry_run) =
@@ -155,6 +172,8 @@ impl DeleteOptions {
 // === impl ListOptions ===
 
 impl ListOptions {
+    /// Parses the options of a list, or of a watch. As in kube-apiserver, a watch without resourceVersion
+    /// starts with initial events.
     pub(super) fn parse(query: &Query, watch: bool) -> Result<Self, Status> {
         let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
         let mut options = Self {
@@ -229,7 +248,8 @@ impl ListOptions {
     }
 }
 
-/// Reads a resourceVersion; the error is a text without a status, which depends on the verb.
+/// Parses a resourceVersion; empty means 0. The error is only a message, because its code
+/// depends on the verb.
 pub(super) fn revision(text: &str) -> Result<u64, String> {
     match text {
         "" => Ok(0),
@@ -240,6 +260,7 @@ pub(super) fn revision(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Returns an error if there are invalid options.
 fn refuse(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid_kind("meta.k8s.io", kind, "", errors)) }
 }
@@ -251,6 +272,7 @@ fn check_dry_run(values: &[&str], errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Parses an integer option; `None` if it is missing or empty.
 fn number(query: &Query, option: &str) -> Result<Option<i64>, Status> {
     match query.get(option) {
         None | Some("") => Ok(None),
@@ -261,7 +283,7 @@ fn number(query: &Query, option: &str) -> Result<Option<i64>, Status> {
     }
 }
 
-/// Reads a flag as kube-apiserver does: anything but `0` and `false` is true.
+/// Parses a flag as kube-apiserver does: every value except `0` and `false` is true. `None` if it is missing.
 fn flag(query: &Query, option: &str) -> Option<bool> {
     query.get(option).map(|text| !matches!(text.to_lowercase().as_str(), "0" | "false"))
 }

@@ -1,4 +1,4 @@
-//! Patches and server-side apply.
+//! Patch requests: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ impl Api {
                     prepare_created(call, &mut applied)?;
                 }
                 call.refuse_duplicates(&body.strict_errors)?;
-                // Unknown fields were refused by the schema already.
+                // No strict errors: the apply itself has refused unknown fields.
                 call.admit(&mut applied, Vec::new())?;
                 applied
             } else {
@@ -55,6 +55,8 @@ impl Api {
 // === impl Call ===
 
 impl Call {
+    /// Handles duplicate fields of an apply body: an error, warnings or neither, by the
+    /// option `fieldValidation`.
     fn refuse_duplicates(&mut self, errors: &[String]) -> Result<(), Status> {
         use super::options::FieldValidation;
         match self.options.validation {
@@ -70,7 +72,7 @@ impl Call {
     }
 }
 
-/// Reads the options and the body of a patch.
+/// Parses the options of a patch and takes its body.
 pub(super) fn begin(call: &mut Call, patch_type: PatchType) -> Result<Body, Status> {
     let custom = call.served.custom.is_some();
     if custom && patch_type == PatchType::Strategic {
@@ -88,7 +90,7 @@ pub(super) fn begin(call: &mut Call, patch_type: PatchType) -> Result<Body, Stat
     Ok(call.body.take().unwrap_or_default())
 }
 
-/// Applies a patch of any type but apply.
+/// Applies a patch of any type except [`PatchType::Apply`] to an object.
 pub(super) fn apply_patch(
     kind: &Kind,
     object: &mut Value,
@@ -113,7 +115,7 @@ pub(super) fn apply_patch(
     })
 }
 
-/// Brings an object that an apply creates into the form of one that a create sends.
+/// Prepares an applied object for its creation: clears server-set fields and sets the name.
 fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
     let (kind, name) = (&call.served.kind, &call.target.name);
     let uid = object::meta(applied, "uid");
@@ -130,7 +132,7 @@ fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// A patch may not turn the object into one of another type.
+/// Refuses a patch that changes the `apiVersion` or `kind` of the object.
 fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
     let (kind, api_version) = (object::text(object, "kind"), object::text(object, "apiVersion"));
     if api_version == call.served.api_version()

@@ -1,4 +1,4 @@
-//! The resources that are served: built-in kinds, and custom resources as their definitions are established.
+//! The served resources: built-in kinds, and custom resources with an established definition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::served::{Custom, Served};
 use crate::kinds::custom::CustomKind;
 use crate::kinds::{Kind, builtin};
 
-/// The served resources. A change makes a new registry, so that a request sees one state of it.
+/// The served resources. Each change builds a new registry, so that a request sees one consistent state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registry {
-    /// By `group/version/plural`.
+    /// Served versions by `group/version/plural`.
     served: HashMap<String, Arc<Served>>,
-    /// All custom resources, by group and plural name.
+    /// Versions of custom resources, served or used for storage, by group and plural name.
     custom: HashMap<(String, String), Vec<Arc<Served>>>,
 }
 
 // === impl Registry ===
 
 impl Registry {
-    /// The built-in kinds.
+    /// Returns a registry of the built-in kinds.
     pub(super) fn builtin() -> Self {
         let mut served = HashMap::new();
         for kind in builtin::kinds() {
@@ -35,6 +35,7 @@ impl Registry {
         Self { served, custom: HashMap::new() }
     }
 
+    /// Returns the resource served under a group, version and plural name.
     pub(super) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
         self.served.get(&path(group, version, plural))
     }
@@ -44,12 +45,14 @@ impl Registry {
         self.served.values()
     }
 
-    /// Returns one version of a custom resource, served or not, for work on its objects in any version.
+    /// Returns an arbitrary version of a custom resource, served or not; `None` if it has no
+    /// established definition.
     pub(super) fn any_version(&self, group: &str, plural: &str) -> Option<&Arc<Served>> {
         self.custom.get(&(group.to_owned(), plural.to_owned()))?.first()
     }
 
-    /// Serves the versions of a definition, in place of those that were served before.
+    /// Serves the versions of a definition, in place of its previous versions. `generation` and `revision`
+    /// are those of the definition.
     pub(super) fn serve(
         &mut self,
         versions: Vec<CustomKind>,
@@ -61,7 +64,7 @@ impl Registry {
         let Some(storage) = versions.iter().find(|version| version.storage) else { return };
         let (group, plural) = &storage.kind.stored_as;
         let known = self.any_version(group, plural).and_then(|served| served.custom.as_ref());
-        // Writes to the status of a definition do not make its objects older than their schema.
+        // A status write leaves the schema unchanged, so objects stored before it need no new defaults.
         let same = known.filter(|known| known.generation == generation);
         let defined_at = same.map_or(revision, |known| known.defined_at);
         self.remove(group, plural);
@@ -86,7 +89,7 @@ impl Registry {
         self.custom.insert((group.clone(), plural.clone()), all);
     }
 
-    /// Stops to serve a custom resource.
+    /// Stops serving a custom resource.
     pub(super) fn remove(&mut self, group: &str, plural: &str) {
         for served in self.custom.remove(&(group.to_owned(), plural.to_owned())).into_iter().flatten() {
             self.served.remove(&path(group, &served.kind.version, plural));

@@ -1,42 +1,42 @@
-//! A request, free of HTTP: a verb, its target, its options and a decoded body.
+//! A request without HTTP: a verb, a target, options and a decoded body.
 
 use serde_json::Value;
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
     /// The endpoint.
     pub target: Target,
-    /// The options, as the query of a URL carries them.
+    /// The options, as in the query of a URL.
     pub query: Query,
-    /// The decoded body, if there is one.
+    /// The decoded body; `None` if the request has none.
     pub body: Option<Body>,
     /// The sender.
     pub user: User,
-    /// The client's User-Agent; up to its first `/` it is the default field manager.
+    /// The client's User-Agent; the part before its first `/` is the default field manager.
     pub user_agent: String,
 }
 
-/// What to do with the target.
+/// The operation on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Read an object.
+    /// Reads an object.
     Get,
-    /// Read objects.
+    /// Reads several objects.
     List,
-    /// Follow the changes of objects.
+    /// Streams the changes of objects.
     Watch,
-    /// Create an object.
+    /// Creates an object.
     Create,
-    /// Replace an object.
+    /// Replaces an object.
     Update,
-    /// Change an object.
+    /// Changes parts of an object.
     Patch(PatchType),
-    /// Delete an object.
+    /// Deletes an object.
     Delete,
-    /// Delete objects.
+    /// Deletes several objects.
     DeleteCollection,
 }
 
@@ -47,7 +47,7 @@ pub enum PatchType {
     Json,
     /// `application/merge-patch+json`: a partial object, where null deletes.
     Merge,
-    /// `application/strategic-merge-patch+json`: as a merge patch, but lists merge by their keys.
+    /// `application/strategic-merge-patch+json`: like a merge patch, but list items merge by their keys.
     Strategic,
     /// `application/apply-patch+yaml`: the fields that a manager wants to own.
     Apply,
@@ -62,7 +62,7 @@ pub struct Target {
     pub version: String,
     /// The plural name, such as `deployments`.
     pub resource: String,
-    /// The namespace; empty for all, and for resources without namespaces.
+    /// The namespace; empty for all namespaces, and for cluster-scoped resources.
     pub namespace: String,
     /// The name of the object; empty for a collection.
     pub name: String,
@@ -75,8 +75,8 @@ pub struct Target {
 pub struct Body {
     /// The decoded value.
     pub value: Value,
-    /// Remarks of a strict decoder, such as `duplicate field "spec.x"`: refused, returned as warnings or ignored,
-    /// as the option `fieldValidation` wants it.
+    /// Errors of strict decoding, such as `duplicate field "spec.x"`. The option `fieldValidation` decides
+    /// whether they fail the request, become warnings or are ignored.
     pub strict_errors: Vec<String>,
 }
 
@@ -93,14 +93,14 @@ pub struct User {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// Further attributes.
+    /// Further attributes, each with its values.
     pub extra: Vec<(String, Vec<String>)>,
 }
 
 // === impl Request ===
 
 impl Request {
-    /// A request of an administrator without options and body.
+    /// Returns a request of the administrator, without options or body.
     pub fn new(verb: Verb, target: Target) -> Self {
         Self {
             verb,
@@ -130,7 +130,7 @@ impl Request {
 // === impl Target ===
 
 impl Target {
-    /// The collection of a resource, in all namespaces.
+    /// Returns the collection of a resource in all namespaces.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         let (group, version, resource) = (group.to_owned(), version.to_owned(), resource.to_owned());
         Self { group, version, resource, ..Self::default() }
@@ -166,12 +166,12 @@ impl Query {
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// Returns the first value of an option.
+    /// Returns the first value of an option; `None` if it is missing.
     pub fn get(&self, option: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }
 
-    /// Returns all values of an option.
+    /// Returns all values of an option, in the order of the query.
     pub fn all<'a>(&'a self, option: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(name, _)| name == option).map(|(_, value)| value.as_str())
     }
@@ -180,7 +180,7 @@ impl Query {
 // === impl User ===
 
 impl User {
-    /// The administrator of the cluster.
+    /// Returns the administrator of the cluster.
     pub fn admin() -> Self {
         Self {
             name: "system:admin".to_owned(),

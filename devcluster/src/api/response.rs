@@ -1,4 +1,4 @@
-//! A successful answer, free of HTTP.
+//! A successful response without HTTP.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use super::watch::Watch;
 use crate::kinds::Kind;
 use crate::store::Version;
 
-/// A successful answer.
+/// A successful response.
 #[derive(Debug)]
 pub struct Response {
-    /// The code of the HTTP answer.
+    /// The HTTP status code.
     pub code: u16,
-    /// Texts for headers `Warning`.
+    /// Texts of `Warning` headers, without duplicates.
     pub warnings: Vec<String>,
     /// The content.
     pub content: Content,
 }
 
-/// The content of an answer.
+/// The content of a response.
 #[derive(Debug)]
 pub enum Content {
     /// An object, or the `Status` of a deletion.
@@ -31,12 +31,12 @@ pub enum Content {
     Watch(Watch),
 }
 
-/// An object of an answer.
+/// An object in a response.
 #[derive(Clone, Debug)]
 pub enum Object {
-    /// An object as it is stored; its encoding is shared by all readers.
+    /// A stored object; all readers share its encoding.
     Stored(Arc<Version>),
-    /// An object made for this answer, such as one of another version than the stored.
+    /// An object built for this response, such as one converted from the stored version.
     Made(Arc<Value>),
 }
 
@@ -45,11 +45,11 @@ pub enum Object {
 pub struct List {
     /// The kind of the objects.
     pub kind: Arc<Kind>,
-    /// The revision of the state that was listed.
+    /// The revision of the listed state.
     pub revision: u64,
-    /// A token for the rest of the list; empty at its end.
+    /// The token that continues the list; empty on the last page.
     pub continue_token: String,
-    /// How many objects the rest has, where that is known.
+    /// Number of objects on later pages; `None` on the last page and with a selector.
     pub remaining: Option<usize>,
     /// The objects.
     pub items: Vec<Object>,
@@ -62,6 +62,7 @@ impl Response {
         Self { code, warnings: Vec::new(), content }
     }
 
+    /// Returns a response with a newly built object.
     pub(super) fn made(code: u16, value: Value) -> Self {
         Self::new(code, Content::Object(Object::Made(Arc::new(value))))
     }
@@ -93,7 +94,7 @@ impl List {
     /// Returns the metadata of the list object.
     pub fn metadata(&self) -> Value {
         let mut metadata = serde_json::Map::new();
-        // Lists of custom resources carry an empty token, those of built-in kinds none.
+        // The last page of custom resources has an empty token; for built-in kinds the field is omitted.
         if !self.continue_token.is_empty() || self.kind.type_name.is_none() {
             metadata.insert("continue".to_owned(), self.continue_token.clone().into());
         }
@@ -104,7 +105,7 @@ impl List {
         Value::Object(metadata)
     }
 
-    /// Returns the list object as JSON, joined from the encodings of its objects.
+    /// Returns the list object as JSON, joined from the shared encodings of its items.
     pub fn json(&self) -> Bytes {
         let items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
         let length: usize = items.iter().map(|item| item.len() + 1).sum();

@@ -1,4 +1,4 @@
-//! The `scale` subresource: the replicas of an object as a Scale.
+//! The `scale` subresource: reads and sets the replicas of an object through a Scale.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ const API_VERSION: &str = "autoscaling/v1";
 // === impl Api ===
 
 impl Api {
+    /// Executes a get, update or patch of the `scale` subresource.
     pub(super) async fn scale(&self, call: &mut Call, scale: &Scale) -> Result<Response, Status> {
         let custom = call.served.custom.is_some();
         let sent = match call.verb {
@@ -52,7 +53,7 @@ impl Api {
     }
 }
 
-/// What a client wants to change.
+/// The body of an update or patch.
 enum Sent {
     Scale(Value),
     Patch(PatchType, Value),
@@ -61,6 +62,7 @@ enum Sent {
 // === impl Sent ===
 
 impl Sent {
+    /// Returns the wanted Scale for the object `old`.
     fn scale(&self, call: &Call, old: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
         match self {
             Self::Scale(sent) => Ok(sent.clone()),
@@ -85,11 +87,13 @@ impl Sent {
     }
 }
 
+/// Validates a wanted Scale.
 fn check(call: &Call, scale: &Value) -> Result<(), Status> {
     let (api_version, kind) = (object::text(scale, "apiVersion"), object::text(scale, "kind"));
     if !kind.is_empty() && (kind != "Scale" || api_version != API_VERSION) {
         return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({API_VERSION})"
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({API_VERSION})"
         )));
     }
     let name = object::meta(scale, "name");
@@ -106,6 +110,7 @@ fn check(call: &Call, scale: &Value) -> Result<(), Status> {
     Ok(())
 }
 
+/// Replaces the object of a response by its Scale.
 fn shown(mut response: Response, scale: &Scale, custom: bool) -> Result<Response, Status> {
     if let Content::Object(object) = &response.content {
         response.content = Content::Object(Object::Made(Arc::new(show(object.value(), scale, custom)?)));
@@ -113,7 +118,7 @@ fn shown(mut response: Response, scale: &Scale, custom: bool) -> Result<Response
     Ok(response)
 }
 
-/// Makes the Scale of an object.
+/// Returns the Scale of an object. Custom resources without replicas are an error.
 fn show(object: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
     let number = |path: &str| at_path(object, path).and_then(Value::as_i64);
     let replicas = match number(&scale.spec_replicas) {
@@ -148,7 +153,8 @@ fn show(object: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
     }))
 }
 
-/// Writes a selector in the notation of queries.
+/// Formats a label selector for a query, such as `app=web,tier in (a,b)`. Also accepts a
+/// plain label map or text.
 pub(super) fn selector_text(selector: &Value) -> String {
     let pairs = |labels: Option<&Map<String, Value>>| -> Vec<String> {
         let labels = labels.into_iter().flatten();
@@ -176,6 +182,7 @@ pub(super) fn selector_text(selector: &Value) -> String {
     parts.join(",")
 }
 
+/// Sets the field at a path such as `.spec.replicas`, with missing parents.
 fn set_path(object: &mut Value, path: &str, value: Value) {
     let mut names = path.trim_start_matches('.').split('.').peekable();
     let mut current = object;

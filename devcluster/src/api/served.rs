@@ -1,4 +1,4 @@
-//! One version of a resource as it is served: what a write passes through, and how stored objects are shown.
+//! One served version of a resource: its rules for writes, and the conversion from and to stored objects.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -18,34 +18,37 @@ use crate::store::{GroupResource, Version};
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) kind: Arc<Kind>,
-    /// Where the objects are stored.
+    /// The resource under which the objects are stored.
     pub(super) resource: GroupResource,
-    /// The rest is only in custom resources.
+    /// The definition of a custom resource; `None` for built-in kinds.
     pub(super) custom: Option<Custom>,
-    /// The other versions of the kind.
+    /// The kind in its other versions, possibly none.
     pub(super) siblings: Vec<Arc<Kind>>,
     api_version: String,
+    /// The value of [`Served::empty`], built on first use.
     empty: OnceLock<Value>,
 }
 
-/// What a custom resource has besides its kind.
+/// The definition of a custom resource, in one version.
 #[derive(Debug)]
 pub(super) struct Custom {
     pub(super) version: Arc<CustomKind>,
-    /// The version that objects are stored in.
+    /// The storage version.
     pub(super) storage: Arc<CustomKind>,
     /// The generation of the definition.
     pub(super) generation: i64,
-    /// The revision at which the definition got this generation. Objects written after it need no defaults when they are read.
+    /// The revision at which the definition got this generation. Objects with a higher revision are already
+    /// defaulted by its schema and need no conversion when they are read.
     pub(super) defined_at: u64,
     /// Whether the definition is being deleted.
     pub(super) terminating: bool,
 }
 
-/// The author of a write.
+/// The author of a write, for `managedFields`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Author<'a> {
     pub(super) manager: &'a str,
+    /// The subresource of the endpoint; empty for the object itself.
     pub(super) subresource: &'a str,
     pub(super) now: jiff::Timestamp,
 }
@@ -64,7 +67,7 @@ impl Served {
         &self.api_version
     }
 
-    /// Returns an object without any values, as the server writes it.
+    /// Returns an empty object of the kind, with the fields that the server always writes.
     pub(super) fn empty(&self) -> &Value {
         self.empty.get_or_init(|| match &self.custom {
             Some(_) => json!({}),
@@ -72,7 +75,7 @@ impl Served {
         })
     }
 
-    /// Removes what the schema does not know and sets defaults. Returns the paths of removed fields.
+    /// Removes fields that are not in the schema and sets defaults. Returns the paths of removed fields.
     pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, String> {
         match &self.custom {
             Some(custom) => custom.version.admit(object).map_err(|error| error.to_string()),
@@ -80,7 +83,7 @@ impl Served {
         }
     }
 
-    /// Checks a new object.
+    /// Validates a new object.
     pub(super) fn check_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.custom {
             Some(custom) => custom.version.check_create(object),
@@ -88,7 +91,7 @@ impl Served {
         }
     }
 
-    /// Checks an object against the one that it replaces.
+    /// Validates a changed object against the old one. `subresource` is empty for the object itself.
     pub(super) fn check_update(&self, object: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
         match &self.custom {
             Some(custom) if subresource == "status" => custom.version.check_status_update(object, old),
@@ -97,12 +100,14 @@ impl Served {
         }
     }
 
-    /// Records in `managedFields` which fields a plain write changed.
+    /// Returns `new` with the fields that it changes recorded in `managedFields`; `old` is
+    /// `None` for a creation.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
         self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
     }
 
-    /// Applies a configuration.
+    /// Merges an apply configuration into `old` (`None` for a creation). `force` takes over
+    /// fields of other managers.
     pub(super) fn apply(
         &self,
         old: Option<&Value>,
@@ -116,6 +121,7 @@ impl Served {
         applied.map_err(Self::apply_status)
     }
 
+    /// Converts an error of an apply.
     fn apply_status(error: ApplyError) -> Status {
         match error {
             ApplyError::Conflict { message, causes } => {
@@ -153,7 +159,7 @@ impl Served {
         act(&resource, &Writer { manager: author.manager, subresource, now: author.now })
     }
 
-    /// Shows a stored object in this version.
+    /// Returns a stored object in this version; shares the stored encoding if no conversion is needed.
     pub(super) fn view(&self, version: &Arc<Version>) -> Object {
         let stored_as = object::text(version.value(), "apiVersion");
         let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
@@ -165,7 +171,7 @@ impl Served {
         Object::Made(Arc::new(value))
     }
 
-    /// Brings an object of another version into this one.
+    /// Converts an object of another version to this one.
     fn convert(&self, value: &mut Value) {
         if self.kind.kind == "Event" && self.custom.is_none() {
             events::convert(value, &self.kind.group);
@@ -176,7 +182,7 @@ impl Served {
         }
     }
 
-    /// Brings an object of this version into the one that objects are stored in.
+    /// Converts an object of this version to the storage version.
     pub(super) fn to_storage(&self, mut value: Value) -> Value {
         match &self.custom {
             Some(custom) if custom.storage.api_version != self.api_version => {
@@ -191,7 +197,7 @@ impl Served {
         value
     }
 
-    /// Returns the key of an object in errors of etcd.
+    /// Returns the etcd key of an object, as in error messages of kube-apiserver.
     pub(super) fn storage_path(&self, key: &str) -> String {
         match &self.custom {
             Some(_) => format!("/registry/{}/{}/{key}", self.resource.group, self.resource.resource),
@@ -200,7 +206,7 @@ impl Served {
     }
 }
 
-/// Returns the fields that a write to an endpoint never changes.
+/// Returns the fields that writes to an endpoint reset, so that its writers never own them.
 fn reset_fields(kind: &Kind, custom: bool, subresource: &str) -> &'static FieldSet {
     static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
     static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of(&[&["status"]]));

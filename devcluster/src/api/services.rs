@@ -1,4 +1,4 @@
-//! Addresses and ports of Services.
+//! Allocation of cluster addresses and node ports for Services.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,14 @@ use super::{Api, Status};
 use crate::kinds::{FieldError, Kind};
 use crate::store::{At, GroupResource};
 
-/// The range of cluster addresses, `10.0.0.0/16`; the first one is that of the Service `kubernetes`.
+/// The lower 16 bits of cluster addresses in `10.0.0.0/16`; 1 is the address of the Service `kubernetes`.
 const ADDRESSES: std::ops::Range<u16> = 1..u16::MAX;
-/// The range of node ports.
+/// The range of node ports, the default of kube-apiserver.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
-/// How many addresses or ports are drawn before the range counts as full.
+/// Number of random draws after which the range of addresses or ports counts as full.
 const ATTEMPTS: usize = 1000;
 
-/// Gives a new Service its addresses and node ports.
+/// Sets the cluster address and the node ports of a new Service, unless the client has set them.
 pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<(), Status> {
     let name = super::object::meta(service, "name").to_owned();
     let resource = GroupResource::new("", "services");
@@ -71,7 +71,7 @@ pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<()
     Ok(())
 }
 
-/// An update that leaves out addresses and node ports keeps them.
+/// Copies addresses and node ports that an update omits from the old Service.
 pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
     let Some(old) = old.get("spec") else { return };
     let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -99,6 +99,7 @@ pub(super) fn keep_addresses(service: &mut Value, old: &Value) {
     }
 }
 
+/// Formats the lower 16 bits of a cluster address.
 fn dotted(number: u16) -> String {
     let [high, low] = number.to_be_bytes();
     format!("10.0.{high}.{low}")

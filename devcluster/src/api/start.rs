@@ -1,4 +1,4 @@
-//! What every cluster holds at its start.
+//! The initial objects of a cluster: namespaces, and the Service `kubernetes` with its endpoints.
 
 use serde_json::{Value, json};
 
@@ -9,13 +9,14 @@ use super::{Api, Response, Status};
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// The address of the Service `kubernetes`.
 const ADDRESS: &str = "10.0.0.1";
-/// The manager of the first objects.
+/// The field manager of the initial objects.
 const MANAGER: &str = "kube-apiserver";
 
 // === impl Api ===
 
 impl Api {
-    /// Creates the namespaces, and the Service `kubernetes` without an endpoint yet.
+    /// Creates the namespaces, and the Service `kubernetes` with the endpoint `127.0.0.1:6443`; a server that
+    /// listens elsewhere replaces it by [`Api::publish_endpoint`].
     pub(super) async fn create_first_objects(&self) {
         for name in NAMESPACES {
             self.create_first(Target::new("", "v1", "namespaces"), json!({"metadata": {"name": name}})).await;
@@ -38,7 +39,8 @@ impl Api {
         self.publish_endpoint("127.0.0.1", 6443).await;
     }
 
-    /// Records where the server listens: the EndpointSlice and the Endpoints of the Service `kubernetes`.
+    /// Publishes the address of the server in the EndpointSlice and the Endpoints of the
+    /// Service `kubernetes`.
     pub async fn publish_endpoint(&self, address: &str, port: u16) {
         let slice = json!({
             "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
@@ -58,6 +60,7 @@ impl Api {
         self.replace_first(Target::new("", "v1", "endpoints").namespace("default"), endpoints).await;
     }
 
+    /// Updates the object `kubernetes`, or creates it if the update fails.
     async fn replace_first(&self, target: Target, object: Value) {
         let update = first(Verb::Update, target.clone().name("kubernetes"), object.clone());
         if self.call(update).await.is_err() {
@@ -65,6 +68,7 @@ impl Api {
         }
     }
 
+    /// Creates an initial object; logs a failure.
     async fn create_first(&self, target: Target, object: Value) {
         let created: Result<Response, Status> = self.call(first(Verb::Create, target, object)).await;
         if let Err(status) = created {

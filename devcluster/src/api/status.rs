@@ -1,4 +1,4 @@
-//! Errors as the server answers them: a `Status` with the reasons, details and texts of kube-apiserver.
+//! Failed responses: a `Status` with the reasons, details and texts of kube-apiserver.
 
 use std::fmt;
 
@@ -13,32 +13,32 @@ pub struct Status(Box<Failure>);
 /// The content of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Failure {
-    /// The code of the HTTP answer.
+    /// The HTTP status code.
     pub code: u16,
     /// The reason, such as `NotFound`; empty if there is none.
     pub reason: &'static str,
-    /// The text for people.
+    /// The human-readable message.
     pub message: String,
-    /// What the error is about.
+    /// The object and the single errors; `None` if the failure has none.
     pub details: Option<Details>,
     /// A token that continues an expired list at the newest state; empty if there is none.
     pub continue_token: String,
 }
 
-/// What an error is about.
+/// The object of an error, and its single errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The name of the object, possibly empty.
+    /// The name of the object; empty if it has none.
     pub name: String,
-    /// The group of the object, possibly empty.
+    /// The group of the object; empty for the core group.
     pub group: String,
-    /// The plural name of the resource, or the kind where a schema is violated.
+    /// The plural name of the resource, or the kind for validation errors.
     pub kind: String,
-    /// The uid of the object, possibly empty.
+    /// The uid of the object; empty if unknown.
     pub uid: String,
-    /// The single errors.
+    /// The single errors, possibly none.
     pub causes: Vec<Cause>,
-    /// Seconds to wait before a retry; 0 if no retry is advised.
+    /// Seconds to wait before a retry; 0 if the response advises no retry.
     pub retry_after_seconds: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Details {
 pub struct Cause {
     /// The reason, such as `FieldValueRequired`.
     pub reason: String,
-    /// The text for people.
+    /// The human-readable message.
     pub message: String,
     /// The path of the field, such as `metadata.name`.
     pub field: String,
@@ -56,7 +56,7 @@ pub struct Cause {
 // === impl Status ===
 
 impl Status {
-    /// A failure without details.
+    /// Returns a failure without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Failure { code, reason, message: message.into(), ..Failure::default() }))
     }
@@ -82,12 +82,12 @@ impl Status {
         self
     }
 
-    /// 400: the request itself is malformed.
+    /// Returns a 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 403 about an object.
+    /// Returns a 403: the request is refused for the reason `why`. An empty `name` stands for the collection.
     pub fn forbidden(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
         let resource = kind.resource();
         let message = match name {
@@ -97,49 +97,49 @@ impl Status {
         Self::new(403, "Forbidden", message).with_details(Details::of(kind, name))
     }
 
-    /// 404: the object does not exist.
+    /// Returns a 404: the object does not exist.
     pub fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.resource());
         Self::new(404, "NotFound", message).with_details(Details::of(kind, name))
     }
 
-    /// 405: the resource does not have the verb.
+    /// Returns a 405: the resource does not support the verb `action`.
     pub fn method_not_allowed(kind: &Kind, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{}\"", kind.resource());
         Self::new(405, "MethodNotAllowed", message).with_details(Details::of(kind, ""))
     }
 
-    /// 409: an object of this name exists.
+    /// Returns a 409: an object of this name exists.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", kind.resource());
         Self::new(409, "AlreadyExists", message).with_details(Details::of(kind, name))
     }
 
-    /// 409: the object is in another state than the request expects.
+    /// Returns a 409: the object is not in the state that the request expects.
     pub fn conflict(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.resource());
         Self::new(409, "Conflict", message).with_details(Details::of(kind, name))
     }
 
-    /// 409: the object changed since the request's resourceVersion.
+    /// Returns a 409: the object has changed since the resourceVersion of the request.
     pub fn modified(kind: &Kind, name: &str) -> Self {
         const WHY: &str =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, WHY)
     }
 
-    /// 410: the history does not reach back to a revision.
+    /// Returns a 410: the history does not reach back to the requested revision.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 422: fields of an object are invalid.
+    /// Returns a 422: fields of an object are invalid.
     pub fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
         Self::invalid_kind(&kind.group, &kind.kind, name, errors)
     }
 
-    /// 422: fields of a value of the given kind are invalid. `kind` may be a plural name, as the server uses it
-    /// in some places.
+    /// Returns a 422: fields of a value of the given kind are invalid. `kind` may be a plural name, which
+    /// kube-apiserver uses in some errors.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut texts: Vec<String> = Vec::new();
@@ -167,12 +167,12 @@ impl Status {
         })
     }
 
-    /// 500 with a text and nothing else, as the server answers to errors that it does not classify.
+    /// Returns a 500 with only a message, the form of kube-apiserver for unclassified errors.
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 504: a revision that the store has not reached.
+    /// Returns a 504: the store has not reached the requested revision.
     pub fn future(requested: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let cause = Cause {
@@ -192,27 +192,27 @@ impl Status {
         &self.0
     }
 
-    /// Returns the code of the HTTP answer.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> u16 {
         self.0.code
     }
 
-    /// Returns the reason, such as `NotFound`.
+    /// Returns the reason, such as `NotFound`; empty if there is none.
     pub fn reason(&self) -> &'static str {
         self.0.reason
     }
 
-    /// Returns the text for people.
+    /// Returns the human-readable message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the value of the header `Retry-After`, if the answer has one.
+    /// Returns the value of the header `Retry-After` in seconds; `None` if the response advises no retry.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.0.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
     }
 
-    /// Returns the `Status` object of the answer.
+    /// Returns the `Status` object of the response.
     pub fn to_value(&self) -> Value {
         let failure = &*self.0;
         let mut metadata = Map::new();
@@ -243,7 +243,7 @@ impl std::error::Error for Status {}
 // === impl Details ===
 
 impl Details {
-    /// Names an object by its resource.
+    /// Returns details with the name and the resource of an object.
     pub fn of(kind: &Kind, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -253,7 +253,7 @@ impl Details {
         }
     }
 
-    /// Returns the `details` of a `Status` object.
+    /// Returns the field `details` of a `Status` object.
     pub fn to_value(&self) -> Value {
         let mut details = Map::new();
         set(&mut details, "name", &self.name);
@@ -277,6 +277,7 @@ impl Details {
     }
 }
 
+/// Sets a field unless the text is empty.
 fn set(map: &mut Map<String, Value>, key: &str, text: &str) {
     if !text.is_empty() {
         map.insert(key.to_owned(), json!(text));

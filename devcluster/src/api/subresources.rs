@@ -1,4 +1,4 @@
-//! Subresources, and kinds that only answer what is sent.
+//! Dispatch of requests for subresources, and the reviews, which are never stored.
 
 mod pods;
 mod reviews;
@@ -13,6 +13,7 @@ pub(super) use tokens::Tokens;
 // === impl Api ===
 
 impl Api {
+    /// Executes a request for a subresource.
     pub(super) async fn subresource(&self, call: &mut Call) -> Result<Response, Status> {
         let kind = std::sync::Arc::clone(&call.served.kind);
         let name = call.target.subresource.clone();
@@ -39,7 +40,8 @@ impl Api {
             ("pods", "binding", Verb::Create) => self.bind(call).await,
             ("pods", "eviction", Verb::Create) => self.evict(call).await,
             ("serviceaccounts", "token", Verb::Create) => self.create_token(call),
-            // Such as `finalize` of a Namespace: the object itself, of which only a part changes.
+            // Subresources with the kind of the object, such as `finalize` of a Namespace,
+            // change a part of it.
             (_, _, Verb::Get) if known.kind == kind.kind => self.get(call),
             (_, _, Verb::Update) if known.kind == kind.kind => self.update(call).await,
             (_, _, Verb::Patch(patch_type)) if known.kind == kind.kind => self.patch(call, patch_type).await,

@@ -1,4 +1,4 @@
-//! The API in process, without HTTP.
+//! Tests of the API without HTTP.
 
 mod creation;
 mod custom;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A server with a still clock and a few objects.
+/// A server with a fixed clock, random seed and initial objects.
 struct Server {
     api: Api,
 }
@@ -30,7 +30,7 @@ fn widgets() -> Target {
     Target::new("example.com", "v1", "widgets").namespace("default")
 }
 
-/// A definition of Widgets with status and scale subresources.
+/// Returns a definition of Widgets with status and scale subresources.
 fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -87,7 +87,7 @@ impl Server {
         self.api.call(request).await
     }
 
-    /// Returns the object that a successful request answers.
+    /// Returns the object in the response to a successful request.
     async fn object(&self, request: Request) -> Value {
         match self.call(request).await.unwrap().content {
             Content::Object(object) => object.value().clone(),
@@ -151,7 +151,7 @@ fn names(list: &List) -> Vec<&str> {
     list.items.iter().map(|item| item.value()["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-/// The events as `TYPE name@revision`.
+/// Formats events as `TYPE name`.
 fn shown(events: &[WatchEvent]) -> Vec<String> {
     let show = |event: &WatchEvent| {
         let object = match event {

@@ -1,4 +1,4 @@
-//! Changes of objects: the read-modify-write that updates, patches and subresources share.
+//! Changes of objects: the read-modify-write loop of updates, patches and subresources.
 
 use std::sync::Arc;
 
@@ -13,23 +13,24 @@ use super::{Api, Response, Status};
 use crate::kinds::{FieldError, Generation, Kind, apply, metadata};
 use crate::store::{Version, WriteError};
 
-/// What a change needs besides the new object.
+/// The conditions of a change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terms {
     /// Whether the change creates a missing object.
     pub(super) creates: bool,
-    /// The uid that the object must have.
+    /// The uid that the object must have; `None` for any.
     pub(super) uid: Option<String>,
-    /// Whether the change may leave out the resourceVersion whatever the kind demands.
+    /// Whether the change may omit the resourceVersion even if the kind requires it.
     pub(super) unconditional: bool,
 }
 
-/// Makes the new object from the current one; without a current one for an object that is created.
+/// Returns the new object for the current one; `None` stands for a missing object that is created.
 pub(super) type Make<'a> = dyn FnMut(&mut Call, Option<&Value>) -> Result<Value, Status> + Send + 'a;
 
 // === impl Api ===
 
 impl Api {
+    /// Replaces an object, or creates it if the kind allows a creation by update.
     pub(super) async fn update(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
         let mut sent = call.decode()?;
@@ -52,7 +53,7 @@ impl Api {
         self.modify(call, &terms, &mut make).await
     }
 
-    /// Changes the object of a call until no other write comes in between.
+    /// Changes the object of a call; retries when another write comes in between.
     pub(super) async fn modify(
         &self,
         call: &mut Call,
@@ -76,7 +77,7 @@ impl Api {
         }
     }
 
-    /// Makes one attempt; `None` if another write came in between.
+    /// Makes one attempt to change the version `version`; `None` if another write came in between.
     async fn try_modify(
         &self,
         call: &mut Call,
@@ -96,8 +97,9 @@ impl Api {
                 kind,
                 &name,
                 format!(
-                    "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: \
-                     Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
+                     AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
+                     meta: {}",
                     object::meta(old, "uid")
                 ),
             ));
@@ -151,7 +153,8 @@ impl Api {
         }
     }
 
-    /// Deletes an object whose last finalizer this write removes; answers it as it was sent.
+    /// Deletes an object after its last finalizer was removed, and returns it as sent; `None` if another
+    /// write came in between.
     fn finish_deletion(&self, call: &Call, object: Value, version: &Arc<Version>) -> Option<Object> {
         if !call.options.dry_run {
             let resource = &call.served.resource;
@@ -164,7 +167,7 @@ impl Api {
     }
 }
 
-/// Whether a write removes the last finalizer of an object that only waits for them.
+/// Returns whether a write leaves a terminating object without finalizers and grace period.
 fn completes_deletion(kind: &Kind, object: &Value, old: &Value) -> bool {
     let grace = object::meta_value(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let waits = kind.kind == "Namespace"
@@ -173,7 +176,8 @@ fn completes_deletion(kind: &Kind, object: &Value, old: &Value) -> bool {
     object::is_terminating(old) && object::finalizers(object).next().is_none() && grace == 0 && !waits
 }
 
-/// Restores what this endpoint does not change, and counts the generation up.
+/// Restores the fields that the endpoint must not change, and increases the generation if
+/// the content changes.
 fn prepare(kind: &Kind, custom: bool, object: &mut Value, old: &Value, subresource: &str) {
     object::copy_meta(old, object, "generation");
     if subresource == "status" {
@@ -195,6 +199,7 @@ fn prepare(kind: &Kind, custom: bool, object: &mut Value, old: &Value, subresour
     }
 }
 
+/// Keeps only the changes that the status endpoint allows: the status and some metadata.
 fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Value) {
     let mut kept = old.clone();
     object::copy_field(object, &mut kept, "status");
@@ -208,7 +213,7 @@ fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Valu
             _ => {}
         }
     }
-    // What validation compares must be what was sent.
+    // Validation must compare these fields as the client sent them.
     for field in ["uid", "name", "resourceVersion", "generation"] {
         object::copy_meta(object, &mut kept, field);
     }
@@ -218,7 +223,7 @@ fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Valu
     *object = kept;
 }
 
-/// Whether a change counts as a new generation.
+/// Returns whether a change increases the generation.
 fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
     let annotations = |object: &Value| object::meta_value(object, "annotations").cloned();
     match kind.generation {
@@ -230,10 +235,11 @@ fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
     }
 }
 
+/// Returns whether fields other than the metadata and the type differ.
 fn content_differs(object: &Value, old: &Value) -> bool {
     let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else { return false };
     let content =
         |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
-    // A status that is a subresource is the same in both.
+    // No need to exclude the status: `prepare` has restored it if it is a subresource.
     object.iter().filter(content).ne(old.iter().filter(content))
 }

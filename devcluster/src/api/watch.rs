@@ -1,4 +1,4 @@
-//! A watch: the stream of events about the objects that a selector matches.
+//! A watch: a stream of events about the objects that match a selector.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,40 +16,43 @@ use crate::store::{Change, EventType, Version, Watcher};
 
 /// The time between two bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
-/// How long before the end of a watch the last bookmark is due.
+/// Time between the last bookmark and the end of a watch.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// The events of a watch.
 pub struct Watch {
     kind: Arc<Kind>,
-    /// How objects are shown: as stored, or in another version.
+    /// Converts stored objects to the version of the request.
     view: View,
     selector: Selector,
+    /// The watched namespace; empty for all.
     namespace: String,
-    /// Events that are ready; taken before the watcher is read.
+    /// Events to return before the watcher is read again.
     ready: VecDeque<WatchEvent>,
-    /// `None` once the stream has nothing more to say.
+    /// The source of changes; `None` once the watch has ended.
     watcher: Option<Watcher>,
+    /// `None` if the client did not request bookmarks.
     bookmarks: Option<Bookmarks>,
     end: Instant,
 }
 
-/// Shows a stored object in the version of a request.
+/// Converts a stored object to the version of a request.
 pub(super) type View = Arc<dyn Fn(&Arc<Version>) -> Object + Send + Sync>;
 
-/// One event.
+/// One event of a watch.
 #[derive(Clone, Debug)]
 pub enum WatchEvent {
-    /// An object appeared, changed or left.
+    /// An object was added, modified or deleted.
     Object(EventType, Object),
-    /// The watch has reported everything up to a resourceVersion.
+    /// The watch has reported every change up to a resourceVersion; carries the bookmark object.
     Bookmark(Arc<Value>),
-    /// The watch has failed; nothing follows.
+    /// The watch has failed; the last event.
     Error(Status),
 }
 
 /// The state of a watch with bookmarks.
 struct Bookmarks {
+    /// The time of the next bookmark.
     next: Instant,
     /// The revision of the newest event or bookmark that was sent.
     sent: u64,
@@ -58,7 +61,7 @@ struct Bookmarks {
 // === impl WatchEvent ===
 
 impl WatchEvent {
-    /// Returns the type on the wire.
+    /// Returns the field `type` of the event, such as `ADDED`.
     pub fn event_type(&self) -> &'static str {
         match self {
             Self::Object(event, _) => event.as_str(),
@@ -67,7 +70,7 @@ impl WatchEvent {
         }
     }
 
-    /// Returns the event as a line of JSON. Events of stored objects share their encoding.
+    /// Returns the event as one line of JSON. All watches share the encodings of stored objects.
     pub fn frame(&self) -> Bytes {
         let line = |event: &str, object: &Value| {
             Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
@@ -81,19 +84,22 @@ impl WatchEvent {
     }
 }
 
-/// What a new watch starts with.
+/// The parameters of a new watch.
 pub(super) struct Start {
     pub(super) kind: Arc<Kind>,
     pub(super) view: View,
     pub(super) selector: Selector,
-    /// The namespace to watch, empty for all.
+    /// The namespace to watch; empty for all.
     pub(super) namespace: String,
     pub(super) watcher: Watcher,
-    /// Objects that are reported as added before any change.
+    /// Objects to report as `ADDED` before the first change.
     pub(super) initial: Vec<Arc<Version>>,
-    /// The revision of the state that `initial` shows, if its end is to be marked.
+    /// The revision of `initial`, to send a bookmark that marks the end of the initial events;
+    /// `None` for no bookmark.
     pub(super) mark: Option<u64>,
+    /// Whether to send bookmarks.
     pub(super) bookmarks: bool,
+    /// The duration of the watch.
     pub(super) timeout: Duration,
 }
 
@@ -128,7 +134,7 @@ impl Watch {
         }
     }
 
-    /// A watch that reports an error and ends.
+    /// Returns a watch that reports an error and ends.
     pub(super) fn failed(kind: Arc<Kind>, status: Status) -> Self {
         Self {
             kind,
@@ -147,10 +153,10 @@ impl Watch {
         &self.kind
     }
 
-    /// Waits for events and returns them, at least one; `None` at the end of the stream.
+    /// Waits for events and returns at least one; `None` at the end of the stream.
     ///
     /// # Cancel safety
-    /// A call that is dropped has lost no event.
+    /// Dropping the future loses no event: the next call returns it.
     pub async fn next(&mut self) -> Option<Vec<WatchEvent>> {
         loop {
             if !self.ready.is_empty() {
@@ -159,7 +165,7 @@ impl Watch {
             let watcher = self.watcher.as_mut()?;
             let bookmark_at =
                 self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
-            // Biased: changes that are ready come before a bookmark that counts them as seen.
+            // Biased: pending changes come before a bookmark, whose revision covers them.
             tokio::select! {
                 biased;
                 changes = watcher.next() => match changes {
@@ -171,6 +177,7 @@ impl Watch {
         }
     }
 
+    /// Queues the events of changes in the watched namespace.
     fn report(&mut self, changes: &[Arc<Change>]) {
         for change in changes {
             if !self.namespace.is_empty() && change.key().namespace() != self.namespace {
@@ -185,8 +192,9 @@ impl Watch {
         }
     }
 
-    /// Returns the event that a change is for this selector: an object that stops to match is deleted, one that
-    /// starts to match is added.
+    /// Returns the event of a change under the selector: `ADDED` for an object that starts to
+    /// match, `DELETED` for an object that no longer matches, `None` for an object that matched
+    /// neither before nor after.
     fn event(&self, change: &Change) -> Option<WatchEvent> {
         let view = |version| (self.view)(version);
         let matches = |object: &Object| self.selector.is_empty() || self.selector.matches(object.value());
@@ -201,6 +209,8 @@ impl Watch {
         }
     }
 
+    /// Ends the watch at its end time; otherwise queues a bookmark if its revision is newer
+    /// than the last one sent.
     fn tick(&mut self) {
         let now = Instant::now();
         if now >= self.end {
@@ -226,12 +236,13 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// A bookmark is due every minute and shortly before the end.
+/// Returns the time of the next bookmark: one minute from now, or shortly before the end.
 fn next_bookmark(now: Instant, end: Instant) -> Instant {
     let last = end.checked_sub(LAST_BOOKMARK).filter(|last| *last > now).unwrap_or(end);
     (now + BOOKMARK_INTERVAL).min(last)
 }
 
+/// Returns a bookmark event for a revision.
 fn bookmark(kind: &Kind, revision: u64, annotations: Option<Value>) -> WatchEvent {
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     if let (Some(annotations), Some(metadata)) = (annotations, metadata.as_object_mut()) {

@@ -1,11 +1,11 @@
-//! The names under which objects are kept.
+//! Keys of stored objects, and ranges of keys.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A group and the plural name of a resource in it; all versions of a kind share one.
+/// An API group and the plural name of a resource; all versions of a kind share one value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// The API group, empty for the core group.
@@ -16,21 +16,21 @@ pub struct GroupResource {
 
 /// The key of an object among those of its resource: `namespace/name`, or `name` alone without a namespace.
 ///
-/// Keys are ordered by their bytes, which is the order of lists of kube-apiserver: `a-b/x` comes before `a/x`.
+/// Keys are ordered by their bytes, like the lists of kube-apiserver: `a-b/x` comes before `a/x`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
 // === impl GroupResource ===
 
 impl GroupResource {
-    /// Names a resource.
+    /// Returns the name of a resource.
     pub fn new(group: &str, resource: &str) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
 }
 
 impl fmt::Display for GroupResource {
-    /// `widgets.example.com`, or `pods` in the core group.
+    /// Writes `widgets.example.com`, or `pods` for the core group.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.resource)?;
         if !self.group.is_empty() {
@@ -43,12 +43,12 @@ impl fmt::Display for GroupResource {
 // === impl Key ===
 
 impl Key {
-    /// Joins a namespace, empty if the object has none, and a name. Neither may contain a slash.
+    /// Joins a namespace (empty for cluster-scoped objects) and a name. Neither may contain a slash.
     pub fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() { Self(name.into()) } else { Self(format!("{namespace}/{name}").into()) }
     }
 
-    /// Returns the namespace, empty if the object has none.
+    /// Returns the namespace; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)
     }
@@ -76,11 +76,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A range of keys: those of one namespace or all, after a given key.
+/// A range of keys: all keys or the keys of one namespace, optionally only those after a given key.
 #[derive(Debug)]
 pub(super) struct KeyRange {
     start: Bound<String>,
-    /// The first key behind the namespace.
+    /// Excludes the first key behind the namespace; unbounded for all namespaces.
     end: Bound<String>,
 }
 
@@ -89,10 +89,10 @@ pub(super) struct KeyRange {
 impl KeyRange {
     pub(super) fn new(namespace: Option<&str>, after: Option<&str>) -> Self {
         let first = namespace.map(|namespace| format!("{namespace}/"));
-        // '0' is the byte after '/', so it ends exactly the keys that start with "namespace/".
+        // '0' is the byte after '/', so this bound ends exactly the keys that start with "namespace/".
         let end = namespace.map_or(Bound::Unbounded, |namespace| Bound::Excluded(format!("{namespace}0")));
         let start = match (first, after) {
-            // A key outside the namespace, from a forged token, must not move the start out of it.
+            // A forged continue token may hold a key outside the namespace; the range must not leave it.
             (Some(first), Some(after)) if !after.starts_with(&first) => Bound::Included(first),
             (_, Some(after)) => Bound::Excluded(after.to_owned()),
             (Some(first), None) => Bound::Included(first),

@@ -1,4 +1,4 @@
-//! The objects of one resource: the current ones in key order, and the changes that led to them.
+//! The objects of one resource: current versions in key order, and the history of changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use tokio::sync::watch;
 use super::key::KeyRange;
 use super::{Change, Key, ReadError, Version, Window, WriteError};
 
-/// One resource. All methods are called under the lock of the store.
+/// The objects of one resource. All methods are called under the lock of the store.
 pub(super) struct Table {
     current: BTreeMap<Key, Arc<Version>>,
-    /// Changes in revision order with the times they were made at. Those up to `floor` stay only for connected
-    /// watchers.
+    /// Changes in revision order, each with its time. Changes up to `floor` (inclusive) stay only
+    /// for connected watchers.
     history: VecDeque<(Timestamp, Arc<Change>)>,
     /// The oldest revision whose state can be rebuilt.
     floor: u64,
-    /// The revision of the newest change that left `history`.
+    /// The revision of the newest change that was dropped from `history`; 0 before the first.
     forgotten: u64,
     /// Sent after every change. Watchers read the changes from `history`, so the signal carries no value.
     signal: watch::Sender<()>,
-    /// How often watches were ended, and the revision up to which the ended ones may still read.
+    /// The term (how often watches were ended), and the last revision that watchers of older terms may read.
     ended: (u64, u64),
 }
 
-/// What a watcher finds when it looks for changes.
+/// The result of a watcher's read of the history.
 pub(super) enum Progress {
-    /// Changes, in revision order; there may be more.
+    /// At least one change, in revision order; more may follow.
     Changes(Vec<Arc<Change>>),
     /// There is no further change yet.
     UpToDate,
@@ -58,12 +58,13 @@ impl Table {
         self.expire(now, window);
     }
 
-    /// Raises the floor to `revision` and forgets the changes below it that no connected watcher may need.
+    /// Raises the floor to `revision` and drops the changes below it that exceed the watch buffer.
     pub(super) fn compact(&mut self, revision: u64, window: &Window) {
         self.floor = self.floor.max(revision);
         self.forget(window);
     }
 
+    /// Starts a new term; watchers of older terms end after the change at `revision`.
     pub(super) fn end_watches(&mut self, revision: u64) {
         self.ended = (self.ended.0 + 1, revision);
         self.signal.send_replace(());
@@ -73,7 +74,7 @@ impl Table {
         self.current.get(key)
     }
 
-    /// Returns the object if it is at the revision that a writer expects.
+    /// Returns the object if it is at the revision `expected`.
     pub(super) fn at_revision(&self, key: &Key, expected: u64) -> Result<Arc<Version>, WriteError> {
         match self.current.get(key) {
             Some(version) if version.revision() == expected => Ok(Arc::clone(version)),
@@ -85,7 +86,7 @@ impl Table {
         self.current.range::<str, _>(range.bounds()).map(|(_, version)| Arc::clone(version)).collect()
     }
 
-    /// Returns the objects as they were at a revision: the current ones with every later change undone.
+    /// Returns the objects at a revision, computed from the current objects by undoing every later change.
     pub(super) fn list_at(&self, range: &KeyRange, revision: u64) -> Vec<Arc<Version>> {
         let mut state: BTreeMap<&str, &Arc<Version>> = self
             .current
@@ -103,7 +104,7 @@ impl Table {
         state.into_values().map(Arc::clone).collect()
     }
 
-    /// Checks that every change after a revision is known.
+    /// Checks that the history holds every change after a revision.
     pub(super) fn reach(&self, requested: u64) -> Result<(), ReadError> {
         let floor = self.floor;
         if requested < floor { Err(ReadError::Expired { requested, floor }) } else { Ok(()) }
@@ -113,11 +114,12 @@ impl Table {
         self.signal.clone()
     }
 
+    /// Returns a receiver that wakes after every change, and the current term.
     pub(super) fn subscribe(&self) -> (watch::Receiver<()>, u64) {
         (self.signal.subscribe(), self.ended.0)
     }
 
-    /// Returns up to `limit` changes after `after` for a watcher that subscribed in the given term.
+    /// Returns up to `limit` changes with revisions above `after`, for a watcher that subscribed in `term`.
     pub(super) fn changes(&self, after: u64, term: u64, limit: usize) -> Progress {
         if after < self.forgotten {
             return Progress::Cut;
@@ -138,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Moves the floor over changes that are too many or too old.
+    /// Raises the floor past changes that the window no longer keeps.
     fn expire(&mut self, now: Timestamp, window: &Window) {
         let kept = SignedDuration::try_from(window.min_age).unwrap_or(SignedDuration::MAX);
         let start = self.history.partition_point(|(_, change)| change.revision() <= self.floor);
@@ -155,6 +157,7 @@ impl Table {
         self.forget(window);
     }
 
+    /// Drops changes up to the floor while the history is longer than the watch buffer.
     fn forget(&mut self, window: &Window) {
         while self.history.len() > window.watch_buffer {
             match self.history.front() {

@@ -1,4 +1,4 @@
-//! The store against a naive model, and the behaviours that the model does not show.
+//! Tests of single behaviours of the store; `model` compares it with a simple model.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -70,7 +70,7 @@ fn frames_of_one_version_hold_the_same_object() {
 }
 
 #[test]
-fn young_changes_stay_and_old_ones_beyond_the_minimum_go() {
+fn changes_expire_by_number_and_beyond_the_minimum_by_age() {
     let second = Arc::default();
     let window = Window { min_changes: 2, max_changes: 4, min_age: Duration::from_secs(75), watch_buffer: 0 };
     let store = Store::new(window, clock_at(&second));
@@ -90,7 +90,7 @@ fn young_changes_stay_and_old_ones_beyond_the_minimum_go() {
 }
 
 #[tokio::test]
-async fn compaction_refuses_older_states_and_spares_connected_watchers() {
+async fn after_compaction_older_reads_expire_and_connected_watchers_go_on() {
     let store = store_with(Window::default());
     let mut watcher = store.watch(&widgets(), 1).unwrap();
     store.create(&widgets(), Key::new("", "a"), json!({})).unwrap();
@@ -118,7 +118,7 @@ async fn a_watcher_that_falls_behind_is_cut() {
 }
 
 #[tokio::test]
-async fn watches_end_after_the_changes_before_their_end() {
+async fn ended_watches_return_only_changes_made_before_the_end() {
     let store = store_with(Window::default());
     let mut watcher = store.watch(&widgets(), 1).unwrap();
     store.create(&widgets(), Key::new("", "a"), json!({})).unwrap();
@@ -131,7 +131,7 @@ async fn watches_end_after_the_changes_before_their_end() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_waits_is_woken_and_knows_how_far_it_has_seen() {
+async fn a_waiting_watcher_wakes_on_a_write_and_skips_other_resources() {
     let store = store_with(Window::default());
     let mut watcher = store.watch(&widgets(), 1).unwrap();
     store.create(&GroupResource::new("", "pods"), Key::new("", "p"), json!({})).unwrap();
@@ -146,7 +146,7 @@ async fn a_watcher_that_waits_is_woken_and_knows_how_far_it_has_seen() {
 }
 
 #[test]
-fn keys_are_in_the_byte_order_of_their_paths() {
+fn lists_are_in_byte_order_of_keys_and_stay_in_their_namespace() {
     let store = store_with(Window::default());
     for (namespace, name) in [("a", "x"), ("a-b", "x"), ("a", "w"), ("b", "x")] {
         store.create(&widgets(), Key::new(namespace, name), json!({})).unwrap();
@@ -163,7 +163,7 @@ fn keys_are_in_the_byte_order_of_their_paths() {
 }
 
 #[test]
-fn a_revision_in_the_future_cannot_be_listed_but_watched() {
+fn a_future_revision_is_refused_by_lists_and_accepted_by_watches() {
     let store = store_with(Window::default());
     let future = ReadError::Future { requested: 9, current: 1 };
     assert_eq!(store.list(&widgets(), None, None, At::Exact(9)).unwrap_err(), future);

@@ -1,4 +1,4 @@
-//! An object at one revision, encoded once for all its readers.
+//! An object at one revision, encoded once for all readers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,11 +10,11 @@ use super::Key;
 /// The type of a watch event about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
-    /// The object appeared.
+    /// The object was created, or started to match the selector of a watch.
     Added,
-    /// The object changed.
+    /// The object was changed.
     Modified,
-    /// The object left.
+    /// The object was deleted, or stopped matching the selector of a watch.
     Deleted,
 }
 
@@ -25,7 +25,8 @@ pub struct Version {
     revision: u64,
     created: u64,
     value: Value,
-    /// The event that reported this revision. Its frame holds the encoded object; other frames are copies.
+    /// The type of the event for this revision. Its frame is encoded from `value`; other
+    /// frames are copied from it.
     event: EventType,
     added: OnceLock<Bytes>,
     modified: OnceLock<Bytes>,
@@ -37,7 +38,7 @@ pub struct Version {
 pub struct Change {
     revision: u64,
     write: Write,
-    /// The object before the write at the revision of the write, made when it is first needed.
+    /// The content before the write with the revision of the write; built on first use.
     departed: OnceLock<Arc<Version>>,
 }
 
@@ -52,7 +53,7 @@ const END: &[u8] = b"}\n";
 // === impl EventType ===
 
 impl EventType {
-    /// Returns the name on the wire.
+    /// Returns the name in a watch stream.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -99,18 +100,18 @@ impl Version {
         self.created
     }
 
-    /// Returns the object, with its resourceVersion set.
+    /// Returns the object, with `metadata.resourceVersion` set.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Returns the object as JSON, encoded by the first call.
+    /// Returns the object as JSON; the first call encodes it.
     pub fn json(&self) -> Bytes {
         let frame = self.frame(self.event);
         frame.slice(self.event.start().len()..frame.len() - END.len())
     }
 
-    /// Returns a watch event about the object, a line of JSON; the first call encodes it.
+    /// Returns a watch event with the object as one line of JSON; the first call encodes it.
     pub fn frame(&self, event: EventType) -> Bytes {
         let frame = match event {
             EventType::Added => &self.added,
@@ -153,7 +154,7 @@ impl Change {
         self.revision
     }
 
-    /// Returns the object before the write, unless the write created it.
+    /// Returns the object before the write; `None` if the write created it.
     pub fn previous(&self) -> Option<&Arc<Version>> {
         match &self.write {
             Write::Put { previous, .. } => previous.as_ref(),
@@ -161,7 +162,7 @@ impl Change {
         }
     }
 
-    /// Returns the object after the write, unless the write deleted it.
+    /// Returns the object after the write; `None` if the write deleted it.
     pub fn current(&self) -> Option<&Arc<Version>> {
         match &self.write {
             Write::Put { current, .. } => Some(current),
@@ -169,8 +170,8 @@ impl Change {
         }
     }
 
-    /// Returns the object before the write with the revision of the write: the object of a DELETED event, for
-    /// a deletion and for an object that a selector no longer matches.
+    /// Returns the object before the write with the revision of the write; `None` if the write created it. A
+    /// DELETED event carries this object, after a deletion and when a selector no longer matches.
     pub fn departed(&self) -> Option<&Arc<Version>> {
         self.previous().map(|previous| self.departure_of(previous))
     }
@@ -183,7 +184,8 @@ impl Change {
         }
     }
 
-    /// Returns the object after the write; for a deletion its last state with the revision of the deletion.
+    /// Returns the object after the write; for a deletion, the last content with the
+    /// revision of the deletion.
     pub(super) fn outcome(&self) -> Arc<Version> {
         match &self.write {
             Write::Put { current, .. } => Arc::clone(current),

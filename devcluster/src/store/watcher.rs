@@ -1,4 +1,4 @@
-//! A position in the history of a resource.
+//! A reader of the changes of a resource.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,19 +8,20 @@ use tokio::sync::watch;
 use super::table::{Progress, Table};
 use super::{Change, GroupResource, Store};
 
-/// Most changes that one read of the history returns, so that a long replay does not hold the lock.
+/// Maximum number of changes in one read of the history; bounds the time that a replay holds the lock.
 const BATCH: usize = 256;
 
 /// The changes of a resource after a revision, in the order of the writes.
 ///
-/// A watcher holds no changes itself: it reads them from the history when it is asked for the next ones. One that
-/// has not asked for so long that its next change was forgotten is cut.
+/// A watcher buffers no changes: each call reads them from the history. A watcher is cut when its next change
+/// was dropped from the history before the watcher read it.
 pub struct Watcher {
     store: Store,
     resource: GroupResource,
     signal: watch::Receiver<()>,
-    /// The number of times that watches of the resource had been ended before this one started.
+    /// The number of times that watches of the resource had been ended when this watcher started.
     term: u64,
+    /// The revision up to which every change has been returned.
     seen: u64,
 }
 
@@ -32,14 +33,14 @@ impl Watcher {
         Self { store, resource, signal, term, seen: from }
     }
 
-    /// Waits for changes and returns them, at least one; `None` when the watcher was cut or the watches of its
+    /// Waits for changes and returns at least one; `None` when the watcher was cut or the watches of its
     /// resource have ended.
     ///
     /// # Cancel safety
-    /// A call that is dropped has read nothing.
+    /// Dropping the future loses no change: the next call returns it.
     pub async fn next(&mut self) -> Option<Vec<Arc<Change>>> {
         loop {
-            // Before the look at the history, so that a change right after it is not missed.
+            // Must precede the read of the history; otherwise a change right after the read would be missed.
             self.signal.mark_unchanged();
             match self.ready() {
                 Ok(changes) if changes.is_empty() => self.signal.changed().await.ok()?,
@@ -49,7 +50,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the changes that have been made already, possibly none.
+    /// Returns the next changes without waiting; empty if the watcher is up to date.
     pub fn ready(&mut self) -> Result<Vec<Arc<Change>>, Cut> {
         let state = self.store.shared.state.lock();
         let table = state.tables.get(&self.resource).ok_or(Cut)?;
@@ -66,7 +67,7 @@ impl Watcher {
         }
     }
 
-    /// Returns the revision up to which every change has been returned: the resourceVersion of a bookmark.
+    /// Returns the revision up to which every change has been returned; a bookmark carries it.
     pub fn seen(&self) -> u64 {
         self.seen
     }

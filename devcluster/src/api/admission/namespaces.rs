@@ -1,4 +1,4 @@
-//! Objects are created only in namespaces that exist and are not being deleted.
+//! An admission hook that refuses creations in missing or terminating namespaces.
 
 use futures_util::future::{BoxFuture, FutureExt};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::store::{GroupResource, Key, Store};
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The hook; it reads namespaces from the store.
+/// The hook; reads namespaces from the store.
 #[derive(Debug)]
 pub(crate) struct NamespaceLifecycle {
     store: Store,
@@ -33,7 +33,7 @@ impl NamespaceLifecycle {
         if *operation == Operation::Delete && is_namespace && IMMORTAL.contains(&target.name.as_str()) {
             return Err(Status::forbidden(kind, &target.name, "this namespace may not be deleted"));
         }
-        // Reviews of access are allowed before their namespace exists.
+        // Access reviews are allowed for a namespace that does not exist.
         let exempt = is_namespace || kind.group == "authorization.k8s.io";
         if *operation != Operation::Create || target.namespace.is_empty() || !kind.namespaced || exempt {
             return Ok(Vec::new());

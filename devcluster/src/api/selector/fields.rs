@@ -4,16 +4,18 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 
-/// All of the terms must match.
+/// A field selector; all terms must match.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldSelector(Vec<Term>);
 
+/// A comparison of one field.
 #[derive(Clone, Debug)]
 struct Term {
-    /// The paths that the value is looked for at, in this order.
+    /// The possible paths of the field; the first one with a value counts.
     paths: Vec<Vec<String>>,
     /// The value of a missing field.
     missing: String,
+    /// True for `=` and `==`, false for `!=`.
     equal: bool,
     value: String,
 }
@@ -55,6 +57,7 @@ impl Term {
     }
 }
 
+/// Returns the text of a field; `None` if it is missing, empty, or no scalar.
 fn at(object: &Value, path: &[String]) -> Option<String> {
     match path.iter().try_fold(object, |value, name| value.get(name))? {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
@@ -64,6 +67,7 @@ fn at(object: &Value, path: &[String]) -> Option<String> {
     }
 }
 
+/// Returns the paths of a field label and the value of a missing field.
 fn field(kind: &Kind, label: &str) -> Result<(Vec<Vec<String>>, String), String> {
     let metadata = |name: &str| vec![vec!["metadata".to_owned(), name.to_owned()]];
     match label {
@@ -77,7 +81,8 @@ fn field(kind: &Kind, label: &str) -> Result<(Vec<Vec<String>>, String), String>
     known.map(|field| (field.paths.clone(), field.missing.clone())).ok_or_else(|| unsupported(kind, label))
 }
 
-/// Each built-in group words it in its own way; this is the most frequent one.
+/// Returns the error for an unknown field label. The texts differ among built-in groups; this is
+/// the most common one.
 fn unsupported(kind: &Kind, label: &str) -> String {
     match (kind.type_name.is_some(), kind.selectable_fields.is_empty()) {
         (true, true) => {
@@ -87,7 +92,7 @@ fn unsupported(kind: &Kind, label: &str) -> String {
     }
 }
 
-/// Splits at commas that are not escaped.
+/// Splits a selector at commas that are not escaped.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut rest, mut escaped) = (Vec::new(), text, false);
     for (i, c) in text.char_indices() {
@@ -106,6 +111,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
+/// Splits a term into the label, whether the operator is an equality, and the escaped value.
 fn operator(part: &str) -> Option<(&str, bool, &str)> {
     let at = part.find(['=', '!']).filter(|at| part.get(*at..).is_some_and(starts_with_operator));
     let at = at.or_else(|| part.find('='))?;

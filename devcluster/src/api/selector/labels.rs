@@ -6,14 +6,16 @@ use serde_json::Value;
 
 use crate::kinds::{FieldError, names};
 
-/// All of the requirements must match.
+/// A label selector; all requirements must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
+/// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
     operator: Operator,
+    /// Empty for `Exists` and `Missing`; one integer for `Greater` and `Less`.
     values: BTreeSet<String>,
 }
 
@@ -30,7 +32,7 @@ enum Operator {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Parses the notation of queries; the error is the text that the server answers.
+    /// Parses a selector in the syntax of queries; the error has the text of kube-apiserver.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { tokens: scan(text), position: 0 };
         let mut requirements = Vec::new();
@@ -56,12 +58,12 @@ impl LabelSelector {
         }
     }
 
-    /// Whether every object matches.
+    /// Returns whether every object matches.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an object with these labels matches.
+    /// Returns whether an object with these labels matches; `None` for an object without labels.
     pub fn matches(&self, labels: Option<&Value>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
@@ -89,14 +91,15 @@ impl Requirement {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// A key, a value, `in` or `notin`.
+    /// A key, a value, or the operator `in` or `notin`.
     Word(String),
     Symbol(&'static str),
-    /// Special characters that are no symbol.
+    /// A special character that starts no symbol.
     Unknown(String),
     End,
 }
 
+/// All symbols; a longer symbol comes before its prefix.
 const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", ",", "(", ")", "<", ">"];
 
 impl Token {
@@ -109,6 +112,7 @@ impl Token {
     }
 }
 
+/// Splits a selector into tokens.
 fn scan(text: &str) -> Vec<Token> {
     let special = |c: char| "=!(),<>".contains(c);
     let blank = |c: char| " \t\r\n".contains(c);

@@ -1,4 +1,4 @@
-//! The notation of label selectors.
+//! Tests of the syntax and semantics of label selectors.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Binding a Pod to a Node, and evicting it.
+//! The subresources `binding` and `eviction` of Pods.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::store::{At, GroupResource};
 // === impl Api ===
 
 impl Api {
-    /// Assigns a Pod to the Node that a Binding names.
+    /// Assigns a Pod to the Node in a Binding.
     pub(super) async fn bind(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
         let Body { value: mut binding, .. } = call.body.take().unwrap_or_default();
@@ -58,7 +58,7 @@ impl Api {
         Ok(Response::made(201, created()))
     }
 
-    /// Deletes a Pod unless a `PodDisruptionBudget` protects it.
+    /// Deletes a Pod, unless a `PodDisruptionBudget` allows no disruption of it.
     pub(super) async fn evict(&self, call: &mut Call) -> Result<Response, Status> {
         let Body { value: eviction, .. } = call.body.take().unwrap_or_default();
         let body =
@@ -78,6 +78,7 @@ impl Api {
         Ok(Response::made(201, created()))
     }
 
+    /// Returns a 429 if a budget that selects the Pod allows no disruption.
     fn check_budgets(&self, namespace: &str, pod: &Value) -> Result<(), Status> {
         let resource = GroupResource::new("policy", "poddisruptionbudgets");
         let listing = self.shared.store.list(&resource, Some(namespace), None, At::Newest);
@@ -109,7 +110,7 @@ impl Api {
 // === impl Status ===
 
 impl Status {
-    /// A conflict of a binding names the resource `pods/binding`.
+    /// Changes the resource of a conflict to `pods/binding`.
     fn for_binding(self, name: &str) -> Self {
         let message = self.message().replacen("pods ", "pods/binding ", 1);
         let details =
@@ -118,6 +119,7 @@ impl Status {
     }
 }
 
+/// Returns the body of a successful binding or eviction.
 fn created() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

@@ -1,4 +1,4 @@
-//! Reviews of access and identity. Everything is allowed.
+//! Reviews of access and identity. Access reviews allow every action.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::super::{Api, Response, Status};
 // === impl Api ===
 
 impl Api {
-    /// Answers an object of a kind that is never stored.
+    /// Returns a review with its status set, without storing it.
     pub(in super::super) fn review(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
         let mut review = call.decode()?;
@@ -41,6 +41,7 @@ impl Api {
     }
 }
 
+/// Returns the `UserInfo` of a user.
 fn info(user: &User) -> Value {
     let mut info = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {

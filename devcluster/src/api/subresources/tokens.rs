@@ -1,4 +1,4 @@
-//! Tokens of ServiceAccounts.
+//! The subresource `token` of ServiceAccounts, and authentication by its tokens.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,22 @@ use super::super::request::User;
 use super::super::{Api, Response, Status};
 use crate::kinds::FieldError;
 
+/// The issuer and the default audience of tokens.
 const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
-/// The life of a token unless the request names one, and the shortest that may be named.
+/// The lifetime of a token without `expirationSeconds`, in seconds.
 const DEFAULT_SECONDS: i64 = 3600;
+/// The minimum of `expirationSeconds`, in seconds (inclusive).
 const MIN_SECONDS: i64 = 600;
 
-/// The tokens that were issued, with their users and ends. A token is known by being here, so its signature is
-/// random.
+/// The issued tokens, each with its user and its expiration time. A token is valid only if it is in this map,
+/// so its signature can be random.
 #[derive(Debug, Default)]
 pub(in super::super) struct Tokens(Mutex<HashMap<String, (User, Timestamp)>>);
 
 // === impl Api ===
 
 impl Api {
-    /// Returns the user of a token that this server issued and that has not expired.
+    /// Returns the user of a token; `None` if this server did not issue it, or it has expired.
     pub fn authenticate(&self, token: &str) -> Option<User> {
         let now = self.now();
         let mut tokens = self.shared.tokens.0.lock();
@@ -36,6 +38,7 @@ impl Api {
         tokens.get(token).map(|(user, _)| user.clone())
     }
 
+    /// Issues a token and returns the `TokenRequest` with it.
     pub(super) fn create_token(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
         let mut request = call.body.take().unwrap_or_default().value;
@@ -98,7 +101,7 @@ impl Api {
     }
 }
 
-/// Writes a token in the form of a JSON Web Token.
+/// Returns a token in the form of a JSON Web Token, with a random signature.
 fn sign(claims: &Value, random: &mut fastrand::Rng) -> String {
     let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let header = part(json!({"alg": "RS256", "kid": "devcluster"}).to_string().as_bytes());

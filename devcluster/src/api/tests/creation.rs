@@ -1,4 +1,4 @@
-//! What a create sets, checks and refuses.
+//! Tests of creations: server-set fields, validation and namespaces.
 
 use super::*;
 
@@ -50,7 +50,8 @@ async fn refused_creates_have_the_texts_of_the_server() {
             wrong(&|w| w["apiVersion"] = json!("example.com/v2")),
             400,
             "BadRequest",
-            "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)",
+            "the API version in the data (example.com/v2) does not match the expected API version \
+             (example.com/v1)",
         ),
         (
             wrong(&|w| w["kind"] = json!("Foo")),
@@ -62,13 +63,15 @@ async fn refused_creates_have_the_texts_of_the_server() {
             wrong(&|w| w["metadata"] = json!({})),
             422,
             "Invalid",
-            "Widget.example.com \"\" is invalid: metadata.name: Required value: name or generateName is required",
+            "Widget.example.com \"\" is invalid: metadata.name: Required value: name or generateName is \
+             required",
         ),
         (
             wrong(&|w| w["spec"]["mode"] = json!("z")),
             422,
             "Invalid",
-            "Widget.example.com \"w\" is invalid: spec.mode: Unsupported value: \"z\": supported values: \"a\", \"b\"",
+            "Widget.example.com \"w\" is invalid: spec.mode: Unsupported value: \"z\": supported values: \
+             \"a\", \"b\"",
         ),
     ];
     for (object, code, reason, message) in cases {
@@ -78,7 +81,7 @@ async fn refused_creates_have_the_texts_of_the_server() {
 }
 
 #[tokio::test]
-async fn names_are_generated_from_the_alphabet_of_the_server() {
+async fn a_generated_name_has_63_bytes_and_a_suffix_from_the_server_alphabet() {
     let server = Server::start().await;
     let base = "x".repeat(70);
     let created = server.create(maps(), json!({"metadata": {"generateName": base}})).await;
@@ -89,7 +92,7 @@ async fn names_are_generated_from_the_alphabet_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_and_stores_nothing() {
+async fn a_dry_run_returns_the_object_without_storing_it() {
     let server = Server::start().await;
     let before = server.api.store().revision();
     let request = Request::new(Verb::Create, maps()).with_body(map("m")).with("dryRun", "All");
@@ -102,14 +105,15 @@ async fn a_dry_run_answers_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn options_are_checked() {
+async fn invalid_create_options_are_refused() {
     let server = Server::start().await;
     let cases = [
         ("dryRun", "Some", "dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""),
         (
             "fieldValidation",
             "Maybe",
-            "fieldValidation: Unsupported value: \"Maybe\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+            "fieldValidation: Unsupported value: \"Maybe\": supported values: \"\", \"Ignore\", \"Strict\", \
+             \"Warn\"",
         ),
     ];
     for (option, value, error) in cases {
@@ -150,7 +154,8 @@ async fn objects_need_a_namespace_that_is_not_terminating() {
     let deleted = server.object(Request::new(Verb::Delete, namespaces.clone().name("n"))).await;
     assert_eq!(deleted["status"]["phase"], "Terminating");
     let status = server.call(create("n")).await.unwrap_err();
-    let text = "configmaps \"m\" is forbidden: unable to create new content in namespace n because it is being terminated";
+    let text = "configmaps \"m\" is forbidden: unable to create new content in namespace n because it is \
+                being terminated";
     assert_eq!((status.code(), status.message()), (403, text));
     let finalized = namespaces.clone().name("n").subresource("finalize");
     let mut namespace = deleted;
@@ -166,7 +171,7 @@ async fn objects_need_a_namespace_that_is_not_terminating() {
 }
 
 #[tokio::test]
-async fn every_cluster_holds_its_namespaces_and_the_service_kubernetes() {
+async fn a_new_cluster_has_namespaces_and_services_get_addresses_and_ports() {
     let server = Server::start().await;
     let list = server.list(Request::new(Verb::List, Target::new("", "v1", "namespaces"))).await.unwrap();
     assert_eq!(names(&list), ["default", "kube-node-lease", "kube-public", "kube-system"]);

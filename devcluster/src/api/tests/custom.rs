@@ -1,4 +1,4 @@
-//! The life of definitions and of their objects.
+//! Tests of the life cycle of definitions and their objects.
 
 use super::*;
 
@@ -33,7 +33,7 @@ async fn a_definition_is_established_in_two_steps() {
 }
 
 #[tokio::test]
-async fn names_in_use_are_not_accepted() {
+async fn a_definition_with_a_kind_in_use_is_not_established() {
     let server = Server::with_widgets().await;
     let mut other = definition();
     other["metadata"]["name"] = json!("gadgets.example.com");
@@ -47,7 +47,7 @@ async fn names_in_use_are_not_accepted() {
 }
 
 #[tokio::test]
-async fn objects_go_with_their_definition() {
+async fn a_deleted_definition_stays_until_its_last_object_is_deleted() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("free")).await;
     let mut held = widget("held");
@@ -59,8 +59,8 @@ async fn objects_go_with_their_definition() {
     assert_eq!(deleted["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
     assert_eq!(shown(&watch.next().await.unwrap()), ["DELETED free", "MODIFIED held"]);
     let status = server.call(Request::new(Verb::Create, widgets()).with_body(widget("w"))).await.unwrap_err();
-    let text = "widgets.example.com \"w\" is forbidden: create not allowed while custom resource definition is \
-                terminating";
+    let text = "widgets.example.com \"w\" is forbidden: create not allowed while custom resource definition \
+                is terminating";
     assert_eq!((status.code(), status.message()), (403, text));
     server.merge(widgets().name("held"), json!({"metadata": {"finalizers": null}})).await.unwrap();
     assert_eq!(shown(&watch.next().await.unwrap()), ["DELETED held"]);
@@ -77,7 +77,7 @@ async fn objects_go_with_their_definition() {
 }
 
 #[tokio::test]
-async fn other_versions_and_newer_schemas_show_stored_objects_anew() {
+async fn reads_in_another_version_convert_and_default_stored_objects() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("w")).await;
     let mut changed = server.get(definitions().name("widgets.example.com")).await;
@@ -96,7 +96,7 @@ async fn other_versions_and_newer_schemas_show_stored_objects_anew() {
 }
 
 #[tokio::test]
-async fn field_selectors_name_selectable_fields_only() {
+async fn field_selectors_accept_only_selectable_fields() {
     let server = Server::with_widgets().await;
     for (name, mode) in [("x", "a"), ("y", "b")] {
         let mut object = widget(name);

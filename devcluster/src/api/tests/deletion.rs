@@ -1,4 +1,4 @@
-//! Deletion of objects and collections.
+//! Tests of the deletion of objects and collections.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn delete(target: Target) -> Request {
 }
 
 #[tokio::test]
-async fn a_plain_delete_answers_a_status_and_the_object_is_gone() {
+async fn a_plain_delete_returns_a_status_and_removes_the_object() {
     let server = Server::with_widgets().await;
     let created = server.create(widgets(), widget("w")).await;
     let status = server.object(delete(widgets().name("w"))).await;
@@ -16,7 +16,12 @@ async fn a_plain_delete_answers_a_status_and_the_object_is_gone() {
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {"name": "w", "group": "example.com", "kind": "widgets", "uid": created["metadata"]["uid"]},
+        "details": {
+            "name": "w",
+            "group": "example.com",
+            "kind": "widgets",
+            "uid": created["metadata"]["uid"],
+        },
     });
     assert_eq!(status, expected);
     assert_eq!(server.call(delete(widgets().name("w"))).await.unwrap_err().code(), 404);
@@ -49,7 +54,7 @@ async fn finalizers_keep_an_object_until_the_last_is_removed() {
 }
 
 #[tokio::test]
-async fn preconditions_and_policies_are_checked() {
+async fn deletes_check_preconditions_and_add_the_finalizer_of_their_policy() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("w")).await;
     let request = delete(widgets().name("w")).with_body(json!({"preconditions": {"uid": "other"}}));
@@ -59,8 +64,8 @@ async fn preconditions_and_policies_are_checked() {
     );
     assert_eq!(status.failure().details.as_ref().unwrap().kind, "Widget");
     let request = delete(widgets().name("w")).with("propagationPolicy", "Sideways");
-    let text = "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Sideways\": supported \
-                values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+    let text = "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \
+                \"Sideways\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
     assert_eq!(server.call(request).await.unwrap_err().message(), text);
     for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         let marked = server.object(delete(widgets().name("w")).with("propagationPolicy", policy)).await;
@@ -69,10 +74,14 @@ async fn preconditions_and_policies_are_checked() {
 }
 
 #[tokio::test]
-async fn only_scheduled_pods_have_grace() {
+async fn only_scheduled_pods_have_a_grace_period() {
     let server = Server::start().await;
     let pod = |name: &str, node: Value| {
-        let spec = json!({"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 30, "nodeName": node});
+        let spec = json!({
+            "containers": [{"name": "c", "image": "i"}],
+            "terminationGracePeriodSeconds": 30,
+            "nodeName": node,
+        });
         json!({"metadata": {"name": name}, "spec": spec})
     };
     server.create(pods(), pod("free", Value::Null)).await;
@@ -89,7 +98,7 @@ async fn only_scheduled_pods_have_grace() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector() {
+async fn a_collection_delete_removes_only_matching_objects() {
     let server = Server::with_widgets().await;
     for (name, label) in [("a", "x"), ("b", "y"), ("c", "x")] {
         let mut object = widget(name);
@@ -102,7 +111,7 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn pods_are_bound_and_evicted() {
+async fn a_binding_sets_the_node_and_an_eviction_respects_budgets() {
     let server = Server::start().await;
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
     server.create(pods(), json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec})).await;

@@ -1,4 +1,4 @@
-//! Lists: pages, revisions and selectors.
+//! Tests of lists: pages, revisions and selectors.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn server_with_maps() -> Server {
 }
 
 #[tokio::test]
-async fn pages_show_one_state() {
+async fn all_pages_show_one_state_until_the_token_expires() {
     let server = server_with_maps().await;
     let first = server.list(list().with("limit", "2")).await.unwrap();
     assert_eq!((names(&first), first.remaining), (vec!["a", "b"], Some(3)));
@@ -38,7 +38,7 @@ async fn pages_show_one_state() {
 }
 
 #[tokio::test]
-async fn revisions_of_lists_follow_the_table_of_the_server() {
+async fn resource_version_and_match_select_the_listed_state() {
     let server = server_with_maps().await;
     let all = server.list(list()).await.unwrap();
     let old = all.revision;
@@ -57,11 +57,39 @@ async fn refused_lists_have_the_texts_of_the_server() {
     let server = server_with_maps().await;
     let invalid = |text: &str| format!("ListOptions.meta.k8s.io \"\" is invalid: {text}");
     let cases = [
-        (vec![("resourceVersion", "x")], 400, "invalid resource version: resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax".to_owned()),
-        (vec![("resourceVersion", "999")], 504, format!("Timeout: Too large resource version: 999, current: {}", server.api.store().revision())),
-        (vec![("resourceVersionMatch", "Exact")], 422, invalid("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")),
-        (vec![("resourceVersionMatch", "Exact"), ("resourceVersion", "0")], 422, invalid("resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")),
-        (vec![("sendInitialEvents", "true")], 422, invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")),
+        (
+            vec![("resourceVersion", "x")],
+            400,
+            "invalid resource version: resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \
+             \"x\": invalid syntax"
+                .to_owned(),
+        ),
+        (
+            vec![("resourceVersion", "999")],
+            504,
+            format!("Timeout: Too large resource version: 999, current: {}", server.api.store().revision()),
+        ),
+        (
+            vec![("resourceVersionMatch", "Exact")],
+            422,
+            invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion \
+                 is provided",
+            ),
+        ),
+        (
+            vec![("resourceVersionMatch", "Exact"), ("resourceVersion", "0")],
+            422,
+            invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for \
+                 resourceVersion \"0\"",
+            ),
+        ),
+        (
+            vec![("sendInitialEvents", "true")],
+            422,
+            invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+        ),
         (vec![("labelSelector", "a,,b")], 400, "found ',', expected: identifier after ','".to_owned()),
         (vec![("fieldSelector", "foo")], 400, "invalid selector: 'foo'; can't understand 'foo'".to_owned()),
     ];

@@ -1,9 +1,9 @@
-//! Tokens, reviews, and the two views of an Event.
+//! Tests of tokens, reviews, Events in two API groups, and Deployments.
 
 use super::*;
 
 #[tokio::test]
-async fn a_token_is_known_until_it_expires() {
+async fn an_issued_token_authenticates_its_service_account() {
     let server = Server::start().await;
     let accounts = Target::new("", "v1", "serviceaccounts").namespace("default");
     server.create(accounts.clone(), json!({"metadata": {"name": "a"}})).await;
@@ -20,7 +20,7 @@ async fn a_token_is_known_until_it_expires() {
 }
 
 #[tokio::test]
-async fn reviews_allow_everything_and_are_not_stored() {
+async fn reviews_allow_every_action_and_are_not_stored() {
     let server = Server::start().await;
     let before = server.api.store().revision();
     let reviews = Target::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
@@ -35,7 +35,7 @@ async fn reviews_allow_everything_and_are_not_stored() {
 }
 
 #[tokio::test]
-async fn events_have_two_views() {
+async fn an_event_is_readable_and_selectable_in_the_core_group() {
     let server = Server::start().await;
     let event = json!({
         "metadata": {"name": "e"},
@@ -58,7 +58,7 @@ async fn events_have_two_views() {
 }
 
 #[tokio::test]
-async fn a_deployment_has_its_defaults_its_generation_and_its_scale() {
+async fn a_deployment_gets_defaults_a_scale_and_a_generation_per_change() {
     let server = Server::start().await;
     let target = Target::new("apps", "v1", "deployments").namespace("default");
     let labels = json!({"app": "web"});

@@ -1,4 +1,4 @@
-//! Updates, patches, apply and the subresources status and scale.
+//! Tests of updates, patches, apply, and the subresources status and scale.
 
 use super::*;
 
@@ -11,13 +11,13 @@ async fn an_update_needs_the_current_revision() {
     let updated = server.update(widgets().name("w"), changed.clone()).await.unwrap();
     assert_eq!(updated["metadata"]["generation"], 2);
     let status = server.update(widgets().name("w"), changed.clone()).await.unwrap_err();
-    let text = "Operation cannot be fulfilled on widgets.example.com \"w\": the object has been modified; please apply \
-                your changes to the latest version and try again";
+    let text = "Operation cannot be fulfilled on widgets.example.com \"w\": the object has been modified; \
+                please apply your changes to the latest version and try again";
     assert_eq!((status.code(), status.reason(), status.message()), (409, "Conflict", text));
     changed["metadata"]["resourceVersion"] = Value::Null;
     let status = server.update(widgets().name("w"), changed.clone()).await.unwrap_err();
-    let text = "widgets.example.com \"w\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for \
-                an update";
+    let text = "widgets.example.com \"w\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
+                specified for an update";
     assert_eq!((status.code(), status.message()), (422, text));
     changed["metadata"]["resourceVersion"] = json!("x");
     assert_eq!(server.update(widgets().name("w"), changed.clone()).await.unwrap_err().code(), 500);
@@ -27,7 +27,7 @@ async fn an_update_needs_the_current_revision() {
 }
 
 #[tokio::test]
-async fn built_in_kinds_may_be_updated_without_a_revision_and_leases_created() {
+async fn built_in_kinds_update_without_a_revision_and_an_update_creates_a_lease() {
     let server = Server::start().await;
     server.create(maps(), map("m")).await;
     let mut changed = map("m");
@@ -42,7 +42,7 @@ async fn built_in_kinds_may_be_updated_without_a_revision_and_leases_created() {
 }
 
 #[tokio::test]
-async fn an_update_that_changes_nothing_takes_no_revision() {
+async fn an_update_without_changes_takes_no_revision() {
     let server = Server::with_widgets().await;
     let created = server.create(widgets(), widget("w")).await;
     assert_eq!(server.update(widgets().name("w"), created.clone()).await.unwrap(), created);
@@ -67,7 +67,7 @@ async fn a_uid_in_the_body_is_a_precondition() {
 }
 
 #[tokio::test]
-async fn status_and_the_rest_change_at_their_own_endpoints() {
+async fn status_and_spec_change_only_through_their_own_endpoints() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("w")).await;
     let both =
@@ -103,7 +103,7 @@ async fn scale_shows_and_sets_the_replicas() {
 }
 
 #[tokio::test]
-async fn patches_are_refused_with_the_texts_of_the_server() {
+async fn invalid_patches_are_refused_with_the_codes_of_the_server() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("w")).await;
     let cases = [
@@ -122,7 +122,7 @@ async fn patches_are_refused_with_the_texts_of_the_server() {
 }
 
 #[tokio::test]
-async fn applies_create_conflict_and_take_over() {
+async fn apply_creates_conflicts_with_other_managers_and_takes_over_by_force() {
     let server = Server::with_widgets().await;
     let apply = |manager: &str, replicas: i64| {
         let mut object = widget("w");

@@ -1,4 +1,4 @@
-//! Watches: initial events, transitions, bookmarks and ends.
+//! Tests of watches: initial events, transitions, bookmarks and ends.
 
 use super::*;
 
@@ -98,14 +98,16 @@ async fn refused_watches_have_the_texts_of_the_server() {
             vec![("sendInitialEvents", "true")],
             422,
             invalid(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to \
+                 NotOlderThan",
             ),
         ),
         (
             vec![("resourceVersionMatch", "NotOlderThan"), ("resourceVersion", "1")],
             422,
             invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
+                 sendInitialEvents is provided",
             ),
         ),
         (
@@ -123,7 +125,7 @@ async fn refused_watches_have_the_texts_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_only_when_there_is_something_newer() {
+async fn a_bookmark_is_sent_only_after_a_newer_write() {
     let server = Server::start().await;
     let request = watch().with("allowWatchBookmarks", "true").with("timeoutSeconds", "130");
     let mut watch = server.watch(request).await.unwrap();

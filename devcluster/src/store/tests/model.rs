@@ -1,13 +1,13 @@
-//! Random operations on the store and on a list of everything that ever happened.
+//! Random operations on the store and on a model that keeps the list of all writes.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// One write of the model: the key, and the object unless it was deleted.
+/// One write of the model: the revision, the key and the object; `None` for a deletion.
 type Entry = (u64, Key, Option<Value>);
 
-/// Every state is found by replaying all writes from the start.
+/// Computes every state by replaying all writes from the start.
 #[derive(Default)]
 struct Model {
     writes: Vec<Entry>,
@@ -47,7 +47,7 @@ fn random_key(random: &mut fastrand::Rng) -> Key {
     Key::new(["", "a", "a-b", "b"][random.usize(..4)], ["x", "y", "z"][random.usize(..3)])
 }
 
-/// Makes one random write on both sides; about a third of them expect a wrong state and are refused.
+/// Makes one random write in the store and the model; about a third of the writes must be refused.
 fn step(store: &Store, model: &mut Model, random: &mut fastrand::Rng, number: u64) {
     let (resource, key) = (widgets(), random_key(random));
     let before = store.revision();
@@ -107,8 +107,8 @@ fn states_from_the_floor_on_are_exact_and_older_ones_are_refused() {
     }
 }
 
-/// Runs one history and compares everything that can still be read. `kept` is the number of changes that the
-/// window must hold, 0 for all.
+/// Runs 200 random writes and compares every state that is still available. `kept` is the number of changes
+/// that the window holds; 0 for all.
 fn run(seed: u64, window: Window, kept: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (store, mut model) = (store_with(window), Model::default());
