@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_administrator_acts_for_others() {
+    fn an_administrator_may_impersonate_other_users() {
         let path = config_maps();
         let action = Action::Resource("list", &path);
         let asked = headers(&[
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_users_act_for_themselves_only() {
+    fn other_users_may_not_impersonate() {
         let path = config_maps();
         let asked = headers(&[("impersonate-user", "alice")]);
         let status =
