@@ -3,9 +3,9 @@
 //!
 //! # The embedded server
 //!
-//! [`Embedded`] is an API server in this process, with its objects in memory. It starts in milliseconds and
-//! needs no other programs. kube clients call it directly, other clients over TLS on loopback (feature
-//! `http`, on by default). It serves the built-in kinds and custom resources with lists, watches, patches and
+//! [`Embedded`] is an API server in this process that keeps its objects in memory and needs no other
+//! programs. kube clients call it directly, other clients over TLS on loopback (feature `http`, on by
+//! default). It serves the built-in kinds and custom resources with lists, watches, patches and
 //! server-side apply; [`Embedded::faults`] injects errors. It has no RBAC, no Tables, no OpenAPI and no
 //! webhooks yet, and runs no controllers unless [`workloads::run`] is started. It is experimental until
 //! [`DevCluster`] unites both halves.
@@ -33,8 +33,8 @@
 //!
 //! # The real programs
 //!
-//! [`DevCluster`] is a private cluster of the real programs on loopback, in a temporary folder that is removed
-//! at its end. [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager,
+//! [`DevCluster`] is a private cluster of the real programs on loopback, in a temporary folder that is
+//! removed at its end. [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager,
 //! kube-scheduler and kwok, starts them and returns once they work together; `mainstay dev`, the examples and
 //! the tests use it. There are no kubelets: kwok simulates them, so Pods become ready without any container.
 //!

@@ -11,7 +11,7 @@ use super::view::Name;
 /// Delay after the first failure of an item, as in client-go; doubled by each further failure.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 
-/// Longest delay of a failing item. It is short, because a local server has no overload to wait for.
+/// Longest delay of a failing item. It is short, because failures of a local server do not last.
 const LAST_RETRY: Duration = Duration::from_secs(10);
 
 /// The key of one reconciliation: a controller and its object.
