@@ -1,16 +1,6 @@
-//! A Kubernetes API server inside this process.
+//! A Kubernetes API server inside this process: the API, its HTTP service, and a listener on loopback.
 //!
-//! ```no_run
-//! use mainstay_devcluster::Embedded;
-//!
-//! # async fn example() -> Result<(), mainstay_devcluster::EmbeddedError> {
-//! let cluster = Embedded::start().await?;
-//! let client = cluster.client();
-//! // ... use the client ...
-//! cluster.stop().await;
-//! # Ok(())
-//! # }
-//! ```
+//! It runs only the controllers that [`EmbeddedOptions::controllers`] names: without them Pods stay pending.
 
 use std::collections::BTreeSet;
 #[cfg(feature = "http")]
@@ -30,7 +20,7 @@ use crate::server::{ApiService, Faults};
 use crate::server::{Identity, IdentityError, Listener};
 use crate::workloads::{self, Controller};
 
-/// The namespace of clients that name none.
+/// The default namespace of clients.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// The settings of an embedded server.
@@ -38,16 +28,18 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct EmbeddedOptions {
     /// The settings of the API.
     pub api: ApiOptions,
-    /// The users of bearer tokens.
+    /// Bearer tokens and their users; empty by default.
     pub tokens: Vec<(String, User)>,
     /// The controllers that run beside the API server. None by default, so that objects are only stored.
     pub controllers: BTreeSet<Controller>,
-    /// Whether the server listens on loopback. Clients of this process need no socket.
+    /// Whether the server listens on loopback, as by default. Clients in this process need no socket.
     #[cfg(feature = "http")]
     pub listen: bool,
 }
 
-/// A running API server. Dropping it closes its port; [`stop`](Self::stop) also waits for that.
+/// A running Kubernetes API server inside this process.
+///
+/// Dropping it closes its port; [`stop`](Self::stop) also waits until its connections are closed.
 #[derive(Debug)]
 pub struct Embedded {
     api: Api,
@@ -59,7 +51,7 @@ pub struct Embedded {
     http: Option<Http>,
 }
 
-/// The server on loopback.
+/// The listener on loopback, and the kubeconfig of its administrator.
 #[cfg(feature = "http")]
 #[derive(Debug)]
 struct Http {
@@ -71,15 +63,15 @@ struct Http {
     file: tempfile::TempPath,
 }
 
-/// The server could not be started.
+/// An error while the server starts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbeddedError {
-    /// The certificates could not be made.
+    /// The certificates could not be generated.
     #[cfg(feature = "http")]
     #[error("making the server's certificates failed")]
     Identity(#[from] IdentityError),
-    /// No port of loopback could be bound.
+    /// The server could not bind a port of loopback.
     #[error("binding a port of loopback failed")]
     Bind(#[from] std::io::Error),
 }
@@ -101,12 +93,12 @@ impl Default for EmbeddedOptions {
 // === impl Embedded ===
 
 impl Embedded {
-    /// Starts a server with the clock and a random seed of the machine.
+    /// Starts a server with the default options.
     pub async fn start() -> Result<Self, EmbeddedError> {
         Self::start_with(EmbeddedOptions::default()).await
     }
 
-    /// Starts a server.
+    /// Starts a server with the given options.
     pub async fn start_with(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
         let (seed, clock) = (options.api.seed, Arc::clone(&options.api.clock));
         let api = Api::new(options.api).await;
@@ -136,46 +128,46 @@ impl Embedded {
         })
     }
 
-    /// Returns a client of the administrator that calls the server without a socket.
+    /// Returns a client with the rights of an administrator. It calls the server without a socket.
     pub fn client(&self) -> Client {
         Client::new(self.service.as_user(User::admin()), DEFAULT_NAMESPACE)
     }
 
-    /// Returns a client of another user, as [`client`](Self::client).
+    /// Returns a client with the given user name and groups. It calls the server without a socket.
     pub fn client_as<'a>(&self, user: &str, groups: impl IntoIterator<Item = &'a str>) -> Client {
         let groups = groups.into_iter().map(str::to_owned).collect();
         let user = User { name: user.to_owned(), groups, ..User::default() };
         Client::new(self.service.as_user(user), DEFAULT_NAMESPACE)
     }
 
-    /// Returns the API without HTTP.
+    /// Returns the API below the HTTP service.
     pub fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Returns the service, which knows its senders by their bearer tokens.
+    /// Returns the HTTP service, which authenticates requests by bearer token.
     pub fn service(&self) -> &ApiService {
         &self.service
     }
 
-    /// Returns the faults of this server.
+    /// Returns the fault rules of this server.
     pub fn faults(&self) -> &Faults {
         self.service.faults()
     }
 
-    /// Forgets all history, so that every older resourceVersion is expired.
+    /// Discards the history of all objects, so that every older resourceVersion is expired.
     pub fn compact(&self) {
         self.api.store().compact();
     }
 
-    /// Returns the address of the server on loopback; empty if it does not listen.
+    /// Returns the URL of the server on loopback; empty if it does not listen.
     #[cfg(feature = "http")]
     pub fn url(&self) -> String {
         self.http.as_ref().map(Http::url).unwrap_or_default()
     }
 
-    /// Returns the administrator's kubeconfig, complete without further files; empty if the server does not
-    /// listen.
+    /// Returns the kubeconfig of the administrator as YAML, with the certificates inline; empty if the server
+    /// does not listen.
     #[cfg(feature = "http")]
     pub fn kubeconfig(&self) -> &str {
         self.http.as_ref().map_or("", |http| &http.kubeconfig)
@@ -188,7 +180,9 @@ impl Embedded {
         self.http.as_ref().map(|http| &*http.file)
     }
 
-    /// Ends all controllers, watches and connections, and returns when no task and no socket is left.
+    /// Ends all controllers, open watches and connections, and returns when no task and no socket is left.
+    ///
+    /// Clients without a socket remain usable after that.
     pub async fn stop(mut self) {
         self.controllers.shutdown().await;
         self.service.faults().cut_watches();

@@ -1,7 +1,7 @@
-//! HTTP in front of the API: paths, formats, discovery, users and faults.
+//! The HTTP layer of the embedded server: URL paths, media types, discovery, users and injected faults.
 //!
-//! [`ApiService`] is an ordinary [`tower::Service`]. kube's `Client::new` takes it as it is, without a
-//! socket; the feature `http` serves it on loopback with TLS.
+//! [`ApiService`] is a [`tower::Service`]. kube's `Client::new` accepts it directly, without a socket; the
+//! feature `http` serves it on loopback with TLS.
 
 mod accept;
 mod answer;

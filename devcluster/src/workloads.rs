@@ -1,11 +1,11 @@
-//! The controllers of a small cluster, each switchable: ordinary clients beside the API server.
+//! The controllers of a small cluster, clients of the API server that can be enabled one by one.
 //!
-//! They see objects through lists and watches and write through the API like any client, so other watchers
-//! see the same order of events as in a real cluster. The decision of each controller is a pure function from
-//! objects and the time to requests; one task feeds them all.
+//! The controllers read objects by lists and watches and write through the API like any client, so other
+//! watchers see the same order of events as in a real cluster. Each controller is a pure function that maps
+//! objects and the time to requests; a single task runs all of them.
 //!
-//! Differs from kube-controller-manager: there are no Events about scaling, one Node takes all Pods, and
-//! hashes of Pod templates are others.
+//! Differs from kube-controller-manager: there are no Events about scaling, all Pods run on one Node, and Pod
+//! templates have other hashes.
 
 mod api;
 mod claim;
@@ -34,14 +34,14 @@ use crate::store::Clock;
 pub use client::{Client, Event, Request, RequestError, Verb, Watch};
 pub use pod::NODE;
 
-/// A controller that can be switched on.
+/// A controller that can be enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
     /// Empties namespaces that are being deleted.
     Namespaces,
     /// Gives each namespace its default `ServiceAccount` and the `ConfigMap` `kube-root-ca.crt`.
     NamespaceDefaults,
-    /// Deletes objects without owners; foreground deletion and orphaning.
+    /// Deletes objects without existing owners; carries out foreground deletion and orphaning.
     GarbageCollector,
     /// Rolls out Deployments.
     Deployments,
@@ -49,34 +49,35 @@ pub enum Controller {
     ReplicaSets,
     /// Schedules Pods onto the Node [`NODE`] and reports them as running.
     Pods,
-    /// Lists the Pods of Services in `EndpointSlices`.
+    /// Writes the addresses of the Pods of Services into `EndpointSlices`.
     EndpointSlices,
-    /// Lists the Pods of Services in Endpoints.
+    /// Writes the addresses of the Pods of Services into Endpoints.
     Endpoints,
 }
 
-/// Which controllers run, and with what.
+/// The settings of the controllers.
 #[derive(Clone)]
 pub struct Options {
     /// The controllers to run; all by default.
     pub controllers: BTreeSet<Controller>,
     /// The certificate of the API server in PEM, for `kube-root-ca.crt`.
     pub root_ca: String,
-    /// The clock of timestamps.
+    /// The clock for timestamps in objects and for deadlines.
     pub clock: Clock,
 }
 
-/// The requests of one pass over an object, and when to look at it again without a change.
+/// The requests of one reconciliation, and the time of the next one.
 #[derive(Debug, Default)]
 struct Decision {
     requests: Vec<Request>,
+    /// When to reconcile the item again without a change; `None` to wait for a change.
     again_at: Option<Timestamp>,
 }
 
 /// Runs the controllers until `stop` is cancelled.
 ///
 /// # Cancel safety
-/// A dropped call ends at the last completed request.
+/// A dropped call stops the controllers; a request in progress may or may not take effect.
 pub async fn run(client: impl Client, options: Options, stop: CancellationToken) {
     let driver = driver::Driver::new(client, options);
     stop.run_until_cancelled(driver.run()).await;
@@ -85,7 +86,7 @@ pub async fn run(client: impl Client, options: Options, stop: CancellationToken)
 // === impl Controller ===
 
 impl Controller {
-    /// All controllers.
+    /// All controllers, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Namespaces,
         Self::NamespaceDefaults,
@@ -101,7 +102,7 @@ impl Controller {
 // === impl Options ===
 
 impl Options {
-    /// All controllers.
+    /// Returns settings with all controllers enabled. `root_ca` is in PEM.
     pub fn new(root_ca: impl Into<String>, clock: Clock) -> Self {
         Self { controllers: Controller::ALL.into(), root_ca: root_ca.into(), clock }
     }

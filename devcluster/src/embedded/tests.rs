@@ -31,7 +31,7 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Writes, reads, lists by pages, watches, patches, applies and deletes.
+/// Creates, lists in pages, watches, patches, applies, deletes and reads ConfigMaps.
 async fn use_config_maps(client: Client) {
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     for name in ["a", "b", "c"] {
@@ -137,7 +137,7 @@ async fn custom_resources_are_served_and_discovered() {
 }
 
 #[tokio::test]
-async fn a_client_of_another_user_is_that_user() {
+async fn a_client_acts_as_its_user() {
     let cluster = in_process().await;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
@@ -150,7 +150,7 @@ async fn a_client_of_another_user_is_that_user() {
 }
 
 #[tokio::test]
-async fn a_dropped_client_drops_its_watch() {
+async fn faults_and_compaction_reach_clients() {
     let cluster = in_process().await;
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     let events = api.watch(&WatchParams::default(), "0").await.expect("a watch").boxed();

@@ -1,26 +1,26 @@
-//! Which representation of an answer the header `Accept` asks for.
+//! Content negotiation: chooses the representation of a response from the header `Accept`.
 //!
 //! Clauses are tried in the order of their weight; a clause that the server cannot fulfil is skipped if a
-//! later one fits. Answers are never protobuf: every client that asks for it decodes by the type of the
-//! answer.
+//! later one fits. Responses are never protobuf: every client that accepts protobuf decodes the response by
+//! its `Content-Type`.
 
 use crate::api::{Details, Status};
 
-/// The media types that the real server names in its refusals.
+/// The media types that kube-apiserver lists in its 406 and 415 errors.
 pub(crate) const MEDIA_TYPES: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// A representation of an answer.
+/// The representation that was chosen for a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) format: Format,
-    /// Whether JSON is indented for people.
+    /// Whether JSON is indented.
     pub(crate) pretty: bool,
-    /// The kind into which the object is converted.
+    /// The kind into which the object is converted; `None` for the object itself.
     pub(crate) convert: Option<Convert>,
 }
 
-/// An encoding.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
@@ -28,7 +28,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// A kind into which an object is converted.
+/// A kind into which an object is converted, from the parameters `as`, `v` and `g`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Convert {
     pub(crate) group: String,
@@ -36,7 +36,7 @@ pub(crate) struct Convert {
     pub(crate) kind: String,
 }
 
-/// One clause of the header.
+/// One clause of the header `Accept`.
 struct Clause<'a> {
     kind: &'a str,
     subtype: &'a str,
@@ -59,20 +59,20 @@ impl Format {
 // === impl Convert ===
 
 impl Convert {
-    /// Whether this is the metadata of an object, or of a list of objects.
+    /// Whether the kind is `PartialObjectMetadata` or `PartialObjectMetadataList`.
     pub(crate) fn is_metadata(&self) -> bool {
         self.group == "meta.k8s.io"
             && matches!(self.version.as_str(), "v1" | "v1beta1")
             && matches!(self.kind.as_str(), "PartialObjectMetadata" | "PartialObjectMetadataList")
     }
 
-    /// Whether this is the aggregated form of discovery.
+    /// Whether the kind is the aggregated form of discovery.
     pub(crate) fn is_discovery(&self) -> bool {
         self.group == "apidiscovery.k8s.io" && self.version == "v2" && self.kind == "APIGroupDiscoveryList"
     }
 }
 
-/// Chooses the representation; `allows` decides whether the endpoint offers a conversion.
+/// Chooses the representation of a response; `allows` returns whether the endpoint offers a conversion.
 ///
 /// # Errors
 /// 406 if no clause can be fulfilled.
@@ -81,7 +81,7 @@ pub(crate) fn negotiate(header: &str, allows: impl Fn(&Convert) -> bool) -> Resu
         return Ok(Accepted::default());
     }
     let clauses = clauses(header);
-    // JSON in place of protobuf is the last resort, so that another clause is preferred.
+    // JSON in place of protobuf comes last, so that any clause with a supported type is preferred.
     let chosen = clauses.iter().find_map(|clause| accept(clause, &allows));
     let chosen = chosen.or_else(|| clauses.iter().find_map(|clause| accept_protobuf(clause, &allows)));
     chosen.ok_or_else(|| {
@@ -90,7 +90,10 @@ pub(crate) fn negotiate(header: &str, allows: impl Fn(&Convert) -> bool) -> Resu
     })
 }
 
-/// The refusal of the router in front of built-in kinds: no clause names a type that the endpoint produces.
+/// Checks that some clause names a media type of the endpoint, as the router of built-in kinds does.
+///
+/// # Errors
+/// 406 if no clause does.
 pub(crate) fn refuse_unknown(header: &str, watchable: bool) -> Result<(), Status> {
     let known = |clause: &Clause<'_>| {
         let produced = matches!(clause.subtype, "json" | "yaml" | "vnd.kubernetes.protobuf" | "*");
@@ -107,7 +110,7 @@ pub(crate) fn refuse_unknown(header: &str, watchable: bool) -> Result<(), Status
 
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = header.split(',').filter_map(clause).collect();
-    // The sort is stable: clauses of one weight stay in the order of the header, wildcards behind the others.
+    // The sort is stable: clauses of equal weight keep the order of the header, with wildcards last.
     clauses.sort_by(|a, b| {
         let wildcards = |clause: &Clause<'_>| u8::from(clause.kind == "*") + u8::from(clause.subtype == "*");
         b.weight.total_cmp(&a.weight).then_with(|| wildcards(a).cmp(&wildcards(b)))

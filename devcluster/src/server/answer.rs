@@ -1,4 +1,4 @@
-//! Answers: status, headers and a body that is whole or a stream.
+//! HTTP responses: status code, headers, and a body that is complete or streamed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::api::Status;
 
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// The body of an answer. A stream ends at once when the body is dropped.
+/// The body of a response. Dropping the body of a watch ends the watch.
 pub struct AnswerBody(Inner);
 
 enum Inner {
@@ -25,7 +25,7 @@ enum Inner {
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
-/// An answer under construction.
+/// A response without the headers that [`Answer::finish`] adds.
 #[derive(Debug)]
 pub(super) struct Answer(Response<AnswerBody>);
 
@@ -76,18 +76,18 @@ impl Answer {
         Self(response)
     }
 
-    /// Plain text.
+    /// Returns a response with plain text.
     pub(super) fn text(code: u16, text: impl Into<String>) -> Self {
         let text: String = text.into();
         Self::new(code, PLAIN_TEXT, Inner::Whole(text.into())).with("x-content-type-options", "nosniff")
     }
 
-    /// 404 as plain text.
+    /// Returns a 404 response with plain text.
     pub(super) fn no_page() -> Self {
         Self::text(404, "404 page not found\n")
     }
 
-    /// An error.
+    /// Returns a response with a `Status` in the accepted format.
     pub(super) fn status(status: &Status, accepted: &Accepted) -> Self {
         let answer = Self::value(status.code(), &status.to_value(), accepted);
         match status.retry_after_seconds() {
@@ -96,7 +96,7 @@ impl Answer {
         }
     }
 
-    /// A value in the accepted format.
+    /// Returns a response with a value in the accepted format.
     pub(super) fn value(code: u16, value: &Value, accepted: &Accepted) -> Self {
         let text = match accepted.format {
             Format::Yaml => yaml::encode(value),
@@ -107,19 +107,19 @@ impl Answer {
         Self::new(code, content_type, Inner::Whole(text.into()))
     }
 
-    /// Encoded JSON.
+    /// Returns a response with JSON that is encoded already.
     pub(super) fn json(code: u16, json: Bytes) -> Self {
         let content_type = HeaderValue::from_static(Format::Json.content_type());
         Self::new(code, content_type, Inner::Whole(json))
     }
 
-    /// A stream of lines of JSON.
+    /// Returns a 200 response with a streamed body: lines of JSON.
     pub(super) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         let content_type = HeaderValue::from_static(Format::Json.content_type());
         Self::new(200, content_type, Inner::Stream(Box::pin(stream)))
     }
 
-    /// Sets a header; a value that no header can have is left out.
+    /// Sets a header; a value with characters that a header cannot contain is ignored.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.0.headers_mut().insert(HeaderName::from_static(name), value);
@@ -127,7 +127,7 @@ impl Answer {
         self
     }
 
-    /// Adds a header `Warning`.
+    /// Adds a header `Warning` with code 299.
     pub(super) fn warn(&mut self, text: &str) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
@@ -135,7 +135,7 @@ impl Answer {
         }
     }
 
-    /// Finishes the answer with the headers that every answer has.
+    /// Adds the headers of every response and returns the response.
     pub(super) fn finish(self, audit_id: &str) -> Response<AnswerBody> {
         self.with("audit-id", audit_id).with(CACHE_CONTROL.as_str(), "no-cache, private").0
     }

@@ -1,7 +1,7 @@
-//! Who sends a request: by client certificate, by bearer token, or on behalf of another user.
+//! Authentication by client certificate or bearer token, and impersonation of other users.
 //!
-//! There are no anonymous requests, as in a kube-apiserver with `--anonymous-auth=false`. Every known user
-//! may do everything; only impersonation is reserved to administrators.
+//! Anonymous requests are refused, as in a kube-apiserver with `--anonymous-auth=false`. There is no RBAC:
+//! every authenticated user may do everything, except that only administrators may impersonate.
 
 use std::collections::HashMap;
 
@@ -17,26 +17,26 @@ const ADMINISTRATORS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const EXTRA: &str = "impersonate-extra-";
 
-/// The users that bearer tokens stand for.
+/// The user of each bearer token.
 pub(super) type Tokens = HashMap<String, User>;
 
-/// The user of a connection's client certificate, an extension of its requests.
+/// The user of a connection's client certificate, stored in the extensions of its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Peer(pub(super) User);
 
-/// The action that authorization decides about.
+/// The action of a request, for the text of a 403 error.
 #[derive(Debug)]
 pub(super) enum Action<'a> {
-    /// A verb on a resource.
+    /// A verb, and the resource that it acts on.
     Resource(&'a str, &'a ResourcePath),
-    /// A method on any other path.
+    /// A method in lower case, and a path that is no resource.
     Path(&'a str, &'a str),
 }
 
 /// Returns the user of a bearer token.
 ///
 /// # Errors
-/// 401 if there is no token or an unknown one.
+/// 401 if the token is missing or unknown.
 pub(super) fn by_token(headers: &HeaderMap, tokens: &Tokens) -> Result<User, Status> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (scheme, token) = header.split_once(' ').unwrap_or_default();
@@ -45,11 +45,10 @@ pub(super) fn by_token(headers: &HeaderMap, tokens: &Tokens) -> Result<User, Sta
     Ok(authenticated(user))
 }
 
-/// Returns the user on whose behalf a request is sent, which is the sender unless there are headers
-/// `Impersonate-*`.
+/// Returns the impersonated user of a request; the sender if there are no `Impersonate-*` headers.
 ///
 /// # Errors
-/// 400 if the headers name no user, 403 if the sender is no administrator.
+/// 400 if the headers name no user, 403 if the sender is not an administrator.
 pub(super) fn impersonated(sender: User, headers: &HeaderMap, action: &Action<'_>) -> Result<User, Status> {
     let Some(user) = asked_for(headers) else { return Ok(sender) };
     if user.name.is_empty() {
@@ -96,7 +95,7 @@ pub(super) fn authenticated(mut user: User) -> User {
     user
 }
 
-/// A user as Go formats the struct.
+/// Returns a user in the form in which Go prints the struct.
 fn in_go(user: &User) -> String {
     let list = |values: &[String]| match values {
         [] => "[]string(nil)".to_owned(),
@@ -123,7 +122,7 @@ fn in_go(user: &User) -> String {
 // === impl Action ===
 
 impl Action<'_> {
-    /// 403: the user may not do this. `prefix` stands before the verb.
+    /// Returns a 403 error for the action of a user. `prefix` precedes the verb in the message.
     fn forbidden(&self, user: &User, prefix: &str) -> Status {
         let user = quoted(&user.name);
         let (verb, path) = match self {
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_administrator_acts_for_others() {
+    fn an_administrator_may_impersonate_other_users() {
         let path = config_maps();
         let action = Action::Resource("list", &path);
         let asked = headers(&[
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_users_act_for_themselves_only() {
+    fn other_users_may_not_impersonate() {
         let path = config_maps();
         let asked = headers(&[("impersonate-user", "alice")]);
         let status =

@@ -1,4 +1,4 @@
-//! Bodies of requests: limits, formats, and the refusals of bodies that are no objects.
+//! Decodes request bodies: size limit, media types, and the error texts for bodies that are no objects.
 
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -11,13 +11,13 @@ use crate::api::{Body, PatchType, Status};
 use crate::kinds::Kind;
 use crate::kinds::builtin::protobuf::{self, ProtobufError};
 
-/// Largest body.
+/// Largest request body in bytes, as in kube-apiserver.
 const LIMIT_BYTES: usize = 3 << 20;
 
-/// Bytes of a body that an error text quotes.
+/// Number of bytes of a body that an error text quotes.
 const QUOTED_BYTES: usize = 30;
 
-/// The struct that the real server decodes first, as Go's error texts name it.
+/// The Go struct that kube-apiserver decodes a body into first; its error texts contain this name.
 const TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
@@ -25,11 +25,11 @@ const TYPE_META: &str =
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     kind: &'a str,
-    /// Whether it is the kind of a custom resource.
+    /// Whether the kind is a custom resource.
     custom: bool,
 }
 
-/// The format of a body.
+/// The format of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediaType {
     Json,
@@ -40,7 +40,7 @@ pub(crate) enum MediaType {
 // === impl Expected ===
 
 impl<'a> Expected<'a> {
-    /// The kind of an endpoint. A subresource other than `status` has a kind of its own, which is built in.
+    /// Returns the kind of an endpoint. A subresource other than `status` has its own, built-in kind.
     pub(crate) fn new(kind: &'a Kind, path: &ResourcePath) -> Self {
         let subresource = path.subresource.as_str();
         let found = kind.subresources.iter().find(|known| known.name == subresource);
@@ -52,10 +52,10 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// Reads a whole body, at most 3 MiB of it.
+/// Reads a complete body of at most 3 MiB.
 ///
 /// # Errors
-/// 413 if the body is larger, 400 if the client breaks off.
+/// 413 if the body is larger, 400 if the client closes the connection early.
 pub(crate) async fn read<B>(body: B) -> Result<Vec<u8>, Status>
 where
     B: http_body::Body,
@@ -79,7 +79,7 @@ where
     Ok(out)
 }
 
-/// Returns the format of a body from its `Content-Type`; a missing type means JSON.
+/// Returns the format of a body from its `Content-Type`; an empty type means JSON.
 pub(crate) fn media_type(content_type: &str) -> Result<MediaType, Status> {
     let name = content_type.split(';').next().unwrap_or_default().trim();
     match name.to_ascii_lowercase().as_str() {
@@ -91,7 +91,7 @@ pub(crate) fn media_type(content_type: &str) -> Result<MediaType, Status> {
     }
 }
 
-/// Decodes an object that a client sends to create or replace one.
+/// Decodes the object in the body of a create or an update.
 pub(crate) fn object(text: &[u8], media_type: MediaType, expected: &Expected<'_>) -> Result<Body, Status> {
     let unrecognized = |why: String| {
         let (kind, quoted) = (expected.kind, quoted(text));
@@ -102,7 +102,7 @@ pub(crate) fn object(text: &[u8], media_type: MediaType, expected: &Expected<'_>
     let body = decode(text, media_type).map_err(unrecognized)?;
     let custom = expected.custom;
     let body = match body.value {
-        // A null is an object without fields, but a custom resource must name its kind.
+        // A null counts as an object without fields, except for custom resources, which need a kind.
         Value::Null if !custom => Body { value: Value::Object(serde_json::Map::new()), ..body },
         _ => body,
     };
@@ -117,7 +117,7 @@ pub(crate) fn object(text: &[u8], media_type: MediaType, expected: &Expected<'_>
     Ok(body)
 }
 
-/// Decodes the options of a deletion. An empty body has none.
+/// Decodes the `DeleteOptions` in the body of a deletion; `None` for an empty body or null.
 pub(crate) fn delete_options(text: &[u8], content_type: &str) -> Result<Option<Body>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -126,7 +126,7 @@ pub(crate) fn delete_options(text: &[u8], content_type: &str) -> Result<Option<B
     Ok(Some(body).filter(|body| !body.value.is_null()))
 }
 
-/// Decodes a patch.
+/// Decodes the body of a patch.
 pub(crate) fn patch(text: &[u8], patch_type: PatchType) -> Result<Body, Status> {
     let prefix = match patch_type {
         PatchType::Json | PatchType::Merge => "error decoding patch: ",
@@ -142,7 +142,7 @@ pub(crate) fn patch(text: &[u8], patch_type: PatchType) -> Result<Body, Status> 
 }
 
 fn apply_patch(text: &[u8]) -> Result<Body, Status> {
-    // Most clients send JSON, and the YAML reader is needed for its remarks about duplicate keys only.
+    // Most clients send JSON. The slower YAML parser is needed otherwise, and to report duplicate keys.
     if let Ok(decoded) = json::decode(text)
         && decoded.value.is_object()
         && decoded.duplicates.is_empty()
@@ -163,7 +163,7 @@ fn apply_patch(text: &[u8]) -> Result<Body, Status> {
     }
 }
 
-/// Decodes an object; an error has the words of the real server's decoder.
+/// Decodes an object; errors have the texts of kube-apiserver's decoder.
 fn decode(text: &[u8], media_type: MediaType) -> Result<Body, String> {
     let body = match media_type {
         MediaType::Json => {
@@ -222,7 +222,7 @@ fn not_a_map(value: &Value) -> String {
     )
 }
 
-/// The start of a body as error texts quote it: JSON objects as they are, anything else in hexadecimal.
+/// Returns the start of a body for an error text: a JSON object as text, any other body in hexadecimal.
 fn quoted(text: &[u8]) -> String {
     let start = text.get(..QUOTED_BYTES).unwrap_or(text);
     let more = if start.len() < text.len() { " ..." } else { "" };

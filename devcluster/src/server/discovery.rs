@@ -1,7 +1,7 @@
-//! Discovery: which groups, versions and resources the server serves, in the plain and the aggregated form.
+//! Discovery: lists the served groups, versions and resources, in the plain and the aggregated form.
 //!
-//! Everything is derived from the kinds at the time of the request, in one order: groups as kube-apiserver
-//! ranks them, custom groups by name behind them, versions from stable to experimental, resources by name.
+//! The lists are built from the served kinds at each request. Built-in groups come first, in the order of
+//! kube-apiserver, then custom groups by name; versions are ordered from stable to alpha, resources by name.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::kinds::Kind;
 mod openapi;
 mod resources;
 
-/// The groups of built-in kinds in the order of kube-apiserver.
+/// The groups of built-in kinds in the order in which kube-apiserver lists them.
 const GROUPS: [&str; 21] = [
     "",
     "apiregistration.k8s.io",
@@ -42,7 +42,7 @@ const GROUPS: [&str; 21] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// The kinds of a server, grouped.
+/// The served kinds by group and version, in the order of discovery.
 struct Catalogue {
     groups: Vec<Group>,
 }
@@ -57,7 +57,7 @@ struct Version {
     kinds: Vec<Arc<Kind>>,
 }
 
-/// Answers a path of discovery. `host` is the address by which the client reached the server.
+/// Returns the response to a discovery request; 404 for a path that is not part of discovery.
 pub(super) fn answer(path: &Path, kinds: Vec<Arc<Kind>>, request: &Request<'_>) -> Answer {
     match find(path, kinds, request) {
         Ok(answer) => answer,
@@ -66,7 +66,7 @@ pub(super) fn answer(path: &Path, kinds: Vec<Arc<Kind>>, request: &Request<'_>) 
     }
 }
 
-/// The parts of a request that matter to discovery.
+/// The parts of a request that discovery uses; `host` is the address that the client connected to.
 pub(super) struct Request<'a> {
     pub(super) accept: &'a str,
     pub(super) pretty: bool,
@@ -237,10 +237,10 @@ impl Group {
     }
 }
 
-/// The rank of custom groups.
+/// The rank of all custom groups, after the built-in ones.
 const CUSTOM: usize = GROUPS.len();
 
-/// Whether a group is one of the built-in ones.
+/// Whether a group is built in; the core group is the empty string.
 pub(super) fn is_built_in(group: &str) -> bool {
     rank(group) < CUSTOM
 }
@@ -249,7 +249,7 @@ fn rank(group: &str) -> usize {
     GROUPS.iter().position(|known| *known == group).unwrap_or(CUSTOM)
 }
 
-/// Orders versions: stable before beta before alpha, each by number; other names come last.
+/// Returns the priority of a version: stable over beta over alpha, each by number; other names are lowest.
 fn priority(version: &str) -> (u8, u32, u32) {
     fn numbers(version: &str) -> Option<(u8, u32, u32)> {
         let rest = version.strip_prefix('v')?;

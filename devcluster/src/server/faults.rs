@@ -1,7 +1,7 @@
-//! Faults on purpose: errors, delays, lost bookmarks and cut watches, chosen by rule and by seed.
+//! Fault injection: errors, delays, dropped bookmarks and cut watches, selected by rules and a seed.
 //!
-//! Every request passes [`Faults::effects`] once, after authentication and before anything is read or
-//! written, so a request that fails by a rule has changed nothing.
+//! Each request for a resource calls [`Faults::effects`] once, after authentication and before any object is
+//! read or written, so a request that fails by a rule has no effect on the store.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use tokio::sync::watch;
 
 use super::path::ResourcePath;
 
-/// The faults of one server.
+/// The fault rules of one server.
 #[derive(Debug)]
 pub struct Faults {
     state: Mutex<State>,
-    /// Counts the calls of [`Faults::cut_watches`].
+    /// The number of calls of [`Faults::cut_watches`]; open watches subscribe to it.
     cuts: watch::Sender<u64>,
 }
 
-/// A fault, and the requests that meet it: all, unless they are narrowed down.
+/// A fault and a filter for the requests that it affects. A new rule affects all requests for resources.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     fault: Fault,
@@ -26,30 +26,30 @@ pub struct FaultRule {
     resource: Option<String>,
     name: Option<String>,
     percent: u8,
-    /// How often the rule still applies; `None` for no end.
+    /// How many more requests the rule affects; `None` for no limit.
     times: Option<u32>,
 }
 
-/// What happens to a request.
+/// A fault that a rule injects into a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// 409, as if another client had written between the read and the write.
+    /// The response is 409, as after a concurrent write by another client.
     Conflict,
-    /// 410, as if the history did not reach back far enough. A watch gets it as its only event.
+    /// The response is 410, as for a compacted resourceVersion. A watch gets it as its only event.
     Expired,
-    /// 429 as plain text with `Retry-After`, as the filters against overload answer.
+    /// The response is 429 in plain text with `Retry-After`, as from priority and fairness.
     TooManyRequests {
-        /// The value of `Retry-After`.
+        /// The value of `Retry-After` in seconds.
         retry_after_seconds: u32,
     },
-    /// An error of the server with this code: 500, 502, 503 or 504.
+    /// The response is an error with this HTTP status code: 500, 502, 503 or 504.
     ServerError(u16),
-    /// There is never an answer.
+    /// The request never gets a response.
     Hang,
-    /// The request is handled later; other rules still apply.
+    /// The request is handled after this delay; other rules still apply.
     Delay(Duration),
-    /// The stream of a watch ends after some events; other rules still apply.
+    /// The stream of a watch ends after `after_events` events; other rules still apply.
     CutWatch {
         /// The number of events that the stream delivers.
         after_events: usize,
@@ -58,11 +58,11 @@ pub enum Fault {
     DropBookmarks,
 }
 
-/// What all matching rules together do to one request.
+/// The combined effects of all matching rules on one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Effects {
     pub(super) delay: Duration,
-    /// The fault that replaces the answer.
+    /// The fault that replaces the response; `None` if the request is handled.
     pub(super) failure: Option<Fault>,
     pub(super) cut_after: Option<usize>,
     pub(super) drop_bookmarks: bool,
@@ -77,12 +77,12 @@ struct State {
 // === impl FaultRule ===
 
 impl FaultRule {
-    /// A rule that applies to every request.
+    /// Returns a rule that affects every request for a resource.
     pub fn new(fault: Fault) -> Self {
         Self { fault, verb: None, resource: None, name: None, percent: 100, times: None }
     }
 
-    /// Only for this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
+    /// Limits the rule to a verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
     /// `deletecollection`.
     #[must_use]
     pub fn verb(mut self, verb: impl Into<String>) -> Self {
@@ -90,28 +90,29 @@ impl FaultRule {
         self
     }
 
-    /// Only for resources of this plural name, such as `pods` or `deployments.apps`; `*` stands for any text.
+    /// Limits the rule to resources by plural name, such as `pods` or `deployments.apps`; `*` matches any
+    /// text.
     #[must_use]
     pub fn resource(mut self, pattern: impl Into<String>) -> Self {
         self.resource = Some(pattern.into());
         self
     }
 
-    /// Only for paths with a name like this; `*` stands for any text. The path of a create has no name.
+    /// Limits the rule to objects by name; `*` matches any text. The name of a create is empty.
     #[must_use]
     pub fn name(mut self, pattern: impl Into<String>) -> Self {
         self.name = Some(pattern.into());
         self
     }
 
-    /// Only for this share of the requests, chosen by the seed of the server.
+    /// Limits the rule to a percentage of the matching requests, selected by the seed of the server.
     #[must_use]
     pub fn percent(mut self, percent: u8) -> Self {
         self.percent = percent;
         self
     }
 
-    /// Only this number of times.
+    /// Limits the rule to this number of requests.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
@@ -136,7 +137,7 @@ impl Faults {
         Self { state: Mutex::new(State { rules: Vec::new(), random }), cuts: watch::Sender::new(0) }
     }
 
-    /// Adds a rule. Of several rules with errors the oldest that applies wins.
+    /// Adds a rule. If several rules with errors match a request, the oldest one applies.
     pub fn add(&self, rule: FaultRule) {
         self.state.lock().rules.push(rule);
     }
@@ -151,12 +152,12 @@ impl Faults {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Returns a receiver that is notified when open watches are to be cut.
+    /// Returns a receiver that changes at the next call of [`Faults::cut_watches`].
     pub(super) fn cuts(&self) -> watch::Receiver<u64> {
         self.cuts.subscribe()
     }
 
-    /// Decides about one request.
+    /// Returns the effects of all matching rules on one request, and counts their uses.
     pub(super) fn effects(&self, verb: &str, path: &ResourcePath) -> Effects {
         let State { rules, random } = &mut *self.state.lock();
         let mut effects = Effects::default();
@@ -179,7 +180,7 @@ impl Faults {
     }
 }
 
-/// Whether a text has the form of a pattern in which `*` stands for any text.
+/// Whether a text matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(start) else { return false };

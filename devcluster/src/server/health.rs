@@ -1,5 +1,5 @@
-//! The health endpoints `/healthz`, `/livez` and `/readyz`. Every check passes: a server in this process that
-//! answers at all has its store.
+//! The health endpoints `/healthz`, `/livez` and `/readyz`. Every check passes, because the store is in the
+//! same process as the server.
 
 use super::answer::Answer;
 use crate::api::Query;
@@ -8,7 +8,7 @@ use crate::kinds::quoted;
 const LIVENESS: [&str; 3] = ["ping", "log", "etcd"];
 const READINESS: [&str; 5] = ["ping", "log", "etcd", "informer-sync", "shutdown"];
 
-/// Answers a health endpoint, or one check of it.
+/// Returns the response of a health endpoint, or of one check; 404 for an unknown check.
 pub(super) fn answer(endpoint: &str, check: Option<&str>, query: &Query) -> Answer {
     let checks: &[&str] = if endpoint == "readyz" { &READINESS } else { &LIVENESS };
     if let Some(check) = check {

@@ -1,7 +1,7 @@
-//! The certificates of one embedded server, in memory: an authority, the server, the administrator.
+//! The certificates of one embedded server, in memory: certificate authority, server and administrator.
 //!
-//! Every server has its own, so that a client with a stale address fails in the handshake with another
-//! server.
+//! Each server generates its own, so that a client with the kubeconfig of an earlier server fails in the TLS
+//! handshake.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::yaml;
 
-/// The identities of a server.
+/// The certificates and keys of a server; certificates and keys without a comment are in PEM.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) server: Arc<ServerConfig>,
@@ -28,17 +28,17 @@ pub(crate) struct Identity {
     admin_key: String,
 }
 
-/// The identities of a server could not be made.
+/// An error while the certificates of a server are generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// A certificate could not be generated.
     #[error("generating a certificate failed")]
     Generate(#[from] rcgen::Error),
-    /// The TLS library refused a certificate.
+    /// The TLS library rejected a certificate.
     #[error("the certificates do not fit together")]
     Tls(#[from] rustls::Error),
-    /// The TLS library refused the authority.
+    /// The TLS library rejected the certificate authority.
     #[error("the authority cannot verify clients")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
@@ -46,7 +46,7 @@ pub enum IdentityError {
 // === impl Identity ===
 
 impl Identity {
-    /// Makes the identities of a server on loopback.
+    /// Generates the certificates of a server on loopback.
     pub(crate) fn generate() -> Result<Self, IdentityError> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
@@ -93,7 +93,7 @@ impl Identity {
         &self.authority
     }
 
-    /// Returns a kubeconfig for the administrator, complete without further files.
+    /// Returns the kubeconfig of the administrator, with the certificates inline.
     pub(crate) fn kubeconfig(&self, url: &str) -> String {
         let name = "mainstay-devcluster";
         yaml::encode(&json!({

@@ -1,26 +1,27 @@
-//! JSON as kube-apiserver reads it: the error texts of Go, duplicate keys as remarks, bounded depth.
+//! A JSON decoder with the behaviour of kube-apiserver: Go's error texts, a report of duplicate keys, and a
+//! bounded depth.
 //!
-//! `serde_json` refuses some texts that the real server accepts (invalid UTF-8, duplicate keys are not
-//! reported) and describes errors in other words; clients and scripts match on the words of Go.
+//! `serde_json` rejects invalid UTF-8, does not report duplicate keys and has other error texts; clients and
+//! scripts match on those of Go.
 
 use serde_json::{Map, Number, Value};
 
-/// Most levels of nesting. The real server accepts 10,000, but the recursive functions over values must fit
-/// the stack of a thread, and no known object has more than 60.
+/// Most levels of nesting. kube-apiserver accepts 10,000, but recursive functions over values must not
+/// overflow the stack of a thread, and no known object has more than 60.
 const MAX_DEPTH: usize = 256;
 
-/// Most remarks about one text, as in the decoder of the real server.
+/// Most duplicate keys that are reported for one text, as in kube-apiserver.
 const MAX_DUPLICATES: usize = 100;
 
-/// A decoded text.
+/// The result of decoding a JSON text.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
-    /// The paths of keys that an object has twice, such as `spec.ports[0].name`. The last value counts.
+    /// The paths of duplicate keys, such as `spec.ports[0].name`. The last value of a key is used.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// Decodes a text; an error has the words of Go's encoding/json.
+/// Decodes a JSON text; errors have the texts of Go's encoding/json.
 pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
     let mut parser = Parser { text, at: 0, depth: 0, duplicates: Vec::new() };
     parser.skip_space();
@@ -32,7 +33,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
     }
 }
 
-/// Returns the name that Go's texts have for the type of a value.
+/// Returns the name of a value's type in Go's error texts.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -44,7 +45,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Where in the document the parser is; made into text only for a remark.
+/// The position of a value in the document. Its path is built only to report a duplicate key.
 pub(super) enum Place<'a> {
     Root,
     Key(&'a Place<'a>, &'a str),
@@ -219,7 +220,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads a string. Invalid UTF-8 becomes U+FFFD.
+    /// Parses a string. Invalid UTF-8 becomes U+FFFD.
     fn string(&mut self) -> Result<String, String> {
         self.at += 1;
         let mut out = String::new();
@@ -262,7 +263,8 @@ impl Parser<'_> {
         Ok(c)
     }
 
-    /// Reads the digits of `\u`; a surrogate without its partner becomes U+FFFD.
+    /// Parses the digits after `\u`, and a second escape after a high surrogate. A surrogate without its
+    /// partner becomes U+FFFD.
     fn code_point(&mut self) -> Result<char, String> {
         let unit = self.hexadecimal()?;
         let low = match self.text.get(self.at..self.at + 2) {
@@ -316,8 +318,8 @@ pub(super) fn note_duplicate(duplicates: &mut Vec<String>, place: &Place<'_>) {
     }
 }
 
-/// A number as Go's decoder keeps it: whole where it fits 64 bits. A whole number with a decimal point loses
-/// it here, because the real server loses it when it encodes the object.
+/// Returns the value of a number: an integer where it fits into 64 bits, otherwise a float. A float without
+/// a fraction, such as `1.0`, becomes an integer, as kube-apiserver encodes it.
 fn number(text: &str) -> Result<Value, String> {
     if let Ok(whole) = text.parse::<i64>() {
         return Ok(whole.into());
@@ -326,7 +328,7 @@ fn number(text: &str) -> Result<Value, String> {
     let Some(float) = parsed else {
         return Err(format!("json: cannot unmarshal number {text} into Go value of type float64"));
     };
-    // Every whole number up to 2^53 in size has an exact float.
+    // A float represents every integer up to 2^53 exactly.
     if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
         #[expect(clippy::cast_possible_truncation, reason = "the value is whole and in range")]
         return Ok((float as i64).into());
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_duplicate_keys_counts_and_is_noted_once() {
+    fn the_last_of_duplicate_keys_is_used_and_reported_once() {
         let decoded = decode(br#"{"a":{"b":1,"b":2,"b":3},"l":[{"c":1,"c":2}]}"#).expect("valid");
         assert_eq!(decoded.value, json!({"a": {"b": 3}, "l": [{"c": 2}]}));
         assert_eq!(decoded.duplicates, ["a.b", "l[0].c"]);
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_of_go() {
+    fn errors_have_the_texts_of_go() {
         assert_eq!(error(""), "unexpected end of JSON input");
         assert_eq!(error("{"), "unexpected end of JSON input");
         assert_eq!(error("x"), "invalid character 'x' looking for beginning of value");

@@ -1,8 +1,8 @@
-//! The service on loopback: TLS, HTTP/1.1 and HTTP/2, bounded connections, an end that leaves nothing behind.
+//! Serves the API on loopback: TLS, HTTP/1.1 and HTTP/2, bounded connections, graceful shutdown.
 //!
 //! # Invariants
 //! 1. Every task of the listener is in `tasks`, and every such task ends soon after `abort` is cancelled.
-//! 2. A client that sends nothing holds one of the connection slots for a bounded time only.
+//! 2. A silent client holds one of the connection slots for a bounded time only.
 
 use std::future::Future;
 use std::io;
@@ -28,54 +28,54 @@ use super::identity::Identity;
 use super::service::ApiService;
 use crate::api::User;
 
-/// Open connections; further clients wait in the backlog of the socket.
+/// Most open connections; further clients wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// From the accept to the end of the handshake.
+/// Longest time from the accept to the end of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For the head of an HTTP/1.1 request; it includes the time that a kept connection is idle, hence longer
-/// than clients keep theirs.
+/// Longest wait for the head of an HTTP/1.1 request. It includes the idle time of a kept connection, so it
+/// exceeds the idle timeout of common clients.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// An HTTP/2 connection whose client is gone without a word is found by pings.
+/// Interval of HTTP/2 pings, which detect clients that vanished without closing the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Large enough that a watch is never slowed down by a window.
+/// HTTP/2 flow control window, large enough that it does not delay a watch.
 const WINDOW_BYTES: u32 = 1 << 20;
 
-/// Requests of one HTTP/2 connection at a time, watches among them.
+/// Most concurrent requests of one HTTP/2 connection, watches included.
 const MAX_STREAMS: u32 = 1000;
 
-/// After this time a stop no longer waits for answers.
+/// Longest wait of a stop for open requests.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The pause after a failed accept, which mostly means that there are no file descriptors left.
+/// Pause after a failed accept; the usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A running server.
+/// A running server on a port of loopback. Dropping it aborts all connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
     address: SocketAddr,
-    /// Cancelled when connections are to end after their current answers.
+    /// Cancelled to end each connection after its open requests.
     stop: CancellationToken,
-    /// Cancelled when connections are to end at once.
+    /// Cancelled to end all connections immediately.
     abort: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// What every connection needs.
+/// The values that all connections share.
 #[derive(Clone)]
 struct Shared {
     service: ApiService,
     acceptor: TlsAcceptor,
-    /// The certificate whose owner is the administrator.
+    /// The client certificate of the administrator.
     admin: Arc<rustls::pki_types::CertificateDer<'static>>,
     stop: CancellationToken,
     executor: Executor,
 }
 
-/// Runs the tasks of connections among those of the listener.
+/// Spawns the tasks of connections so that the listener tracks and aborts them.
 #[derive(Clone)]
 struct Executor {
     tasks: TaskTracker,
@@ -85,7 +85,7 @@ struct Executor {
 // === impl Listener ===
 
 impl Listener {
-    /// Binds a port of loopback and serves on it.
+    /// Binds a free port of loopback and starts to serve.
     pub(crate) async fn start(service: ApiService, identity: &Identity) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -102,13 +102,12 @@ impl Listener {
         Ok(Self { address, stop, abort, tasks })
     }
 
-    /// Returns the address.
+    /// Returns the bound address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends all connections, those with an answer under way at most two seconds later, and returns when no
-    /// task is left.
+    /// Ends all connections and returns when no task is left. Open requests have two seconds to complete.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -131,7 +130,7 @@ impl Drop for Listener {
 impl Executor {
     fn spawn(&self, task: impl Future + Send + 'static) {
         let abort = self.abort.clone();
-        // The tracker knows the task; a handle is not needed.
+        // The tracker waits for the task, so the handle is not needed.
         drop(self.tasks.spawn(async move {
             tokio::select! {
                 biased;
@@ -174,7 +173,7 @@ async fn accept(listener: TcpListener, shared: Shared) {
     }
 }
 
-/// Serves one connection until it ends. Its errors concern the client alone, which knows of them.
+/// Serves one connection until it ends. Connection errors are ignored: the client sees them too.
 async fn serve(stream: TcpStream, shared: Shared, _slot: OwnedSemaphorePermit) {
     if stream.set_nodelay(true).is_err() {
         return;
@@ -190,7 +189,7 @@ async fn serve(stream: TcpStream, shared: Shared, _slot: OwnedSemaphorePermit) {
     };
     let (_, session) = stream.get_ref();
     let certificate = session.peer_certificates().and_then(<[_]>::first);
-    // Only the administrator has a certificate of this authority for clients.
+    // The authority has issued only one client certificate, that of the administrator.
     let peer = certificate.filter(|it| **it == *shared.admin).map(|_| Peer(User::admin()));
     let http2 = session.alpn_protocol() == Some(b"h2");
     let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -215,7 +214,8 @@ async fn serve(stream: TcpStream, shared: Shared, _slot: OwnedSemaphorePermit) {
     }
 }
 
-/// The protocol is known from the handshake, so no first bytes are awaited without a timeout.
+/// Returns the builder of a connection. The protocol comes from the handshake: detecting it from the first
+/// bytes would wait for them without a timeout.
 fn builder(executor: Executor, http2: bool) -> auto::Builder<Executor> {
     let mut builder = auto::Builder::new(executor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);

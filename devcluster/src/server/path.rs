@@ -1,15 +1,15 @@
-//! What the path of a URL names: an endpoint of a resource, discovery, health, or nothing.
+//! Parses the path of a URL: an endpoint of a resource, discovery, health, or an unknown path.
 
 use percent_encoding::percent_decode_str;
 
-/// What a path names.
+/// The parsed path of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// `/`: the list of paths.
     Root,
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez` or `/readyz`, possibly with the name of one check.
+    /// `/healthz`, `/livez` or `/readyz`; `check` is the rest of the path, if any.
     Health { endpoint: String, check: Option<String> },
     /// `/api`.
     LegacyVersions,
@@ -25,7 +25,7 @@ pub(crate) enum Path {
     OpenApi { group: String, version: String },
     /// An endpoint of a resource.
     Resource(ResourcePath),
-    /// `/api/v1/watch`, to which the real server answers with an internal error.
+    /// `/api/v1/watch`, for which kube-apiserver returns an internal error.
     Malformed,
     /// A path below `/api`, or below a version in `/apis`, that cannot be an endpoint.
     UnknownApi { group: String },
@@ -33,7 +33,7 @@ pub(crate) enum Path {
     Unknown,
 }
 
-/// The parts of an endpoint's path. Empty parts are absent in the path.
+/// The parts of the path of a resource endpoint. A part that the path lacks is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,
@@ -44,16 +44,16 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: String,
     /// Whether more parts follow the subresource.
     pub(crate) longer: bool,
-    /// Whether the path has the old prefix `watch/`.
+    /// Whether the path has the deprecated prefix `watch/`.
     pub(crate) watch: bool,
 }
 
-/// Subresources of Namespaces, where a part after the name could also be a resource in the namespace.
+/// Subresources of Namespaces. Any other part after the name of a namespace is a resource in it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
-/// Reads the path of a URL.
+/// Parses the path of a URL.
 pub(crate) fn parse(path: &str) -> Path {
-    // Decoded before it is split: an encoded slash separates too, as in Go.
+    // The path is decoded before it is split, so an encoded slash separates parts, as in Go.
     let path = percent_decode_str(path).decode_utf8_lossy();
     let Some(relative) = path.strip_prefix('/') else { return Path::Unknown };
     let relative = relative.strip_suffix('/').unwrap_or(relative);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_have_their_own_names() {
+    fn discovery_and_health_paths_are_recognized() {
         assert_eq!(parse("/"), Path::Root);
         assert_eq!(parse("/apis/"), Path::Groups);
         assert_eq!(parse("/api"), Path::LegacyVersions);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_paths_are_told_apart_by_their_prefix() {
+    fn unknown_paths_are_distinguished_by_prefix() {
         for path in ["/nope", "//api/v1", "/apis//v1", "api/v1", "/openapi/v2"] {
             assert_eq!(parse(path), Path::Unknown, "{path}");
         }

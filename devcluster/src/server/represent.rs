@@ -1,4 +1,4 @@
-//! Turns the content of a response into the accepted representation: whole, or the metadata alone.
+//! Converts API responses into the accepted representation: complete objects, or their metadata only.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use crate::kinds::Kind;
 
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Makes the answer of a successful request. `kind` is the kind of the endpoint.
+/// Returns the HTTP response to a successful request. `kind` is the kind of the endpoint.
 ///
 /// # Errors
-/// 406 if the content has no such representation.
+/// 406 if the content cannot be converted into the accepted representation.
 pub(super) fn answer(
     response: Response,
     kind: &Kind,
@@ -89,7 +89,7 @@ fn of_watch(watch: Watch, accepted: &Accepted, limits: Limits) -> Result<Answer,
     Ok(Answer::stream(stream::frames(watch, convert, limits)))
 }
 
-/// Returns the metadata of an object as an object of its own.
+/// Returns the metadata of an object as a `PartialObjectMetadata`.
 pub(super) fn metadata_only(value: &Value, convert: &Convert) -> Value {
     let mut partial = Map::new();
     partial.insert("kind".to_owned(), json!(convert.kind));
@@ -116,7 +116,7 @@ fn not_a_list(kind: &Kind) -> Status {
     Status::new(406, "NotAcceptable", message)
 }
 
-/// The internal Go type of an object, which the real server's texts mention.
+/// Returns the internal Go type of an object, which error texts of kube-apiserver contain.
 fn go_type(kind: &Kind, suffix: &str) -> String {
     if kind.type_name.is_none() {
         return format!("*unstructured.Unstructured{suffix}");

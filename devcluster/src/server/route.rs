@@ -1,7 +1,7 @@
-//! Which verb a method means at an endpoint, or how the server refuses it.
+//! Maps an HTTP method at an endpoint to a verb, or to an error.
 //!
-//! The real server has two routers with different answers: one for built-in kinds, which knows every path,
-//! and one for custom resources, which looks at the parts of the path.
+//! kube-apiserver has two routers with different errors: the one for built-in kinds has a fixed table of
+//! paths, the one for custom resources interprets the parts of the path.
 
 use http::Method;
 
@@ -9,12 +9,12 @@ use super::path::ResourcePath;
 use crate::api::{Details, PatchType, Query, Status, Verb};
 use crate::kinds::Kind;
 
-/// An answer without content.
+/// An error response.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// 404 as plain text: the path leads nowhere.
+    /// 404 in plain text, for an unknown path.
     NoPage,
-    /// An error with a `Status`.
+    /// An error with a `Status` object.
     Status(Status),
 }
 
@@ -29,19 +29,20 @@ impl From<Status> for Refusal {
     }
 }
 
-/// 404 of the router of built-in kinds.
+/// Returns the 404 error of the router of built-in kinds.
 pub(crate) fn unknown_resource() -> Status {
     let message = "the server could not find the requested resource";
     Status::new(404, "NotFound", message).with_details(Details::default())
 }
 
-/// 405 of the router of built-in kinds.
+/// Returns the 405 error of the router of built-in kinds.
 pub(crate) fn wrong_method() -> Status {
     let message = "the server does not allow this method on the requested resource";
     Status::new(405, "MethodNotAllowed", message).with_details(Details::default())
 }
 
-/// The verb of a request as authorization names it, which needs no kind. Empty for an unknown method.
+/// Returns the authorization verb of a request, which does not depend on the kind; empty for an unknown
+/// method.
 pub(crate) fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
     if path.watch {
         return "watch";
@@ -59,7 +60,7 @@ pub(crate) fn verb_name(method: &Method, path: &ResourcePath, query: &Query) -> 
     }
 }
 
-/// Chooses the verb of a request.
+/// Returns the verb of a request, or the error if the endpoint does not support it.
 pub(crate) fn verb(
     method: &Method,
     path: &ResourcePath,
@@ -89,7 +90,7 @@ pub(crate) fn verb(
     Ok(verb)
 }
 
-/// The option is true unless it has one of two values: so does Go's conversion of a query to a boolean.
+/// Whether the query requests a watch. As in Go, every value except `0` and `false` counts as true.
 fn wants_watch(query: &Query) -> bool {
     query.get("watch").is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
@@ -164,7 +165,7 @@ fn patch_type(kind: &Kind, content_type: &str) -> Result<PatchType, Status> {
     }
 }
 
-/// 415: the body has a type that the endpoint does not accept.
+/// Returns the 415 error for a request body with an unsupported media type.
 pub(crate) fn unsupported_media_type(accepted: &str) -> Status {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}"

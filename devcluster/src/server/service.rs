@@ -1,4 +1,4 @@
-//! The service: from an HTTP request to an answer.
+//! The HTTP service of the API: handles a request from its head to its response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,17 +25,17 @@ use super::{content, discovery, health, represent};
 use crate::api::{Api, Body, Details, Query, Request, Status, Target, User, Verb};
 use crate::kinds::{Kind, builtin};
 
-/// How long a client may take to send a body; the real server's limit for a whole request.
+/// Longest time for a client to send a body; kube-apiserver's limit for a complete request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(34);
 
-/// A future of an answer.
+/// The future of a response.
 type Answering = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>>;
 
-/// The API as an HTTP service. Clones share everything.
+/// The API as an HTTP service. Clones share the API, the tokens and the faults.
 #[derive(Clone, Debug)]
 pub struct ApiService {
     shared: Arc<Shared>,
-    /// The sender of all requests, so that they need no credentials.
+    /// The user of all requests; `None` if each request is authenticated.
     user: Option<User>,
 }
 
@@ -44,34 +44,34 @@ struct Shared {
     api: Api,
     tokens: Tokens,
     faults: Faults,
-    /// For the ids of requests.
+    /// The source of audit ids.
     random: Mutex<fastrand::Rng>,
 }
 
 // === impl ApiService ===
 
 impl ApiService {
-    /// A service that knows its senders by their bearer tokens. The seed decides about faults and request
-    /// ids.
+    /// Returns a service that authenticates requests by bearer token. `seed` determines the requests that
+    /// faults affect, and the audit ids.
     pub fn new(api: Api, tokens: impl IntoIterator<Item = (String, User)>, seed: u64) -> Self {
         let tokens = tokens.into_iter().collect();
         let (faults, random) = (Faults::new(seed), Mutex::new(fastrand::Rng::with_seed(seed)));
         Self { shared: Arc::new(Shared { api, tokens, faults, random }), user: None }
     }
 
-    /// The same service for requests of one user, which need no credentials.
+    /// Returns the same service with a fixed user, for requests without credentials.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
         Self { shared: Arc::clone(&self.shared), user: Some(auth::authenticated(user)) }
     }
 
-    /// The same service for requests that name their sender by a token.
+    /// Returns the same service without the fixed user, so that requests need a token.
     #[cfg(test)]
     pub(super) fn without_user(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), user: None }
     }
 
-    /// Returns the faults of this server.
+    /// Returns the fault rules of this server.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
@@ -189,7 +189,7 @@ where
     }
 }
 
-/// The head of a request with its query.
+/// The head of a request, with its parsed query.
 struct Incoming<'a> {
     parts: &'a Parts,
     query: Query,
@@ -214,7 +214,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// The representation of errors, which are never converted.
+    /// Returns the accepted representation for an error; a `Status` is never converted.
     fn for_errors(&self) -> Accepted {
         let accepted = accept::negotiate(self.header(&ACCEPT), |_| true).unwrap_or_default();
         Accepted { convert: None, pretty: accepted.pretty || self.wants_pretty(), ..accepted }
@@ -279,7 +279,7 @@ fn request(
         user,
         user_agent: incoming.header(&USER_AGENT).to_owned(),
     };
-    // The old form of a watch of one object.
+    // The deprecated path prefix `watch/` with a name watches one object.
     if verb == Verb::Watch && !target.name.is_empty() {
         let name = std::mem::take(&mut target.name);
         match request.query.get("fieldSelector") {
@@ -295,7 +295,7 @@ fn request(
     Ok(request)
 }
 
-/// Answers with a fault.
+/// Returns the response of a fault; for `Hang` it never completes.
 async fn fail(fault: &Fault, verb: &str, path: &ResourcePath, accepted: &Accepted) -> Answer {
     let details = Details {
         name: path.name.clone(),
@@ -333,7 +333,7 @@ async fn fail(fault: &Fault, verb: &str, path: &ResourcePath, accepted: &Accepte
             Status::new(504, "Timeout", "request did not complete within the allotted timeout")
         }
         Fault::ServerError(code) => Status::new(*code, "InternalError", "Internal error occurred: fault"),
-        // The others are not failures: `Faults::effects` returns none of them here.
+        // Only `Hang` occurs here: `Faults::effects` handles the other three itself.
         Fault::Hang | Fault::Delay(_) | Fault::CutWatch { .. } | Fault::DropBookmarks => {
             std::future::pending::<Status>().await
         }
@@ -341,7 +341,7 @@ async fn fail(fault: &Fault, verb: &str, path: &ResourcePath, accepted: &Accepte
     Answer::status(&status, accepted)
 }
 
-/// The release that the built-in kinds were taken from.
+/// Returns the response of `/version`: the Kubernetes release of the built-in kinds.
 fn version() -> Answer {
     let release = builtin::release();
     let mut numbers = release.trim_start_matches('v').split('.');
@@ -365,7 +365,7 @@ fn version() -> Answer {
     Answer::value(200, &value, &Accepted { pretty: true, ..Accepted::default() })
 }
 
-/// The architecture by its name in Go.
+/// Returns the name that Go has for the architecture of this program.
 fn platform() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

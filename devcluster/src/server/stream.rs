@@ -1,4 +1,4 @@
-//! The body of a watch: events as lines of JSON, several of them in one write when they are ready together.
+//! The body of a watch: events as lines of JSON. Events that are ready together share a chunk.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,15 @@ use super::accept::Convert;
 use super::represent::metadata_only;
 use crate::api::{Watch, WatchEvent};
 
-/// Events are joined up to this size; a larger event is a write of its own.
+/// Largest chunk that several events share; a larger event is a chunk of its own.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What ends a stream early or changes it on purpose.
+/// The faults that end a watch early or filter its events.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// Notified when open watches are to be cut.
+    /// Ends the watch when the value changes.
     pub(super) cuts: watch::Receiver<u64>,
+    /// The number of events after which the watch ends; `None` for no limit.
     pub(super) after_events: Option<usize>,
     pub(super) drop_bookmarks: bool,
 }
@@ -27,11 +28,12 @@ struct State {
     watch: Watch,
     convert: Option<Convert>,
     limits: Limits,
-    /// Encoded events that did not fit the last chunk.
+    /// Encoded events that did not fit into the last chunk.
     ready: VecDeque<Bytes>,
 }
 
-/// Returns the chunks of a watch. Dropping the stream drops the watch.
+/// Returns the chunks of a watch, with the objects converted to `convert` if given. Dropping the stream ends
+/// the watch.
 pub(super) fn frames(
     watch: Watch,
     convert: Option<Convert>,
@@ -75,7 +77,7 @@ impl State {
         });
     }
 
-    /// Joins events, as many as fit a chunk and at least one.
+    /// Returns the next chunk: as many events as fit, and at least one.
     fn chunk(&mut self) -> Bytes {
         let first = self.ready.pop_front().unwrap_or_default();
         let fits =

@@ -1,4 +1,4 @@
-//! Raw requests: the texts were seen on a kube-apiserver 1.36.3.
+//! Raw requests to the service. The expected texts are those of kube-apiserver 1.36.3.
 
 mod bodies;
 mod faults;
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// A server whose requests need no credentials.
+/// Returns a service for requests without credentials.
 async fn server() -> ApiService {
     let options = EmbeddedOptions::default();
     let api = Api::new(options.api).await;
@@ -53,7 +53,7 @@ async fn server() -> ApiService {
         .as_user(User::admin())
 }
 
-/// A server with a `ConfigMap` `c1` and one custom resource `w1`.
+/// Returns a service with a `ConfigMap` `c1` and a custom resource `w1`.
 async fn filled() -> ApiService {
     let server = server().await;
     let definition = json!({
@@ -202,7 +202,7 @@ async fn metadata_is_served_alone() {
 }
 
 #[tokio::test]
-async fn unknown_paths_lead_nowhere() {
+async fn unknown_paths_are_not_found() {
     let server = filled().await;
     let pages = ["/nope", "/apis/nope", "/apis/nope/v1", "/apis/nope/v1/x", "//api/v1/", "/openapi/v2"];
     let custom =
@@ -311,7 +311,7 @@ async fn health_and_version_are_served() {
 }
 
 #[tokio::test]
-async fn the_old_watch_prefix_watches() {
+async fn paths_with_the_watch_prefix_open_watches() {
     let server = filled().await;
     for path in ["namespaces/default/configmaps", "namespaces/default/configmaps/c1", "configmaps"] {
         let reply = get(&server, &format!("/api/v1/watch/{path}?timeoutSeconds=1&watch=false")).await;

@@ -1,20 +1,20 @@
-//! YAML in and out.
+//! Decodes and encodes YAML in the form of kube-apiserver.
 
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, SerializerOptions};
 
-/// As deep as JSON may be; the collections of an object count once each.
+/// Most levels of nested maps and lists, the same as for JSON.
 const MAX_DEPTH: usize = 256;
 
-/// A decoded text.
+/// The result of decoding a YAML text.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
-    /// The remark about a key that a mapping has twice. The last value counts.
+    /// The warning about the first duplicate key, if any. The last value of the key is used.
     pub(crate) duplicate: Option<String>,
 }
 
-/// Decodes a text; an error has the form of go-yaml's.
+/// Decodes a YAML text; an empty text is null. Errors have the form of go-yaml.
 pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
     let text = String::from_utf8_lossy(text);
     if text.trim().is_empty() {
@@ -36,12 +36,12 @@ pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
     }
 }
 
-/// Encodes a value in the form of the real server: lists are not indented below their key.
+/// Encodes a value as kube-apiserver does: lists are not indented below their key.
 pub(crate) fn encode(value: &Value) -> String {
     let mut options = SerializerOptions::default();
     options.compact_list_indent = true;
     let mut out = String::new();
-    // A JSON value has only types of YAML, and writing to memory does not fail.
+    // Cannot fail: YAML can represent every JSON value, and the writer is a String.
     drop(serde_saphyr::to_fmt_writer_with_options(&mut out, value, options));
     out
 }

@@ -1,4 +1,4 @@
-//! The API of this process as the server that controllers work against.
+//! Implements the controllers' [`Client`] for the API in this process, without HTTP.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::api::{self, Api, Content, PatchType, Status, Target, WatchEvent};
 use crate::kinds::Kind;
 use crate::store::{EventType, GroupResource};
 
-/// The manager of fields that controllers write.
+/// The field manager of all writes except the statuses of Pods and Nodes.
 const MANAGER: &str = "kube-controller-manager";
 
-/// The manager of the statuses of Pods and Nodes.
+/// The field manager of the statuses of Pods and Nodes.
 const KUBELET: &str = "kubelet";
 
 impl Client for Api {
@@ -65,7 +65,7 @@ impl Client for Api {
         };
         let mut target = target(self, &request.resource)?.namespace(&request.namespace);
         target = target.subresource(request.subresource);
-        // The name of a new object is in its body; a subresource belongs to an object that exists.
+        // The path of a create has no name, except for a subresource of an existing object.
         if request.verb != Verb::Create || !request.subresource.is_empty() {
             target = target.name(&request.name);
         }
@@ -77,7 +77,7 @@ impl Client for Api {
     }
 }
 
-/// An event of a watch of the API.
+/// A converted watch event; an error ends the watch.
 enum Seen {
     Change(Event),
     Bookmark,
@@ -100,7 +100,7 @@ fn shared(object: &api::Object) -> Arc<Value> {
     }
 }
 
-/// Returns the object of an answer; null for a list, such as that of a deleted collection.
+/// Returns the object of a response; null for a list, which a deletecollection returns.
 fn object(content: Content) -> Result<Value, RequestError> {
     match content {
         Content::Object(object) => Ok(object.value().clone()),
@@ -109,7 +109,7 @@ fn object(content: Content) -> Result<Value, RequestError> {
     }
 }
 
-/// Returns the collection of a resource, in a version that is served.
+/// Returns the collection of a resource, in v1 if served, otherwise in another served version.
 fn target(api: &Api, resource: &GroupResource) -> Result<Target, RequestError> {
     let (group, plural) = (&*resource.group, &*resource.resource);
     if api.kind(group, "v1", plural).is_some() {

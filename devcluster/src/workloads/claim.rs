@@ -1,4 +1,4 @@
-//! Adoption and release: which objects belong to a controller by its selector and their controller reference.
+//! Adoption and release of objects, by the owner's selector and the objects' controller references.
 
 use std::sync::Arc;
 
@@ -8,16 +8,19 @@ use super::client::Request;
 use super::object::{Object as _, controller_reference, selects};
 use crate::store::GroupResource;
 
-/// The objects of a controller, and the requests that settle claims.
+/// The objects of an owner, and the requests that adopt or release objects.
 #[derive(Debug, Default)]
 pub(super) struct Claim<'a> {
-    /// Objects that the controller controls, selected by it.
+    /// Objects that the owner controls and selects.
     pub(super) owned: Vec<&'a Arc<Value>>,
-    /// Adoptions of selected objects without a controller, releases of objects that are no longer selected.
+    /// Adoptions of selected objects without a controller, and releases of controlled objects that are no
+    /// longer selected.
     pub(super) requests: Vec<Request>,
 }
 
-/// Claims those of the objects that `owner`, a workload of group `apps` and the given kind, selects.
+/// Returns the objects that `owner` controls, and the adoptions and releases that are due.
+///
+/// `owner` is in group `apps` and of the given kind; `resource` is that of `objects`.
 pub(super) fn claim<'a>(
     owner: &Value,
     kind: &str,
@@ -58,7 +61,8 @@ mod tests {
         let owners: Vec<_> =
             controller.map(|uid| json!({"uid": uid, "controller": true})).into_iter().collect();
         Arc::new(json!({"metadata": {
-            "name": name, "uid": name, "resourceVersion": "7", "labels": {"app": app}, "ownerReferences": owners,
+            "name": name, "uid": name, "resourceVersion": "7", "labels": {"app": app},
+            "ownerReferences": owners,
         }}))
     }
 

@@ -1,4 +1,4 @@
-//! The requests that controllers send, and the watches that they read: an API server as any client sees it.
+//! The interface between controllers and an API server: requests, watches and errors.
 
 use std::fmt;
 use std::future::Future;
@@ -11,15 +11,15 @@ use super::object::Object as _;
 use crate::kinds::Kind;
 use crate::store::GroupResource;
 
-/// An API server that controllers work against.
+/// An API server, as the controllers use it.
 pub trait Client: Send + Sync + 'static {
-    /// Returns the kinds that are served now, custom ones included; the preferred version of a kind first.
+    /// Returns the kinds that are served now, custom ones included; of each kind the preferred version first.
     fn kinds(&self) -> Vec<Arc<Kind>>;
 
-    /// Lists all objects of a resource and watches it from there.
+    /// Lists all objects of a resource in all namespaces, and watches it from the revision of the list.
     fn watch(&self, resource: &GroupResource) -> impl Future<Output = Result<Watch, RequestError>> + Send;
 
-    /// Reads an object.
+    /// Reads an object; `namespace` is empty for objects without one.
     fn get(
         &self,
         resource: &GroupResource,
@@ -27,30 +27,30 @@ pub trait Client: Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<Value, RequestError>> + Send;
 
-    /// Sends a write and returns the object of the answer, or the Status where the server answers with one.
+    /// Sends a write and returns the object or the `Status` of the response.
     fn send(&self, request: Request) -> impl Future<Output = Result<Value, RequestError>> + Send;
 }
 
-/// The objects of a resource, and their changes from then on.
+/// The objects of a resource, and a stream of their later changes.
 pub struct Watch {
     /// The revision of the list.
     pub revision: u64,
     /// The objects at that revision.
     pub objects: Vec<Arc<Value>>,
-    /// The changes after it; ends when the watch is cut.
+    /// The changes after that revision. The stream ends when the watch ends.
     pub events: BoxStream<'static, Event>,
 }
 
-/// A change of an object, which carries its resourceVersion.
+/// A change of an object; the object has the resourceVersion of the change.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The object was created or changed.
     Put(Arc<Value>),
-    /// The object is gone; this is its last state.
+    /// The object was deleted; this is its last state.
     Gone(Arc<Value>),
 }
 
-/// A write.
+/// A write request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The verb.
@@ -59,7 +59,7 @@ pub struct Request {
     pub resource: GroupResource,
     /// The namespace, empty for objects without one.
     pub namespace: String,
-    /// The name of the object, empty where the verb has none.
+    /// The name of the object, empty for a deletecollection and for a generated name.
     pub name: String,
     /// The subresource, empty for the object itself.
     pub subresource: &'static str,
@@ -88,9 +88,9 @@ pub enum Verb {
 pub struct RequestError {
     /// The HTTP status code.
     pub code: u16,
-    /// The message of the Status.
+    /// The message of the `Status`.
     pub message: String,
-    /// The reasons of the causes of the Status.
+    /// The reasons of the causes in the details of the `Status`; may be empty.
     pub causes: Vec<String>,
 }
 
@@ -116,31 +116,32 @@ impl Request {
         }
     }
 
-    /// Creates an object.
+    /// Returns the request to create an object.
     pub(super) fn create(resource: &GroupResource, object: Value) -> Self {
         let target = object.clone();
         Self::of(Verb::Create, resource, &target, object)
     }
 
-    /// Replaces an object, which still has the resourceVersion of the body.
+    /// Returns the request to replace an object, if its resourceVersion is still that of `object`.
     pub(super) fn update(resource: &GroupResource, object: Value) -> Self {
         let target = object.clone();
         Self::of(Verb::Update, resource, &target, object)
     }
 
-    /// Replaces the status of an object, which still has the resourceVersion of the body.
+    /// Returns the request to replace the status of an object, if its resourceVersion is still that of
+    /// `object`.
     pub(super) fn update_status(resource: &GroupResource, object: Value) -> Self {
         Self { subresource: "status", ..Self::update(resource, object) }
     }
 
-    /// Changes metadata of an object, provided that it is the object that was read, unchanged.
+    /// Returns the request to patch the metadata of an object, if its uid and resourceVersion are unchanged.
     pub(super) fn patch_metadata(resource: &GroupResource, object: &Value, mut metadata: Value) -> Self {
         metadata["uid"] = object.uid().into();
         metadata["resourceVersion"] = object.text("/metadata/resourceVersion").into();
         Self::of(Verb::MergePatch, resource, object, json!({ "metadata": metadata }))
     }
 
-    /// Deletes an object with these `DeleteOptions`, provided that it is the object that was read.
+    /// Returns the request to delete an object with these `DeleteOptions`, if its uid is unchanged.
     pub(super) fn delete(resource: &GroupResource, object: &Value, mut options: Value) -> Self {
         options["kind"] = "DeleteOptions".into();
         options["apiVersion"] = "v1".into();
@@ -148,7 +149,7 @@ impl Request {
         Self::of(Verb::Delete, resource, object, options)
     }
 
-    /// Deletes all objects of a namespace, their dependents in the background.
+    /// Returns the request to delete all objects of a resource in a namespace, with background propagation.
     pub(super) fn delete_collection(resource: &GroupResource, namespace: &str) -> Self {
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
         let target = json!({"metadata": {"namespace": namespace}});
@@ -159,12 +160,12 @@ impl Request {
 // === impl RequestError ===
 
 impl RequestError {
-    /// Whether the object does not exist.
+    /// Whether the object or the resource does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Whether an object cannot be created because its namespace is being deleted.
+    /// Whether a create was refused because the namespace is being deleted.
     pub(super) fn is_namespace_terminating(&self) -> bool {
         self.causes.iter().any(|cause| cause == "NamespaceTerminating")
     }

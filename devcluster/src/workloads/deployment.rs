@@ -1,7 +1,7 @@
-//! Deployments: a ReplicaSet for each Pod template, and rollouts from one to the next.
+//! Deployments: one ReplicaSet for each Pod template, and rollouts from the old ReplicaSets to the newest.
 //!
-//! Each pass returns the requests of one step of kube-controller-manager's controller: it ends at the first
-//! write of an object that a later step would read, and the event of that write starts the next pass.
+//! Each call returns the requests of one step of kube-controller-manager's controller. A step ends at the
+//! first write of an object that a later step would read; the watch event of that write starts the next step.
 
 mod revision;
 mod rollout;
@@ -20,7 +20,7 @@ use super::object::Object as _;
 use super::resources;
 use rollout::Rollout;
 
-/// Returns the requests of a Deployment, given the ReplicaSets and Pods of its namespace.
+/// Returns the requests of a Deployment; `sets` and `pods` are the ReplicaSets and Pods of its namespace.
 pub(super) fn decide(
     deployment: &Value,
     sets: &[&Arc<Value>],

@@ -1,9 +1,8 @@
-//! The task of the controllers: feeds watches into the view, and items of work to the controllers one by one.
+//! The task of all controllers: applies watch events to the view, and reconciles one item after another.
 //!
 //! # Invariants
-//! 1. No controller decides before the view has all of its own earlier writes: `awaited` holds the revision
-//!    of the newest one of each resource. So there is no need for expectations about writes that are on their
-//!    way.
+//! 1. No item is reconciled before the view contains all earlier writes of the driver: `awaited` has the
+//!    revision of the newest write to each resource. client-go's expectations are therefore not needed.
 //! 2. A resource is in `watched` as long as its watch is in `events`.
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,10 +23,10 @@ use super::work::{Item, Work};
 use super::{Decision, Options, deployment, endpoints, garbage, namespace, pod, replica_set, resources};
 use crate::store::GroupResource;
 
-/// Delay before a watch is opened again after it could not be.
+/// Delay before another attempt to open a watch.
 const REOPEN: Duration = Duration::from_millis(100);
 
-/// An event of a resource; `None` when its watch has ended.
+/// An event of a resource; `None` means that its watch has ended.
 type Arrival = (GroupResource, Option<Event>);
 
 /// The controllers and their state.
@@ -38,16 +37,17 @@ pub(super) struct Driver<C> {
     work: Work,
     events: SelectAll<BoxStream<'static, Arrival>>,
     watched: BTreeSet<GroupResource>,
-    /// The revision that the view has of each resource.
+    /// The newest revision of each resource that the view contains.
     seen: HashMap<GroupResource, u64>,
+    /// The revision of the driver's newest write to each resource, until the view contains it.
     awaited: HashMap<GroupResource, u64>,
-    /// Resources whose watch has to be opened, if they are still served.
+    /// Resources without a watch; a resource that is no longer served is dropped at the next attempt.
     unwatched: BTreeSet<GroupResource>,
-    /// Number of addresses that Pods have got.
+    /// Number of addresses that were assigned to Pods, modulo 2^32.
     addresses: u32,
 }
 
-/// An owner that the view does not have.
+/// An owner that an owner reference names and the view lacks.
 struct Absent {
     resource: GroupResource,
     name: Name,
@@ -70,7 +70,7 @@ impl<C: Client> Driver<C> {
         }
     }
 
-    /// Runs for ever.
+    /// Runs the controllers; never returns.
     pub(super) async fn run(mut self) {
         self.refresh_kinds();
         self.add(Item::Node);
@@ -89,7 +89,7 @@ impl<C: Client> Driver<C> {
             }
             let due = self.work.next_due().filter(|_| !reopen && !self.lags());
             let due = if reopen { Some(Instant::now() + REOPEN) } else { due };
-            // The order of the branches does not matter: both only end the wait.
+            // Both branches only end the wait, so their order does not matter.
             tokio::select! {
                 Some(arrival) = self.events.next() => self.arrive(arrival),
                 () = sleep_until(due) => {}
@@ -107,7 +107,7 @@ impl<C: Client> Driver<C> {
         }
     }
 
-    /// Whether the view lacks writes of this driver.
+    /// Whether the view lacks a write of this driver.
     fn lags(&self) -> bool {
         self.awaited.iter().any(|(resource, revision)| {
             self.watched.contains(resource) && self.seen.get(resource).is_none_or(|seen| seen < revision)
@@ -116,7 +116,7 @@ impl<C: Client> Driver<C> {
 
     // --- Watches ---
 
-    /// Reads which kinds are served, and looks again at objects whose owners may now be known.
+    /// Reads the served kinds, and enqueues all objects with owners, because an owner's kind may be new.
     fn refresh_kinds(&mut self) {
         let served: BTreeSet<_> = self.view.set_kinds(self.client.kinds()).into_iter().collect();
         self.unwatched = served.difference(&self.watched).cloned().collect();
@@ -125,7 +125,7 @@ impl<C: Client> Driver<C> {
         }
     }
 
-    /// Opens missing watches. One that cannot be opened stays missing.
+    /// Opens the missing watches. A watch that fails to open stays in `unwatched`.
     async fn open_watches(&mut self) {
         for resource in std::mem::take(&mut self.unwatched) {
             match self.client.watch(&resource).await {
@@ -223,7 +223,7 @@ impl<C: Client> Driver<C> {
 
     // --- Work ---
 
-    /// Lets the controller of an item decide, and sends its requests.
+    /// Reconciles an item: sends the requests of its controller.
     async fn pass(&mut self, item: Item) {
         let decision = match &item {
             Item::Garbage(uid) => {
@@ -238,7 +238,7 @@ impl<C: Client> Driver<C> {
         match self.send_all(decision.requests).await {
             Ok(()) => self.work.succeeded(&item),
             Err(error) => {
-                // The ReplicaSet reports the failure in its status.
+                // A ReplicaSet reports the failure in its status.
                 let report = self.decide(&item, Some(&error));
                 if let Err(error) = self.send_all(report.requests).await {
                     tracing::debug!(?item, %error, "cannot report a failure");
@@ -257,7 +257,7 @@ impl<C: Client> Driver<C> {
         self.work.retry(item, Instant::now());
     }
 
-    /// Returns the decision about an item; with a failure only the report of it.
+    /// Returns the decision about an item. With `failure` it only contains the report of the failure.
     fn decide(&mut self, item: &Item, failure: Option<&RequestError>) -> Decision {
         let now = self.now();
         if let Item::Pod(name) = item {
@@ -327,7 +327,8 @@ impl<C: Client> Driver<C> {
         decision
     }
 
-    /// Decides about an object with owners. The owners that have to be absent for this are to be confirmed.
+    /// Returns the decision of the garbage collector about an object, and the absent owners that it relies
+    /// on. The caller must confirm their absence before it sends the requests.
     fn decide_garbage(&self, uid: &str) -> (Decision, Vec<Absent>) {
         let Some((resource, object)) = self.view.by_uid(uid) else { return Default::default() };
         let requests = garbage::decide(&self.view, resource, object);
@@ -342,13 +343,15 @@ impl<C: Client> Driver<C> {
         (requests.into(), absent)
     }
 
-    /// Sends requests in order, up to the first that fails for a reason that matters.
+    /// Sends requests in order and stops at the first error. A write to a missing object, and a create in a
+    /// namespace that is being deleted, are no errors.
     async fn send_all(&mut self, requests: Vec<Request>) -> Result<(), RequestError> {
         for request in requests {
             let (verb, resource) = (request.verb, request.resource.clone());
             match self.client.send(request).await {
                 Ok(object) => {
-                    // The answer to a deletion is a Status or has the revision before it.
+                    // The response to a deletion has no revision to wait for: it is a `Status`, or the object
+                    // before the deletion.
                     let written = matches!(verb, Verb::Create | Verb::Update | Verb::MergePatch);
                     if let Some(revision) =
                         revision_of(&object).filter(|_| written && object["kind"] != "Status")
@@ -367,7 +370,7 @@ impl<C: Client> Driver<C> {
     }
 }
 
-/// Fails if an object that is absent from the view exists: its creation has not arrived yet.
+/// Returns an error if one of the absent owners exists on the server, because its event is still to arrive.
 async fn confirm(client: &impl Client, absent: Vec<Absent>) -> Result<(), RequestError> {
     for Absent { resource, name, uid } in absent {
         match client.get(&resource, &name.namespace, &name.name).await {
@@ -383,7 +386,7 @@ async fn confirm(client: &impl Client, absent: Vec<Absent>) -> Result<(), Reques
     Ok(())
 }
 
-/// Sleeps until a time, for ever without one.
+/// Sleeps until a time; `None` sleeps forever.
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

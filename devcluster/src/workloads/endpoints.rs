@@ -1,7 +1,7 @@
 //! EndpointSlices and Endpoints: the addresses of the Pods that a Service selects.
 //!
-//! Neither carries the annotation with the time of the last change that kube-controller-manager writes for
-//! measurements.
+//! Differs from kube-controller-manager: the annotation `endpoints.kubernetes.io/last-change-trigger-time` is
+//! not written.
 
 mod slices;
 mod subsets;
@@ -15,13 +15,13 @@ use super::object::{Object as _, has_ended};
 pub(super) use slices::decide as decide_slices;
 pub(super) use subsets::decide as decide_endpoints;
 
-/// The label of the name of the Service on an `EndpointSlice`.
+/// The label of an `EndpointSlice` with the name of its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The label of a Service without an address of its own.
+/// The label that marks the slices and Endpoints of a headless Service.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Whether the controllers publish the Pods of a Service: not without a selector, not for a mere alias.
+/// Whether the controllers publish the Pods of a Service: it has a selector and is not an `ExternalName`.
 fn is_published(service: &Value) -> bool {
     service["spec"]["selector"].is_object() && service["spec"]["type"] != "ExternalName"
 }
@@ -36,7 +36,7 @@ fn has_address(pod: &Value) -> bool {
     has_any && !has_ended(pod)
 }
 
-/// Returns the addresses of a Pod of one family.
+/// Returns the IPv4 or IPv6 addresses of a Pod.
 fn addresses(pod: &Value, ipv6: bool) -> impl Iterator<Item = String> {
     let parsed = pod.list("/status/podIPs").iter().filter_map(|ip| ip.text("/ip").parse::<IpAddr>().ok());
     parsed.filter(move |ip| ip.is_ipv6() == ipv6).map(|ip| ip.to_string())
@@ -46,14 +46,13 @@ fn target(pod: &Value) -> Value {
     json!({"kind": "Pod", "namespace": pod.namespace(), "name": pod.name(), "uid": pod.uid()})
 }
 
-/// Returns the host name of a Pod that has one in the domain of the Service.
+/// Returns the host name of a Pod if its subdomain is the Service.
 fn hostname<'a>(pod: &'a Value, service: &Value) -> Option<&'a str> {
     let hostname = pod.text("/spec/hostname");
     (!hostname.is_empty() && pod.text("/spec/subdomain") == service.name()).then_some(hostname)
 }
 
-/// Returns the ports of a Service on a Pod, those with names that the Pod has; fields in the order that an
-/// endpoint's port has them.
+/// Returns the ports of a Service on a Pod. A port with a target name that the Pod lacks is left out.
 fn ports(service: &Value, pod: &Value) -> Vec<Value> {
     let found = service.list("/spec/ports").iter().filter_map(|port| {
         let mut found = json!({
@@ -73,7 +72,7 @@ fn protocol(port: &Value) -> &str {
     port["protocol"].as_str().unwrap_or("TCP")
 }
 
-/// Returns the number of a Service's port on a Pod.
+/// Returns the target port number of a Service's port on a Pod; `None` if the Pod lacks a port of that name.
 fn number(port: &Value, pod: &Value) -> Option<i64> {
     let name = match &port["targetPort"] {
         Value::String(name) => name,

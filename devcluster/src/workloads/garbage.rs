@@ -1,6 +1,7 @@
-//! Garbage collection: deletes objects without owners, and carries out foreground deletion and orphaning.
+//! Garbage collection: deletes objects without existing owners, and carries out foreground deletion and
+//! orphaning.
 //!
-//! The API server only sets the finalizers of a deletion policy; the requests here do the rest.
+//! The API server sets only the finalizers of a propagation policy; this module returns all further requests.
 
 use serde_json::{Value, json};
 
@@ -9,18 +10,18 @@ use super::object::Object as _;
 use super::view::{Owner, View};
 use crate::store::GroupResource;
 
-/// The finalizer of an object that goes after its dependents.
+/// The finalizer of an object that is deleted after its dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// The finalizer of an object whose dependents stay.
+/// The finalizer of a deleted object that leaves its dependents without an owner.
 const ORPHAN: &str = "orphan";
 
-/// Whether an object is being deleted and waits for its dependents to go.
+/// Whether an object is in foreground deletion: it waits for the deletion of its dependents.
 pub(super) fn waits_for_dependents(object: &Value) -> bool {
     object.is_deleting() && object.has_finalizer(FOREGROUND)
 }
 
-/// Returns the requests about one object: a deletion, or changes of owner references and finalizers.
+/// Returns the requests for one object: a deletion, or patches of owner references and finalizers.
 pub(super) fn decide(view: &View, resource: &GroupResource, object: &Value) -> Vec<Request> {
     if object.is_deleting() {
         if object.has_finalizer(ORPHAN) {
@@ -47,13 +48,16 @@ pub(super) fn decide(view: &View, resource: &GroupResource, object: &Value) -> V
         return Vec::new();
     }
     if present > 0 {
-        let stays = |owner: &&Value| matches!(view.owner(object, owner), Owner::Present(o) if !waits_for_dependents(o));
-        let kept: Vec<_> = owners.iter().filter(stays).collect();
+        let stays = |owner: &Value| !waits_for_dependents(owner);
+        let kept: Vec<_> = owners
+            .iter()
+            .filter(|owner| matches!(view.owner(object, owner), Owner::Present(owner) if stays(owner)))
+            .collect();
         return vec![Request::patch_metadata(resource, object, json!({ "ownerReferences": kept }))];
     }
     let mut dependents = view.dependents(object.uid()).map(|(_, dependent)| dependent).peekable();
     if waiting > 0 && dependents.peek().is_some() {
-        // A circle of owners that wait for each other would never end.
+        // Without this, a cycle of owners in foreground deletion would block itself forever.
         let circle = dependents.any(|dependent| waits_for_dependents(dependent));
         let blocking = owners.iter().any(|owner| owner["blockOwnerDeletion"] == true);
         if circle && blocking {
@@ -75,12 +79,12 @@ pub(super) fn decide(view: &View, resource: &GroupResource, object: &Value) -> V
     vec![deletion(resource, object, policy)]
 }
 
-/// Returns the owner references of an object that lead to nothing.
+/// Returns the owner references of an object to owners that do not exist.
 pub(super) fn absent_owners<'a>(view: &View, object: &'a Value) -> impl Iterator<Item = &'a Value> {
     object.owners().iter().filter(|owner| matches!(view.owner(object, owner), Owner::Absent))
 }
 
-/// Removes the references to an object from its dependents, then its finalizer.
+/// Returns the requests that remove the references to `owner` from its dependents, then its finalizer.
 fn orphan(view: &View, resource: &GroupResource, owner: &Value) -> Vec<Request> {
     let released = view.dependents(owner.uid()).map(|(resource, dependent)| {
         let kept: Vec<_> =

@@ -1,7 +1,7 @@
-//! The life of a namespace: what it gets when it appears, and its emptying when it is deleted.
+//! Namespaces: creates their default objects, and deletes their content when they are deleted.
 //!
-//! Differs from the controller of Kubernetes in one point: a namespace is looked at again whenever an object
-//! in it changes, not after an estimated time.
+//! Differs from kube-controller-manager: a namespace in deletion is reconciled at each change of an object in
+//! it, not after an estimated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::store::GroupResource;
 /// The name of the `ConfigMap` with the certificate of the API server.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The annotation of that `ConfigMap`, as the publisher of Kubernetes writes it.
+/// The description in the annotations of that `ConfigMap`, as in a real cluster.
 const ROOT_CA_DESCRIPTION: &str = concat!(
-    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as ",
-    "the internal service IP or kubernetes.default.svc. ",
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints ",
+    "such as the internal service IP or kubernetes.default.svc. ",
     "No other usage is guaranteed across distributions of Kubernetes clusters."
 );
 
-/// The conditions of a namespace that is being deleted: type, then reason and message while nothing is wrong.
+/// The conditions of a namespace in deletion: type, then reason and message for the status False.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     (
@@ -41,7 +41,8 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
-/// Returns the requests that a namespace needs to have its default ServiceAccount and the certificate.
+/// Returns the requests that create the default ServiceAccount of a namespace, and create or restore the
+/// `ConfigMap` [`ROOT_CA`]. `account` and `config` are the existing objects.
 pub(super) fn decide_defaults(
     namespace: &Value,
     account: Option<&Arc<Value>>,
@@ -87,8 +88,8 @@ pub(super) fn decide_defaults(
     requests
 }
 
-/// Returns the next requests of the deletion of a namespace with this content: first the Pods go, then all
-/// else, and once nothing is left the finalizer.
+/// Returns the next requests of the deletion of a namespace with this content: first delete the Pods, then
+/// all other objects, and finally remove the finalizer.
 pub(super) fn decide_deletion(
     namespace: &Value,
     content: &BTreeMap<&GroupResource, Vec<&Arc<Value>>>,
@@ -115,7 +116,7 @@ pub(super) fn decide_deletion(
     if !deletions.is_empty() {
         return deletions;
     }
-    // While Pods remain the rest is not counted, so the conditions do not mention remains.
+    // As long as Pods remain, the other objects are not counted, so the conditions report no content.
     let none = BTreeMap::new();
     let conditions = conditions(namespace, if with_pods { &none } else { content }, now);
     if namespace.list("/status/conditions") != conditions {
@@ -133,7 +134,7 @@ pub(super) fn decide_deletion(
     vec![Request { subresource: "finalize", ..Request::update(&resource, finalized) }]
 }
 
-/// Returns the conditions of a namespace with this content left.
+/// Returns the conditions of a namespace in deletion with this remaining content.
 fn conditions(
     namespace: &Value,
     content: &BTreeMap<&GroupResource, Vec<&Arc<Value>>>,

@@ -1,13 +1,13 @@
-//! Reading objects: metadata, labels, owners, conditions and times of a JSON value.
+//! Accessors for objects as JSON values: metadata, labels, owners, conditions and times.
 
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 static NULL: Value = Value::Null;
 
-/// Views of an object. A missing field reads as null, empty text or an empty list.
+/// Accessors of an object. A missing field reads as null, an empty text or an empty list.
 pub(super) trait Object {
-    /// Returns the value at a JSON pointer.
+    /// Returns the value at a JSON pointer; null if there is none.
     fn at(&self, pointer: &str) -> &Value;
 
     fn text(&self, pointer: &str) -> &str {
@@ -18,7 +18,7 @@ pub(super) trait Object {
         self.at(pointer).as_i64()
     }
 
-    /// Returns the number at a JSON pointer, 0 if there is none.
+    /// Returns the integer at a JSON pointer; 0 if there is none.
     fn count(&self, pointer: &str) -> i64 {
         self.int(pointer).unwrap_or_default()
     }
@@ -63,7 +63,7 @@ pub(super) trait Object {
         self.list("/metadata/ownerReferences")
     }
 
-    /// Returns the owner reference of the object's controller.
+    /// Returns the owner reference with `controller: true`, if any.
     fn controller(&self) -> Option<&Value> {
         self.owners().iter().find(|owner| owner["controller"] == true)
     }
@@ -72,7 +72,7 @@ pub(super) trait Object {
         self.controller().is_some_and(|owner| owner.text("/uid") == uid)
     }
 
-    /// Returns a condition of the status.
+    /// Returns the condition of this type in the status, if any.
     fn condition(&self, kind: &str) -> Option<&Value> {
         self.list("/status/conditions").iter().find(|condition| condition["type"] == kind)
     }
@@ -88,7 +88,7 @@ impl Object for Value {
     }
 }
 
-/// Returns the reference that makes an object the controller of others.
+/// Returns an owner reference to `owner` as a controller.
 pub(super) fn controller_reference(owner: &Value, api_version: &str, kind: &str) -> Value {
     json!({
         "apiVersion": api_version,
@@ -100,14 +100,14 @@ pub(super) fn controller_reference(owner: &Value, api_version: &str, kind: &str)
     })
 }
 
-/// Returns the time as objects carry it, in whole seconds.
+/// Returns a time as a JSON text in whole seconds, rounded down.
 pub(super) fn seconds(time: Timestamp) -> Value {
-    // Rounding down to a second cannot leave the range of times.
+    // Rounding to a second cannot leave the range of timestamps, so the default is not used.
     let time = time.round(jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Trunc));
     Value::String(time.map(|time| time.to_string()).unwrap_or_default())
 }
 
-/// Whether a `LabelSelector` matches the labels. A missing selector matches nothing, an empty one everything.
+/// Whether a `LabelSelector` matches the labels. A null selector matches no labels, an empty one matches all.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let Some(selector) = selector.as_object() else { return false };
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
@@ -128,28 +128,28 @@ pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
         })
 }
 
-/// Whether a map of labels, such as the selector of a Service, is part of the labels.
+/// Whether `labels` contains all labels of `wanted`, such as the selector of a Service. False for null.
 pub(super) fn is_subset(wanted: &Value, labels: &Value) -> bool {
     wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)))
 }
 
-/// Whether a Pod has neither ended nor been deleted, so that its owner counts it.
+/// Whether a Pod has not ended and is not being deleted, so that its owner counts it.
 pub(super) fn is_active(pod: &Value) -> bool {
     !has_ended(pod) && !pod.is_deleting()
 }
 
-/// Whether the containers of a Pod have ended for good.
+/// Whether the phase of a Pod is `Succeeded` or `Failed`.
 pub(super) fn has_ended(pod: &Value) -> bool {
     matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a typed client would see a difference between two values.
+/// Whether two values differ in more than nulls, empty lists and empty maps.
 pub(super) fn differ(a: &Value, b: &Value) -> bool {
     a != b && without_empty(a) != without_empty(b)
 }
 
-/// Returns a value without nulls, empty lists and empty maps: two values that a typed client cannot tell
-/// apart are equal without them.
+/// Returns a value without fields that are null, an empty list or an empty map; a typed client does not
+/// distinguish these from missing fields.
 pub(super) fn without_empty(value: &Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
@@ -181,7 +181,11 @@ mod tests {
     #[test]
     fn selectors_match_as_kubernetes_does() {
         let labels = json!({"app": "web", "tier": "front"});
-        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        let expression = |key: &str, operator: &str, values: &[&str]| {
+            json!({
+                "matchExpressions": [{"key": key, "operator": operator, "values": values}],
+            })
+        };
         assert!(selects(&json!({}), &labels));
         assert!(!selects(&Value::Null, &labels));
         assert!(selects(&json!({"matchLabels": {"app": "web"}}), &labels));
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_fields_do_not_count() {
+    fn empty_fields_make_no_difference() {
         let one = json!({"metadata": {"labels": {}, "creationTimestamp": null}, "spec": {"x": [{"y": []}]}});
         assert_eq!(without_empty(&one), json!({"spec": {"x": [{}]}}));
     }

@@ -1,15 +1,15 @@
-//! Pods: scheduling onto the one Node, and the reports of a kubelet that runs no containers.
+//! Pods: binds them to the only Node, and reports their status as a kubelet would. No containers run.
 //!
-//! A Pod runs and is ready as soon as it is scheduled. Annotations of the Pod change that:
+//! A Pod is running and ready as soon as it is scheduled. Annotations of the Pod change this:
 //!
 //! | annotation | value | effect |
 //! |---|---|---|
-//! | `devcluster.mainstay.dev/never-ready` | any | the Pod is scheduled and stays `Pending` |
-//! | `devcluster.mainstay.dev/ready-after` | seconds | the Pod runs, and becomes ready after so long |
-//! | `devcluster.mainstay.dev/crash-loop` | any | the containers of the Pod end with an error after each start |
-//! | `devcluster.mainstay.dev/stop-after` | seconds | a deleted Pod goes after so long, not at once |
+//! | `devcluster.mainstay.dev/never-ready` | any | the Pod is scheduled but stays `Pending` |
+//! | `devcluster.mainstay.dev/ready-after` | seconds | the Pod becomes ready this long after its start |
+//! | `devcluster.mainstay.dev/crash-loop` | any | the containers of the Pod fail after each start |
+//! | `devcluster.mainstay.dev/stop-after` | seconds | a deleted Pod is removed after this time |
 //!
-//! A Pod of a Job succeeds as soon as it has run.
+//! A Pod of a Job succeeds immediately after its start.
 
 mod containers;
 
@@ -26,10 +26,10 @@ use super::resources;
 /// The name of the Node that all Pods run on.
 pub const NODE: &str = "devcluster";
 
-/// The address of that Node.
+/// The address of the Node [`NODE`].
 const NODE_ADDRESS: &str = "127.0.0.1";
 
-/// First address of Pods, in the range that RFC 2544 reserves for benchmarks; no program listens there.
+/// First address of Pods, in the range that RFC 2544 reserves for benchmarks, where no program listens.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([198, 18, 0, 1]);
 
 /// Number of addresses before they repeat.
@@ -40,12 +40,12 @@ const READY_AFTER: &str = "devcluster.mainstay.dev/ready-after";
 const CRASH_LOOP: &str = "devcluster.mainstay.dev/crash-loop";
 const STOP_AFTER: &str = "devcluster.mainstay.dev/stop-after";
 
-/// Returns the address of the `number`-th Pod.
+/// Returns the address of the `number`-th started Pod, counted from 0.
 pub(super) fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_ADDRESS + number % ADDRESSES)
 }
 
-/// Returns the requests that make the Node, and keep it ready.
+/// Returns the requests that create the Node and make it ready; `node` is `None` before its creation.
 pub(super) fn decide_node(node: Option<&Value>, now: Timestamp) -> Vec<Request> {
     let resource = resources::nodes();
     let Some(node) = node else {
@@ -81,8 +81,8 @@ pub(super) fn decide_node(node: Option<&Value>, now: Timestamp) -> Vec<Request> 
     vec![Request::update_status(&resource, node)]
 }
 
-/// Returns the requests of a Pod. `address` is the one that it gets if it has none; `schedulable` whether the
-/// Node takes Pods.
+/// Returns the requests of a Pod. `address` is assigned when the Pod starts; `schedulable` is whether the
+/// Node accepts Pods.
 pub(super) fn decide(pod: &Value, address: Ipv4Addr, schedulable: bool, now: Timestamp) -> Decision {
     let node = pod.text("/spec/nodeName");
     if node.is_empty() {
@@ -113,8 +113,8 @@ fn bind(pod: &Value) -> Request {
     Request { subresource: "binding", ..Request::create(&resources::pods(), binding) }
 }
 
-/// Removes a deleted Pod once its containers have stopped; with finalizers it stays after that, without a
-/// grace period.
+/// Removes a deleted Pod when its containers have stopped. A Pod with finalizers remains, with a grace period
+/// of zero.
 fn stop(pod: &Value, now: Timestamp) -> Decision {
     let grace = pod.count("/metadata/deletionGracePeriodSeconds");
     if grace == 0 {
@@ -128,7 +128,7 @@ fn stop(pod: &Value, now: Timestamp) -> Decision {
     }
 }
 
-/// Starts the containers.
+/// Sets the Pod to running, with its addresses, conditions and container statuses.
 fn start(pod: &Value, address: Ipv4Addr, now: Timestamp) -> Decision {
     let mut started = pod.clone();
     let address =
@@ -151,7 +151,7 @@ fn start(pod: &Value, address: Ipv4Addr, now: Timestamp) -> Decision {
     report(pod, &mut started, now)
 }
 
-/// Reports on running containers: their readiness, their next crash, or the end of a Job's Pod.
+/// Updates the status of a running Pod: readiness, crashes, or the end of a Job's Pod.
 fn run(pod: &Value, now: Timestamp) -> Decision {
     if pod.controller().is_some_and(|owner| owner["kind"] == "Job") {
         let mut ended = pod.clone();
@@ -166,7 +166,7 @@ fn run(pod: &Value, now: Timestamp) -> Decision {
     report(pod, &mut pod.clone(), now)
 }
 
-/// Writes containers and readiness into `reported`, and returns the update if that changes `pod`.
+/// Sets container statuses and readiness in `reported`; returns the update if the result differs from `pod`.
 fn report(pod: &Value, reported: &mut Value, now: Timestamp) -> Decision {
     let started = reported.time("/status/startTime").unwrap_or(now);
     let (statuses, again_at) = if pod.annotation(CRASH_LOOP).is_some() {
@@ -197,7 +197,7 @@ fn report(pod: &Value, reported: &mut Value, now: Timestamp) -> Decision {
     Decision { requests, again_at }
 }
 
-/// Sets a condition: true, or false for a reason with a message.
+/// Sets a condition to true, or to false with the reason and the message of `failure`.
 fn set_condition(status: &mut Value, kind: &str, failure: Option<(&str, String)>, now: Timestamp) {
     let mut condition = json!({
         "type": kind,
@@ -225,7 +225,7 @@ fn set_condition(status: &mut Value, kind: &str, failure: Option<(&str, String)>
     status["conditions"] = conditions.into();
 }
 
-/// Returns the seconds that an annotation holds, as `5` or `5s`.
+/// Returns the number of seconds in an annotation such as `5` or `5s`; `None` for any other text.
 fn annotated_seconds(pod: &Value, annotation: &str) -> Option<i64> {
     pod.annotation(annotation)?.trim_end_matches('s').parse::<u32>().ok().map(i64::from)
 }

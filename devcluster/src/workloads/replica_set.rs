@@ -1,4 +1,4 @@
-//! ReplicaSets: as many Pods as wanted, and a status that counts them.
+//! ReplicaSets: creates or deletes Pods until their number is right, and counts them in the status.
 
 mod victims;
 
@@ -15,11 +15,11 @@ use super::object::{
 };
 use super::resources;
 
-/// Pods that are created or deleted in one pass at most.
+/// Most Pods that one reconciliation creates or deletes, as in kube-controller-manager.
 const BURST: usize = 500;
 
-/// Returns the requests of a ReplicaSet, given the Pods of its namespace. `failure` is the message of a
-/// creation or deletion that the server has just refused: then only the status is written.
+/// Returns the requests of a ReplicaSet; `pods` are the Pods of its namespace. `failure` is the error message
+/// of a create or delete in this reconciliation; with it only the status is written.
 pub(super) fn decide<'a>(
     set: &Value,
     pods: impl IntoIterator<Item = &'a Arc<Value>>,
@@ -61,12 +61,12 @@ pub(super) fn decide<'a>(
     Decision { requests, again_at }
 }
 
-/// Whether a ready Pod has been ready for `seconds`.
+/// Whether a Pod has been ready for at least `seconds`.
 fn is_available(pod: &Value, seconds: i64, now: Timestamp) -> bool {
     available_at(pod, seconds).is_some_and(|at| at <= now)
 }
 
-/// Returns when a ready Pod becomes available.
+/// Returns when a ready Pod becomes available; `None` if it is not ready.
 fn available_at(pod: &Value, seconds: i64) -> Option<Timestamp> {
     let ready = pod.condition("Ready").filter(|ready| ready["status"] == "True")?;
     if seconds == 0 {
@@ -75,7 +75,7 @@ fn available_at(pod: &Value, seconds: i64) -> Option<Timestamp> {
     ready.time("/lastTransitionTime")?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Returns the next time at which a ready Pod becomes available.
+/// Returns the next time at which one of the Pods becomes available; `None` if there is none.
 fn next_available(set: &Value, active: &[&Arc<Value>], now: Timestamp) -> Option<Timestamp> {
     let seconds = set.count("/spec/minReadySeconds");
     active.iter().filter_map(|pod| available_at(pod, seconds)).filter(|at| *at > now).min()

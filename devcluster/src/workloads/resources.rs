@@ -1,4 +1,4 @@
-//! The resources that controllers name.
+//! The resources that the controllers read and write.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use super::object::Object as _;
 use super::*;
 use crate::api::{self, Api, ApiOptions, Content, Target};
 
-/// An API with all controllers beside it, in which time passes only while everything waits.
+/// An API and all controllers. The clock is paused: time passes only while all tasks wait.
 struct Cluster {
     api: Api,
     _controllers: JoinSet<()>,
@@ -36,7 +36,7 @@ impl Cluster {
         Self { api, _controllers: controllers }
     }
 
-    /// Waits until the controllers have nothing to do.
+    /// Waits until the controllers are idle.
     async fn idle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -75,7 +75,7 @@ impl Cluster {
         self.call(api::Verb::List, path, Value::Null).await.as_array().cloned().unwrap_or_default()
     }
 
-    /// Waits until the objects of a collection are as wanted; looks at them after each change.
+    /// Waits until the objects of a collection fulfil a condition, and returns them.
     async fn until(&self, path: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let watch = api::Request::new(api::Verb::Watch, target(path));
         let Ok(api::Response { content: Content::Watch(mut watch), .. }) = self.api.call(watch).await else {
@@ -140,7 +140,7 @@ fn ready_endpoints(slices: &[Value]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_becomes_available_and_goes_with_its_pods() {
+async fn a_deployment_becomes_available_and_is_deleted_with_its_pods() {
     let cluster = Cluster::start().await;
     cluster.create("/v1/services/default", service()).await;
     cluster.create(DEPLOYMENTS, deployment(3, &json!({}))).await;
@@ -296,7 +296,7 @@ async fn dependents_of_custom_resources_follow_their_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_go_with_the_definition_of_their_owners() {
+async fn dependents_are_deleted_with_the_definition_of_their_owners() {
     let cluster = Cluster::start().await;
     define_widgets(&cluster).await;
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}});

@@ -1,4 +1,4 @@
-//! Which items a change of an object concerns.
+//! Maps a change of an object to the items that have to be reconciled.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::view::{Name, View};
 use super::work::Item;
 use crate::store::GroupResource;
 
-/// A change of an object: its states before and after, of which at least one exists.
+/// A change of an object: `old` is `None` for a creation, `new` is `None` for a deletion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub(super) resource: &'a GroupResource,
@@ -21,7 +21,7 @@ pub(super) struct Change<'a> {
     pub(super) new: Option<&'a Arc<Value>>,
 }
 
-/// Passes the items that a change concerns to `add`. `view` has the new state.
+/// Passes the items to reconcile after a change to `add`. `view` contains the new state.
 pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     garbage(view, change, add);
     let states = || change.old.into_iter().chain(change.new);
@@ -74,7 +74,7 @@ pub(super) fn of(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     }
 }
 
-/// The items of a Pod: itself, its `ReplicaSet` or those that may adopt it, and the Services that select it.
+/// Adds the items of a Pod: the Pod, the `ReplicaSet` that owns it or may adopt it, and its Services.
 fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     if let Some(pod) = change.new {
         add(Item::Pod(Name::of(pod)));
@@ -90,7 +90,7 @@ fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
             }
         }
     }
-    // A Deployment that recreates its Pods waits for the last old one to end.
+    // A Deployment with the strategy `Recreate` waits until the last old Pod has ended.
     if change.new.is_none_or(|pod| has_ended(pod)) {
         let owner = change.old.and_then(|pod| pod.controller());
         let set = owner.and_then(|owner| view.by_uid(owner.text("/uid")));
@@ -102,7 +102,8 @@ fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     }
 }
 
-/// Passes on the name of an object's controller of a kind, or without a controller of those that select it.
+/// Passes the name of an object's controller to `add` if it is of this kind. For an object without a
+/// controller it passes the names of all objects of `resource` with a matching selector.
 fn owners_or_selectors(
     view: &View,
     object: &Value,
@@ -124,7 +125,7 @@ fn owners_or_selectors(
     }
 }
 
-/// The objects that may have to go, or to be released, because of a change.
+/// Adds the items of the garbage collector: objects that may have to be deleted or released.
 fn garbage(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     let (old, new) = (change.old, change.new);
     if let Some(new) = new {
@@ -144,7 +145,7 @@ fn garbage(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
     if let Some(new) = new.filter(|_| began_to_wait && old.is_none()) {
         add_dependents(view, new.uid(), add);
     }
-    // An owner may have waited for this dependent, or for it to block no longer.
+    // An owner in foreground deletion may have waited for this dependent.
     for owner in old.into_iter().flat_map(|old| old.owners()) {
         let waits = view.by_uid(owner.text("/uid")).is_some_and(|(_, owner)| owner.has_finalizer(FOREGROUND));
         if waits {

@@ -1,4 +1,4 @@
-//! The objects of the cluster as the controllers last saw them, with the graph of their owners.
+//! The controllers' cache of all objects, with the graph of their owners.
 //!
 //! # Invariants
 //! 1. `places` has exactly one entry for each object of `tables`.
@@ -13,36 +13,36 @@ use super::object::Object as _;
 use crate::kinds::Kind;
 use crate::store::GroupResource;
 
-/// The namespace, empty if there is none, and the name of an object.
+/// The namespace and the name of an object; the namespace is empty for objects without one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Name {
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
-/// The objects as last seen.
+/// The last known state of all objects.
 #[derive(Debug, Default)]
 pub(super) struct View {
     kinds: Vec<Arc<Kind>>,
     tables: HashMap<GroupResource, BTreeMap<Name, Arc<Value>>>,
-    /// Where the object of a uid is.
+    /// The resource and the name of the object with a uid.
     places: HashMap<String, (GroupResource, Name)>,
-    /// The uids of the objects with a reference to this uid.
+    /// For the uid of each owner, existing or not, the uids of its dependents.
     dependents: HashMap<String, BTreeSet<String>>,
-    /// The keys of `dependents` whose objects have existed and are gone, so that it does not matter whether
-    /// their kinds are still served.
+    /// The keys of `dependents` for owners that were deleted. These are absent even if their kinds are no
+    /// longer served.
     gone: HashSet<String>,
 }
 
-/// What an owner reference leads to.
+/// The result of resolving an owner reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner<'a> {
     /// The owner exists.
     Present(&'a Value),
-    /// There is no such object, at least not in the namespace of the dependent.
+    /// The owner does not exist in the namespace of the dependent or at the cluster scope.
     Absent,
-    /// The reference cannot be followed: its kind is not served, or it names an object of a namespace and the
-    /// dependent is in none.
+    /// The reference cannot be resolved: its kind is not served, or is namespaced although the dependent is
+    /// cluster-scoped.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ impl View {
         resources
     }
 
-    /// Notes the present state of an object and returns its former one.
+    /// Stores the present state of an object and returns its former state, if any.
     pub(super) fn put(&mut self, resource: &GroupResource, object: Arc<Value>) -> Option<Arc<Value>> {
         let name = Name::of(&object);
         let uid = object.uid().to_owned();
@@ -88,7 +88,7 @@ impl View {
         former
     }
 
-    /// Forgets an object that is gone and returns its last state.
+    /// Removes a deleted object and returns its last state; `None` if it is unknown.
     pub(super) fn remove(&mut self, resource: &GroupResource, name: &Name) -> Option<Arc<Value>> {
         let last = self.take(resource, name)?;
         if self.dependents.contains_key(last.uid()) {
@@ -115,19 +115,19 @@ impl View {
         self.tables.get(resource)?.get(name)
     }
 
-    /// Returns the objects of a resource, by namespace and name.
+    /// Returns the objects of a resource, ordered by namespace and name.
     pub(super) fn all(&self, resource: &GroupResource) -> impl Iterator<Item = &Arc<Value>> {
         self.tables.get(resource).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns the objects of a resource in a namespace, by name.
+    /// Returns the objects of a resource in a namespace, ordered by name.
     pub(super) fn in_namespace(&self, resource: &GroupResource, namespace: &str) -> Vec<&Arc<Value>> {
         let Some(table) = self.tables.get(resource) else { return Vec::new() };
         let from_first = table.range(Name::new(namespace, "")..);
         from_first.take_while(|(name, _)| name.namespace == namespace).map(|(_, object)| object).collect()
     }
 
-    /// Returns each resource with objects in a namespace, and these objects.
+    /// Returns the objects of a namespace by resource.
     pub(super) fn content(&self, namespace: &str) -> BTreeMap<&GroupResource, Vec<&Arc<Value>>> {
         self.tables
             .keys()
@@ -136,7 +136,7 @@ impl View {
             .collect()
     }
 
-    /// Returns the object of a uid and its resource.
+    /// Returns the object with a uid, and its resource.
     pub(super) fn by_uid(&self, uid: &str) -> Option<(&GroupResource, &Arc<Value>)> {
         let (resource, name) = self.places.get(uid)?;
         Some((resource, self.get(resource, name)?))
@@ -147,8 +147,8 @@ impl View {
         self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.by_uid(uid))
     }
 
-    /// Follows an owner reference of an object. The owner is looked for in the namespace of the object, so a
-    /// reference across namespaces leads to nothing.
+    /// Resolves an owner reference of an object. A namespaced owner is searched in the namespace of the
+    /// object, so an owner in another namespace is absent.
     pub(super) fn owner(&self, dependent: &Value, reference: &Value) -> Owner<'_> {
         if self.gone.contains(reference.text("/uid")) {
             return Owner::Absent;
@@ -160,7 +160,8 @@ impl View {
         }
     }
 
-    /// Returns where the owner of a reference would be: its resource and namespace.
+    /// Returns the resource and the namespace of the owner in a reference, whether or not it exists; `None`
+    /// for a reference that cannot be resolved.
     pub(super) fn place_of(&self, dependent: &Value, reference: &Value) -> Option<(GroupResource, String)> {
         let api_version = reference.text("/apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

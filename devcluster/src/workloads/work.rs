@@ -1,4 +1,4 @@
-//! The keys that controllers have to look at: each at most once, now or at a later time.
+//! The work queue of the controllers: each item is queued at most once, immediately or for a later time.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::time::Instant;
 use super::Controller;
 use super::view::Name;
 
-/// Delay after the first failure of an item, doubled by each further one; that of client-go.
+/// Delay after the first failure of an item, as in client-go; doubled by each further failure.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 
-/// Longest delay of a failing item: short, because a local server recovers at once when it does.
+/// Longest delay of a failing item. It is short, because failures of a local server do not last.
 const LAST_RETRY: Duration = Duration::from_secs(10);
 
-/// One key of one controller.
+/// The key of one reconciliation: a controller and its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {
-    /// The deletion of a namespace.
+    /// The deletion of the namespace with this name.
     Namespace(String),
-    /// The objects that every namespace has.
+    /// The default objects of the namespace with this name.
     NamespaceDefaults(String),
-    /// The object of a uid, which may have lost its owners or wait for its dependents.
+    /// The object with this uid, for the garbage collector.
     Garbage(String),
     /// A Deployment.
     Deployment(Name),
@@ -37,16 +37,16 @@ pub(super) enum Item {
     Endpoints(Name),
 }
 
-/// A set of items, in the order in which they were added or become due.
+/// A queue of items, in the order in which they were added or become due.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     ready: VecDeque<Item>,
-    /// The items of `ready`.
+    /// The items in `ready`.
     queued: HashSet<Item>,
     later: BTreeSet<(Instant, Item)>,
-    /// The time of each item of `later`.
+    /// The time of each item in `later`.
     due: HashMap<Item, Instant>,
-    /// How often an item has failed since its last success.
+    /// The number of failures of an item since its last success.
     failures: HashMap<Item, u32>,
 }
 
@@ -70,14 +70,14 @@ impl Item {
 // === impl Work ===
 
 impl Work {
-    /// Adds an item to be taken as soon as possible.
+    /// Enqueues an item for immediate work.
     pub(super) fn add(&mut self, item: Item) {
         if self.queued.insert(item.clone()) {
             self.ready.push_back(item);
         }
     }
 
-    /// Adds an item to be taken at a time; an earlier time that it has already stays.
+    /// Enqueues an item for a time. If it is enqueued for a later time already, the earlier one applies.
     pub(super) fn add_at(&mut self, item: Item, at: Instant) {
         match self.due.get(&item) {
             Some(earlier) if *earlier <= at => return,
@@ -90,7 +90,7 @@ impl Work {
         self.later.insert((at, item));
     }
 
-    /// Takes an item that is ready or due.
+    /// Removes and returns the next item that is ready or due; `None` if there is none.
     pub(super) fn take(&mut self, now: Instant) -> Option<Item> {
         while self.next_due().is_some_and(|at| at <= now) {
             let Some((_, item)) = self.later.pop_first() else { break };
@@ -102,12 +102,12 @@ impl Work {
         Some(item)
     }
 
-    /// Returns the time at which the next item becomes due.
+    /// Returns the time of the next delayed item, if any.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
     }
 
-    /// Adds an item again after a delay that grows with its failures.
+    /// Enqueues a failed item again after a delay that doubles with each failure.
     pub(super) fn retry(&mut self, item: Item, now: Instant) {
         let failures = self.failures.entry(item.clone()).or_default();
         let delay =
@@ -116,7 +116,7 @@ impl Work {
         self.add_at(item, now + delay);
     }
 
-    /// Notes that an item has succeeded.
+    /// Resets the failures of an item.
     pub(super) fn succeeded(&mut self, item: &Item) {
         self.failures.remove(item);
     }

@@ -1,6 +1,6 @@
-// Command custom prints how the real server judges custom resources and their definitions. It reads cases from standard
-// input and writes them with the errors, removed fields and resulting objects. The tests of devcluster compare with its
-// answers; add a case to the file and renew it with
+// Command custom validates custom resources and their definitions with the code of the real server. It reads
+// cases from standard input and writes them with the errors, the removed fields and the resulting objects. The
+// tests of the devcluster compare their results with this file. To add a case, edit the file and renew it with
 //
 //	file=../../devcluster/src/kinds/custom/answers.json
 //	go run ./custom < $file > answers.json && mv answers.json $file
@@ -34,15 +34,15 @@ import (
 
 type testCase struct {
 	Name string `json:"name"`
-	// Definition and OldDefinition are CustomResourceDefinitions to be judged themselves.
+	// Definition and OldDefinition are CustomResourceDefinitions to validate; OldDefinition is set for an update.
 	Definition    json.RawMessage `json:"definition,omitempty"`
 	OldDefinition json.RawMessage `json:"oldDefinition,omitempty"`
-	// Schema is that of the objects below it.
+	// Schema is the schema of Object and Old.
 	Schema       json.RawMessage `json:"schema,omitempty"`
 	Subresources json.RawMessage `json:"subresources,omitempty"`
 	Object       json.RawMessage `json:"object,omitempty"`
 	Old          json.RawMessage `json:"old,omitempty"`
-	// Status marks an update of the status subresource.
+	// Status is whether the case is an update of the status subresource.
 	Status  bool            `json:"status,omitempty"`
 	Unknown []string        `json:"unknown,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
@@ -99,7 +99,7 @@ func judgeDefinition(one *testCase) field.ErrorList {
 	return crdvalidation.ValidateCustomResourceDefinition(ctx, definition(one.Definition))
 }
 
-// definition decodes a definition with defaults, and as the strategy of the server prepares it.
+// definition decodes a definition, adds defaults and prepares it as the strategy of the server does.
 func definition(raw json.RawMessage) *apiextensions.CustomResourceDefinition {
 	external := &apiextensionsv1.CustomResourceDefinition{}
 	check(json.Unmarshal(raw, external))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
-// conditional are fields whose default depends on other fields; the reader of the table has code for them.
+// conditional lists fields with a default that depends on other fields; the embedded server sets these in code.
 var conditional = map[string]bool{
 	"apps/v1.DaemonSetUpdateStrategy.rollingUpdate": true, "apps/v1.DeploymentStrategy.rollingUpdate": true,
 	"apps/v1.StatefulSetUpdateStrategy.rollingUpdate": true, "autoscaling/v2.HPAScalingRules.selectPolicy": true,
@@ -22,11 +22,11 @@ var conditional = map[string]bool{
 	"resource/v1.DeviceTaint.timeAdded": true, "resource/v1.ExactDeviceRequest.count": true,
 }
 
-// findings counts, for each field that was zero before, the values that defaulting gave it.
+// findings counts the default values of each field that was zero before.
 type findings map[*field]map[string]int
 
 // addDefaults runs the server's own defaulting on objects of each kind, once with as many parents filled as
-// possible and once with none, and notes which fields got a value.
+// possible and once with none, and adds the fields that got a value to the table.
 func (ts *types) addDefaults(kinds []*kind) {
 	ts.addKeyDefaults()
 	found := findings{}
@@ -61,7 +61,7 @@ func (ts *types) addDefaults(kinds []*kind) {
 	}
 }
 
-// fill makes one element of every list and map of structs, and with full also the target of each pointer.
+// fill adds one element to every list and map of structs, and with full also sets every pointer.
 func fill(value reflect.Value, full bool, depth int) {
 	if depth > 14 || special[typeName(value.Type())] != "" {
 		return

@@ -25,7 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 )
 
-// kind is the line of a kind in the table.
+// kind is the line of one kind in the table.
 type kind struct {
 	Kind           string   `json:"kind"`
 	Group          string   `json:"group,omitempty"`
@@ -183,7 +183,7 @@ func newKind(gv schema.GroupVersion, resource apidiscovery.APIResourceDiscovery)
 	return k
 }
 
-// generation creates an empty object as the server does and looks whether it got a generation.
+// generation creates an empty object as the server does and returns whether it got a generation.
 func generation(strategy rest.RESTCreateUpdateStrategy, k *kind) (rule string) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -217,7 +217,7 @@ func createContext(k *kind) context.Context {
 	})
 }
 
-// extraTypes are the types that bodies and subresources have beside the kinds.
+// extraTypes lists the types of bodies and subresources that are not kinds themselves.
 func extraTypes() []reflect.Type {
 	var types []reflect.Type
 	for _, value := range []any{

@@ -64,12 +64,12 @@ func writeLine(out interface{ Write([]byte) (int, error) }, value any) {
 	check(encoder.Encode(value))
 }
 
-// release returns the version of the module that everything here was read from.
+// release returns the version of the Kubernetes module that the table is generated from.
 func release() string {
 	return modulePlace("{{.Version}}", "k8s.io/kubernetes")
 }
 
-// modulePlace returns what the go command prints for a module of this build.
+// modulePlace returns a property of a module of this build, as printed by the go command.
 func modulePlace(format, module string) string {
 	text, err := exec.Command("go", "list", "-m", "-f", format, module).Output()
 	check(err)

@@ -28,10 +28,10 @@ type sample struct {
 	Old  string `json:"old,omitempty"`
 }
 
-// judged is a sample with the answers of the server's own code.
+// judged is a sample with the results of the server's own code.
 type judged struct {
 	sample
-	// Error is why the body cannot be decoded.
+	// Error is the decoding error; empty if the body can be decoded.
 	Error string `json:"error,omitempty"`
 	// Strict are the errors that only strict field validation reports.
 	Strict []string `json:"strict,omitempty"`
@@ -41,7 +41,7 @@ type judged struct {
 	Out json.RawMessage `json:"out,omitempty"`
 	// Stored is the object as it would be stored, without the fields that differ each time.
 	Stored json.RawMessage `json:"stored,omitempty"`
-	// Invalid are the causes of a refusal: reason, field, message.
+	// Invalid lists the validation errors: reason, field, message.
 	Invalid [][3]string `json:"invalid,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func judge(s sample, byGVK map[schema.GroupVersionKind]*kind) (result judged) {
 	meta := internal.(metav1.Object)
 	meta.SetUID("")
 	meta.SetCreationTimestamp(metav1.Time{})
-	if k.Kind != "PersistentVolume" { // which has the time of its creation
+	if k.Kind != "PersistentVolume" { // its status contains the time of its creation
 		result.Stored = encode(encoder, internal)
 	}
 	return result

@@ -60,7 +60,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 )
 
-// strategies are the rules of each endpoint, by plural name and group.
+// strategies maps each endpoint, by plural name and group, to its rules.
 var strategies = map[string]rest.RESTCreateUpdateStrategy{
 	"pods":                                   pod.Strategy,
 	"configmaps":                             configmap.Strategy,

@@ -24,7 +24,7 @@ type structType struct {
 	goType reflect.Type
 }
 
-// field is a field of a struct type; package types of the reader explains the names.
+// field is a field of a struct type; devcluster/src/kinds explains the names.
 type field struct {
 	Name     string  `json:"n,omitempty"`
 	Number   int     `json:"p,omitempty"`
@@ -63,13 +63,13 @@ func (ts *types) sorted() []*structType {
 	return all
 }
 
-// typeName is the last two folders of the package and the name: core/v1.Pod.
+// typeName returns the last two folders of the package and the name, such as core/v1.Pod.
 func typeName(t reflect.Type) string {
 	parts := strings.Split(t.PkgPath(), "/")
 	return strings.Join(parts[max(0, len(parts)-2):], "/") + "." + t.Name()
 }
 
-// special are types with a JSON form of their own, and those that the wire wraps.
+// special lists types with their own JSON form, and types that protobuf wraps in a message.
 var special = map[string]string{
 	"meta/v1.Time": "Time", "meta/v1.MicroTime": "MicroTime", "meta/v1.Duration": "Duration",
 	"api/resource.Quantity": "Quantity", "util/intstr.IntOrString": "IntOrString",
@@ -107,7 +107,7 @@ func (ts *types) shape(t reflect.Type) string {
 	panic(fmt.Sprint("unexpected type ", t))
 }
 
-// add reads a struct type and those it leads to, and returns its name.
+// add adds a struct type and the types of its fields to the table, and returns its name.
 func (ts *types) add(t reflect.Type) string {
 	name := typeName(t)
 	if _, ok := ts.byName[name]; ok {
@@ -173,7 +173,7 @@ func (ts *types) field(sf reflect.StructField) *field {
 	return f
 }
 
-// goName is the name of a Go type that the reader of the table derives from the shape.
+// goName returns the name of the Go type for a shape, as the embedded server derives it.
 func goName(shape string) string {
 	for _, prefix := range []string{"*", "[]", "map[string]"} {
 		if rest, ok := strings.CutPrefix(shape, prefix); ok {
@@ -207,7 +207,7 @@ func (f *field) addExtensions(extensions spec.Extensions) {
 	f.Atomic = extensions["x-kubernetes-map-type"] == "atomic"
 }
 
-// addKeyDefaults notes the defaults of fields that identify items of lists.
+// addKeyDefaults adds the defaults of fields that identify list items.
 func (ts *types) addKeyDefaults() {
 	for _, t := range ts.byName {
 		for _, f := range t.Fields {

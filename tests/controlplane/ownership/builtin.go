@@ -87,7 +87,7 @@ func newBuiltin(kind string, types managedfields.TypeConverter) *target {
 	}
 }
 
-// zeroValues returns an object of each kind without any values.
+// zeroValues returns an empty object of each kind.
 func zeroValues() object {
 	out := object{}
 	for _, kind := range sortedKeys(builtinKinds) {
@@ -99,7 +99,7 @@ func zeroValues() object {
 	return out
 }
 
-// decoded makes a write send what the server would decode from its body, with defaults.
+// decoded adds the defaults to the body of a write, as the server's decoder does.
 func decoded(t *target, write func(object) *step) func(object) *step {
 	return func(live object) *step {
 		s := write(live)

@@ -1,4 +1,4 @@
-// Command ownership records what the field manager of Kubernetes does, as a fixture for the tests of the
+// Command ownership records the results of the field manager of Kubernetes, as a fixture for the tests of the
 // devcluster: sequences of applies and updates by several managers, with the object or the error after each.
 //
 // Usage: ownership [SEQUENCES] >devcluster/src/kinds/apply/tests/ownership.jsonl
@@ -29,18 +29,18 @@ import (
 
 type object = map[string]any
 
-// step is one write and what it led to.
+// step is one write and its result.
 type step struct {
 	Op          string `json:"op"`
 	Manager     string `json:"manager"`
 	Version     string `json:"version"`
 	Subresource string `json:"subresource,omitempty"`
 	Force       bool   `json:"force,omitempty"`
-	// What an apply sends.
+	// The body of an apply.
 	Input object `json:"input,omitempty"`
-	// What an update sends, as a change of the live object.
+	// The body of an update, as a change of the live object (see delta).
 	Change any `json:"change,omitempty"`
-	// The change of the live object by the write, absent after a failure and when nothing changed.
+	// The change of the live object by the write; absent after an error or without a change.
 	Object any      `json:"object,omitempty"`
 	Error  string   `json:"error,omitempty"`
 	Causes []string `json:"causes,omitempty"`
@@ -66,7 +66,7 @@ type target struct {
 	complete func(version string, in runtime.Object) runtime.Object
 }
 
-// run plays a sequence: each write gets the live object and returns a step with its input.
+// run executes a sequence: each function gets a copy of the live object and returns a step with its input.
 func run(t *target, name, kind string, writes []func(live object) *step) sequence {
 	out := sequence{Name: name, Kind: kind}
 	var live object
@@ -122,7 +122,7 @@ func run(t *target, name, kind string, writes []func(live object) *step) sequenc
 	return out
 }
 
-// retime replaces times since started by the n-th second of 2026.
+// retime replaces all times since the start of the program by the n-th second of 2026.
 func retime(stored object, started time.Time, n int64) {
 	entries, _ := stored["metadata"].(object)["managedFields"].([]any)
 	for _, entry := range entries {
@@ -159,7 +159,7 @@ func check(err error) {
 	}
 }
 
-// filters returns the reset fields of an endpoint: status on the main one, spec on status.
+// filters returns the fields that an endpoint ignores: status on the main endpoint, spec on status.
 func filters(subresource string, versions ...string) map[fieldpath.APIVersion]fieldpath.Filter {
 	field := "status"
 	if subresource == "status" {

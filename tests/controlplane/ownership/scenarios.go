@@ -62,7 +62,7 @@ func apply(manager string, force bool, config object) func(object) *step {
 	}
 }
 
-// served makes a write go to another version than its body names.
+// served sends a write to an endpoint of another version than that of its body.
 func served(version string, write func(object) *step) func(object) *step {
 	return func(live object) *step {
 		s := write(live)
@@ -71,14 +71,14 @@ func served(version string, write func(object) *step) func(object) *step {
 	}
 }
 
-// create sends an object as it is.
+// create sends an object unchanged as an update.
 func create(manager string, in object) func(object) *step {
 	return func(object) *step {
 		return &step{Op: "update", Manager: manager, Version: in["apiVersion"].(string), Input: clone(in)}
 	}
 }
 
-// edit changes the live object.
+// edit sends the live object with a change as an update.
 func edit(manager, subresource string, change func(live object)) func(object) *step {
 	return func(live object) *step {
 		change(live)
@@ -215,7 +215,7 @@ func widgetScenarios() []scenario {
 	}
 }
 
-// scaleScenarios are conversions between the entries of an object and those of its Scale.
+// scaleScenarios returns conversions between the managed fields of an object and those of its Scale.
 func scaleScenarios() []any {
 	path := fieldpath.MakePathOrDie("spec", "replicas")
 	mappings := managedfields.ResourcePathMappings{"apps/v1": path, "apps/v2": nil}

@@ -1,5 +1,5 @@
-// Command patches records what the patch libraries of the API server return, as a fixture for the tests of the
-// devcluster: one line for each case with the object, the patch and the result or the error.
+// Command patches records the results of the patch libraries of the API server, as a fixture for the tests of
+// the devcluster: one line for each case with the object, the patch and the result or the error.
 //
 // Usage: patches [CASES] >devcluster/src/kinds/patch/tests/patches.jsonl
 //
@@ -22,7 +22,7 @@ import (
 
 type object = map[string]any
 
-// item has the merge strategies that occur in built-in types.
+// item is a struct with all merge strategies that occur in built-in types.
 type item struct {
 	Name   string            `json:"name"`
 	Value  int64             `json:"value,omitempty"`
@@ -89,7 +89,7 @@ func (g *generator) labels() object {
 	return out
 }
 
-// item returns an item of the live object.
+// item returns a random list item of the live object.
 func (g *generator) item(depth int) object {
 	out := object{}
 	list := func(percent int) []any {
@@ -145,7 +145,7 @@ func (g *generator) union() object {
 	return object{"b": g.one("x", "y")}
 }
 
-// spice adds directives and nulls to a patch.
+// spice adds random directives and nulls to a patch.
 func (g *generator) spice(patch object, live object) {
 	for _, name := range sorted(patch) {
 		was, _ := live[name].(object)
@@ -340,7 +340,7 @@ func main() {
 		}
 		switch {
 		case !stable:
-			// The order in which the library visits fields is random, and here it matters.
+			// The library visits fields in random order, and the result depends on it.
 			continue
 		case err != nil:
 			c.Error = err.(string)

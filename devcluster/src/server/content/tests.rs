@@ -58,7 +58,7 @@ fn null_is_an_empty_object() {
 }
 
 #[test]
-fn duplicates_are_remarks() {
+fn duplicate_keys_are_reported() {
     let text = br#"{"metadata":{"name":"a","name":"b"}}"#;
     let body = object(text, MediaType::Json, &config_map()).expect("accepted");
     assert_eq!(body.strict_errors, ["duplicate field \"metadata.name\""]);

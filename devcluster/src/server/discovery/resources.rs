@@ -1,14 +1,14 @@
-//! The rows of discovery for one kind.
+//! The discovery entries of one kind and its subresources.
 
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{Kind, Subresource};
 
-/// The order in which the real server lists the verbs of custom resources.
+/// The verbs of custom resources in the order in which kube-apiserver lists them.
 const CUSTOM_VERBS: [&str; 8] =
     ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// Returns the rows of a kind and its subresources in an `APIResourceList`.
+/// Returns the entries of a kind and its subresources for an `APIResourceList`.
 pub(super) fn plain(kind: &Kind) -> Vec<Value> {
     let mut row = Map::new();
     row.insert("name".to_owned(), json!(kind.plural));
@@ -34,11 +34,11 @@ pub(super) fn plain(kind: &Kind) -> Vec<Value> {
     rows
 }
 
-/// Returns the row of a kind in the aggregated form.
+/// Returns the entry of a kind, subresources included, in the aggregated form.
 pub(super) fn aggregated(kind: &Kind) -> Value {
     let mut row = Map::new();
     row.insert("resource".to_owned(), json!(kind.plural));
-    // The real server leaves out group and version of a built-in kind in its own group and version.
+    // kube-apiserver omits group and version of a built-in kind if they are those of its resource.
     let response_kind = |group: &str, version: &str, name: &str| {
         let own = kind.type_name.is_some() && group == kind.group && version == kind.version;
         let (group, version) = if own { ("", "") } else { (group, version) };
@@ -78,7 +78,7 @@ fn set_names(row: &mut Map<String, Value>, kind: &Kind) {
     }
 }
 
-/// All subresources by name, `status` and `scale` included.
+/// Returns all subresources of a kind by name, `status` and `scale` included.
 fn subresources(kind: &Kind) -> Vec<Subresource> {
     let of = |name: &str, group: &str, version: &str, of: &str| Subresource {
         name: name.to_owned(),

@@ -28,7 +28,7 @@ async fn bodies_are_decoded_by_their_type() {
 
 #[tokio::test]
 async fn protobuf_is_decoded() {
-    /// A field of a message that has a length.
+    /// Returns an encoded protobuf field with a length prefix.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let length = u8::try_from(content.len()).expect("short");
         [&[number << 3 | 2, length], content].concat()

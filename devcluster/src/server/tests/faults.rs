@@ -4,7 +4,7 @@ use super::*;
 use crate::server::{Fault, FaultRule};
 
 #[tokio::test]
-async fn errors_are_answered_in_place_of_the_api() {
+async fn faults_replace_the_responses_of_the_api() {
     let server = filled().await;
     let one = format!("{CONFIG_MAPS}/c1");
     let put = async || {
@@ -36,7 +36,7 @@ async fn errors_are_answered_in_place_of_the_api() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_late_or_never_there() {
+async fn responses_are_delayed_or_never_sent() {
     let server = filled().await;
     server.faults().add(FaultRule::new(Fault::Delay(Duration::from_secs(5))).times(1));
     let start = tokio::time::Instant::now();

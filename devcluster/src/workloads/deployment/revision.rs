@@ -1,22 +1,22 @@
-//! The annotations of a ReplicaSet that record its place in the history of its Deployment.
+//! The annotations of a ReplicaSet that record its revision and the size of its Deployment.
 
 use serde_json::Value;
 
 use crate::workloads::object::Object as _;
 
-/// The number of the rollout that a ReplicaSet, or now a Deployment, belongs to.
+/// The revision of a ReplicaSet, and the current revision of a Deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// Earlier revisions of a ReplicaSet that was rolled back to.
+/// The earlier revisions of a ReplicaSet that became the newest again by a rollback.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 
 /// `spec.replicas` of the Deployment when the ReplicaSet was last scaled.
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 
-/// That number plus the surge.
+/// `spec.replicas` of the Deployment plus its surge when the ReplicaSet was last scaled.
 pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Annotations of a Deployment that its ReplicaSets do not get.
+/// Annotations of a Deployment that are not copied to its ReplicaSets.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -26,20 +26,20 @@ const NOT_COPIED: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// Longest history annotation, in characters.
+/// Longest history annotation, in bytes.
 const HISTORY_LENGTH: usize = 2000;
 
-/// Returns the revision of a ReplicaSet; 0 without one, `None` for one that is not a number.
+/// Returns the revision of a ReplicaSet; 0 without the annotation, `None` if it is not a number.
 pub(super) fn of(set: &Value) -> Option<i64> {
     set.annotation(REVISION).map_or(Some(0), |revision| revision.parse().ok())
 }
 
-/// Returns the highest revision of ReplicaSets.
+/// Returns the highest revision of the ReplicaSets, 0 if there is none.
 pub(super) fn highest<'a>(sets: impl IntoIterator<Item = &'a Value>) -> i64 {
     sets.into_iter().filter_map(of).max().unwrap_or_default().max(0)
 }
 
-/// Sets the annotations of the newest ReplicaSet: those of the Deployment, and its revision if it is older.
+/// Copies the annotations of the Deployment to the newest ReplicaSet, and raises its revision to `revision`.
 pub(super) fn annotate_newest(deployment: &Value, set: &mut Value, revision: i64) {
     let inherited = deployment.at("/metadata/annotations").as_object().into_iter().flatten();
     for (key, value) in inherited.filter(|(key, _)| !NOT_COPIED.contains(&key.as_str())) {
@@ -53,13 +53,13 @@ pub(super) fn annotate_newest(deployment: &Value, set: &mut Value, revision: i64
     annotate(set, REVISION, revision.to_string());
 }
 
-/// Notes the size of the Deployment, with and without surge, on a ReplicaSet.
+/// Sets the annotations of a ReplicaSet for the size of its Deployment; `max` includes the surge.
 pub(super) fn annotate_size(set: &mut Value, desired: i64, max: i64) {
     annotate(set, DESIRED, desired.to_string());
     annotate(set, MAX, max.to_string());
 }
 
-/// Returns a number that an annotation holds.
+/// Returns the number in an annotation; `None` if it is missing, negative or not a number.
 pub(super) fn number(set: &Value, annotation: &str) -> Option<i64> {
     set.annotation(annotation)?.parse::<i32>().ok().filter(|number| *number >= 0).map(i64::from)
 }
@@ -75,7 +75,7 @@ fn longer_history(history: &str, former: &str) -> String {
     joined
 }
 
-/// Sets an annotation; objects that a server returned have metadata.
+/// Sets an annotation of an object.
 pub(super) fn annotate(object: &mut Value, key: &str, value: impl Into<Value>) {
     object["metadata"]["annotations"][key] = value.into();
 }

@@ -1,4 +1,4 @@
-//! One step of a Deployment towards its Pod template and size.
+//! One step of a Deployment towards the Pod template and the size of its spec.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::workloads::client::Request;
 use crate::workloads::object::{Object as _, controller_reference, differ, has_ended};
 use crate::workloads::resources;
 
-/// Most characters of the name of a ReplicaSet.
+/// Longest name of a ReplicaSet, in characters.
 const NAME_LENGTH: usize = 253;
 
-/// A Deployment and its ReplicaSets with the changes of this step.
+/// The state of one step: a Deployment and its ReplicaSets with the changes so far, and the requests.
 pub(super) struct Rollout<'a> {
     deployment: Value,
-    /// The ReplicaSet of the present template.
+    /// The ReplicaSet with the current Pod template; `None` before its creation.
     newest: Option<Value>,
     /// The other ReplicaSets, oldest first.
     old: Vec<Value>,
-    /// All ReplicaSets of the namespace.
+    /// All ReplicaSets of the namespace, those of other owners included.
     others: &'a [&'a Arc<Value>],
     requests: Vec<Request>,
     now: Timestamp,
@@ -45,7 +45,7 @@ impl<'a> Rollout<'a> {
         Self { deployment: deployment.clone(), newest, old, others, requests: Vec::new(), now }
     }
 
-    /// Ends the step of a Deployment that selects all Pods: it is only marked as seen.
+    /// Returns the step of a Deployment with an empty selector: only `observedGeneration` is updated.
     pub(super) fn refuse_selector(mut self) -> Decision {
         let generation = self.deployment.count("/metadata/generation");
         if self.deployment.count("/status/observedGeneration") < generation {
@@ -55,7 +55,7 @@ impl<'a> Rollout<'a> {
         self.requests.into()
     }
 
-    /// Takes the step.
+    /// Returns the requests of the step; `pods` are the Pods of the namespace.
     pub(super) fn decide(mut self, pods: &[&Arc<Value>]) -> Decision {
         let deleting = self.deployment.is_deleting();
         if (!deleting && self.note_pause()) || self.update_newest() {
@@ -94,8 +94,8 @@ impl<'a> Rollout<'a> {
         self.deployment.count("/spec/replicas")
     }
 
-    /// Marks Progressing when the Deployment has been paused or resumed, so that a pause is no lack of
-    /// progress.
+    /// Updates the condition Progressing when the Deployment was paused or resumed, so that a pause does not
+    /// exceed the progress deadline. Returns whether it changed.
     fn note_pause(&mut self) -> bool {
         let reason = self.deployment.condition("Progressing").map(|progress| progress.text("/reason"));
         if status::deadline(&self.deployment).is_none() || reason == Some("ProgressDeadlineExceeded") {
@@ -112,8 +112,8 @@ impl<'a> Rollout<'a> {
         true
     }
 
-    /// Keeps annotations and `minReadySeconds` of the newest ReplicaSet up to date, and the Deployment's
-    /// revision.
+    /// Updates annotations and `minReadySeconds` of the newest ReplicaSet, then the revision of the
+    /// Deployment. Returns whether there was a change.
     fn update_newest(&mut self) -> bool {
         let Some(newest) = &self.newest else { return false };
         let mut changed = newest.clone();
@@ -140,7 +140,7 @@ impl<'a> Rollout<'a> {
         revised || without_progress
     }
 
-    /// Creates the ReplicaSet of the template, as large as it may be at once.
+    /// Creates the ReplicaSet of the current template, with as many replicas as the limits allow.
     fn create_newest(&mut self) {
         let collisions = self.deployment.int("/status/collisionCount");
         let hash = template::hash(self.deployment.at("/spec/template"), collisions);
@@ -148,7 +148,7 @@ impl<'a> Rollout<'a> {
             self.deployment.name().chars().take(NAME_LENGTH.saturating_sub(hash.len() + 1)).collect();
         let name = format!("{base}-{hash}");
         if self.others.iter().any(|other| other.name() == name) {
-            // The name is another ReplicaSet's; a different count leads to a different hash.
+            // Another ReplicaSet has this name; a new collision count leads to another hash.
             self.deployment["status"]["collisionCount"] = (collisions.unwrap_or_default() + 1).into();
             self.write_deployment();
             return;
@@ -190,18 +190,19 @@ impl<'a> Rollout<'a> {
         self.write_deployment();
     }
 
-    /// Whether the Deployment has another size than when an active ReplicaSet was last scaled.
+    /// Whether the size of the Deployment has changed since an active ReplicaSet was last scaled.
     fn was_scaled(&self) -> bool {
         let desired = |set: &Value| revision::number(set, revision::DESIRED);
         self.active().any(|set| desired(set).is_some_and(|desired| desired != self.replicas()))
     }
 
-    /// Returns the ReplicaSets that should have Pods.
+    /// Returns the ReplicaSets with a size above zero.
     fn active(&self) -> impl Iterator<Item = &Value> {
         self.old.iter().chain(&self.newest).filter(|set| set.count("/spec/replicas") > 0)
     }
 
-    /// Follows a new size of the Deployment outside of a rollout, or proportionally in the middle of one.
+    /// Applies a new size of the Deployment: to the only active ReplicaSet, or during a rollout to all active
+    /// ones in proportion to their size.
     fn scale(&mut self) {
         let mut active: Vec<_> = self.active().cloned().collect();
         if active.len() <= 1 {
@@ -227,7 +228,7 @@ impl<'a> Rollout<'a> {
         let total: i64 = active.iter().map(|set| set.count("/spec/replicas")).sum();
         let allowed = if replicas > 0 { replicas + limits(&self.deployment).surge } else { 0 };
         let to_add = allowed - total;
-        // From the largest to the smallest; of equal ones the newer grows first and the older shrinks first.
+        // Largest first; of equal ReplicaSets the newer grows first, and the older shrinks first.
         active.sort_by(|a, b| {
             let by_size = b.count("/spec/replicas").cmp(&a.count("/spec/replicas"));
             by_size.then_with(|| if to_add > 0 { age(b).cmp(&age(a)) } else { age(a).cmp(&age(b)) })
@@ -245,8 +246,8 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Sets the size of a ReplicaSet; returns whether it changed. With `annotate` its annotations are brought
-    /// up to date even if the size stays.
+    /// Sets the size of a ReplicaSet and returns whether it changed. With `annotate` the size annotations are
+    /// updated even if the size stays the same.
     fn resize(&mut self, set: &Value, replicas: i64, annotate: bool) -> bool {
         let changes = set.count("/spec/replicas") != replicas;
         if !changes && !annotate {
@@ -272,6 +273,7 @@ impl<'a> Rollout<'a> {
     }
 
     /// Scales the newest ReplicaSet up as far as the surge allows, or down to the size of the Deployment.
+    /// Returns whether its size changed.
     fn grow_newest(&mut self) -> bool {
         let Some(newest) = &self.newest else { return false };
         let current = newest.count("/spec/replicas");
@@ -284,7 +286,8 @@ impl<'a> Rollout<'a> {
         self.resize_newest(wanted)
     }
 
-    /// Scales old ReplicaSets down: first Pods that are unavailable anyway, then as many as may be missing.
+    /// Scales old ReplicaSets down: first by their unavailable Pods, then by as many available Pods as
+    /// `maxUnavailable` allows. Returns whether a size changed.
     fn shrink_old(&mut self) -> bool {
         let count = |sets: &mut dyn Iterator<Item = &Value>, pointer: &str| -> i64 {
             sets.map(|set| set.count(pointer)).sum()
@@ -318,7 +321,7 @@ impl<'a> Rollout<'a> {
         changed
     }
 
-    /// Scales all old ReplicaSets to zero.
+    /// Scales all old ReplicaSets to zero and returns whether a size changed.
     fn stop_old(&mut self) -> bool {
         let mut changed = false;
         for set in self.old.clone() {
@@ -341,7 +344,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Deletes the oldest of those ReplicaSets without Pods that are beyond the history limit.
+    /// Deletes old ReplicaSets beyond `revisionHistoryLimit`, lowest revision first, if they have no Pods.
     fn forget_old(&mut self) {
         let limit = self.deployment.int("/spec/revisionHistoryLimit");
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
@@ -391,7 +394,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Returns what ReplicaSets are ordered by: creation, then name.
+/// Returns the sort key of a ReplicaSet by age: creation time, then name.
 fn age(set: &Value) -> (Option<Timestamp>, &str) {
     (set.time("/metadata/creationTimestamp"), set.name())
 }

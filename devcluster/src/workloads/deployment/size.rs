@@ -1,25 +1,25 @@
-//! How many Pods each ReplicaSet of a Deployment should have, as numbers.
+//! Computes the sizes of the ReplicaSets of a Deployment.
 
 use serde_json::Value;
 
 use super::revision;
 use crate::workloads::object::Object as _;
 
-/// The limits of a rolling update.
+/// The limits of a rolling update, as numbers of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Pods that may exist beyond `spec.replicas`.
+    /// Most Pods above `spec.replicas`.
     pub(super) surge: i64,
-    /// Pods that may be missing from `spec.replicas`.
+    /// Most unavailable Pods below `spec.replicas`.
     pub(super) unavailable: i64,
 }
 
-/// Whether the Deployment replaces its Pods one after the other.
+/// Whether the Deployment has the strategy `RollingUpdate`.
 pub(super) fn is_rolling(deployment: &Value) -> bool {
     deployment.text("/spec/strategy/type") != "Recreate"
 }
 
-/// Returns the limits of a Deployment, both 0 if it is not rolling.
+/// Returns the limits of a Deployment, both 0 with the strategy `Recreate`.
 pub(super) fn limits(deployment: &Value) -> Limits {
     if !is_rolling(deployment) {
         return Limits { surge: 0, unavailable: 0 };
@@ -28,14 +28,14 @@ pub(super) fn limits(deployment: &Value) -> Limits {
     let surge = scaled(deployment.at("/spec/strategy/rollingUpdate/maxSurge"), replicas, true);
     let mut unavailable =
         scaled(deployment.at("/spec/strategy/rollingUpdate/maxUnavailable"), replicas, false);
-    // Rounding may leave no room for either; a surge might not work because of a quota.
+    // Rounding may make both 0. `unavailable` is raised, because a quota may forbid a surge.
     if surge == 0 && unavailable == 0 {
         unavailable = 1;
     }
     Limits { surge, unavailable: unavailable.min(replicas) }
 }
 
-/// Returns a number, or a percentage of `total` as a number.
+/// Returns a number as it is, and a percentage as a number of `total`; 0 for any other value.
 fn scaled(value: &Value, total: i64, round_up: bool) -> i64 {
     let Some(percent) = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok()) else {
         return value.as_i64().unwrap_or_default();
@@ -44,7 +44,8 @@ fn scaled(value: &Value, total: i64, round_up: bool) -> i64 {
     if round_up { product.saturating_add(99) / 100 } else { product / 100 }
 }
 
-/// Returns the size of the newest ReplicaSet that fits beside the others during a rollout.
+/// Returns the next size of the newest ReplicaSet during a rollout. `current` is its size, `of_all` the sum
+/// of the sizes of all ReplicaSets.
 pub(super) fn newest(deployment: &Value, current: i64, of_all: i64) -> i64 {
     let replicas = deployment.count("/spec/replicas");
     if !is_rolling(deployment) {
@@ -54,8 +55,8 @@ pub(super) fn newest(deployment: &Value, current: i64, of_all: i64) -> i64 {
     current + room.min(replicas - current).max(0)
 }
 
-/// Returns how many Pods of a ReplicaSet to add, or to remove if negative, when a Deployment is scaled in the
-/// middle of a rollout. `remaining` is what the ReplicaSets before it have left of the total.
+/// Returns the number of Pods to add to a ReplicaSet, or to remove if negative, when a Deployment is scaled
+/// during a rollout. `remaining` is the rest of the total after the previous ReplicaSets.
 pub(super) fn proportion(set: &Value, deployment: &Value, remaining: i64) -> i64 {
     let size = set.count("/spec/replicas");
     if size == 0 || remaining == 0 {
@@ -76,7 +77,7 @@ fn fraction(set: &Value, size: i64, deployment: &Value) -> i64 {
         return 0;
     }
     let max = replicas + limits(deployment).surge;
-    // Rounds half up; all numbers are positive.
+    // Integer division that rounds half up; all numbers are positive.
     (2 * size * max + before) / (2 * before) - size
 }
 
@@ -88,7 +89,9 @@ mod tests {
 
     fn deployment(replicas: i64, surge: &Value, unavailable: &Value) -> Value {
         let limits = json!({"maxSurge": surge, "maxUnavailable": unavailable});
-        json!({"spec": {"replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": limits}}})
+        json!({"spec": {
+            "replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": limits},
+        }})
     }
 
     #[test]
@@ -115,7 +118,12 @@ mod tests {
     #[test]
     fn scaling_is_proportional_to_the_size() {
         let deployment = deployment(20, &json!(0), &json!(1));
-        let set = |size: i64| json!({"metadata": {"annotations": {revision::MAX: "10"}}, "spec": {"replicas": size}});
+        let set = |size: i64| {
+            json!({
+                "metadata": {"annotations": {revision::MAX: "10"}},
+                "spec": {"replicas": size},
+            })
+        };
         assert_eq!(proportion(&set(8), &deployment, 10), 8);
         assert_eq!(proportion(&set(2), &deployment, 2), 2);
         assert_eq!(proportion(&set(2), &deployment, 1), 1);

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use super::size;
 use crate::workloads::object::{Object as _, seconds};
 
-/// `spec.progressDeadlineSeconds` of a Deployment without a deadline.
+/// The value of `spec.progressDeadlineSeconds` that means no deadline.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-/// Reason of Progressing when the newest ReplicaSet is available: the rollout is over.
+/// Reason of Progressing when the newest ReplicaSet is available, so that the rollout is complete.
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
-/// Reason of Progressing after the deadline.
+/// Reason of Progressing when the deadline has passed.
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
 /// A condition to set.
@@ -23,12 +23,12 @@ pub(super) struct Condition<'a> {
     pub(super) message: String,
 }
 
-/// Returns the deadline of progress in seconds.
+/// Returns the progress deadline in seconds; `None` if there is no deadline.
 pub(super) fn deadline(deployment: &Value) -> Option<i64> {
     deployment.int("/spec/progressDeadlineSeconds").filter(|seconds| *seconds != NO_DEADLINE)
 }
 
-/// Sets a condition of a status, unless it has this status and reason already.
+/// Sets a condition of a status, unless its status and reason are the same already.
 pub(super) fn set_condition(status: &mut Value, condition: Condition<'_>, now: Timestamp) {
     let Condition { kind, status: value, reason, message } = condition;
     let mut conditions = status.list("/conditions").to_vec();
@@ -60,7 +60,7 @@ fn remove_condition(status: &mut Value, kind: &str) {
     }
 }
 
-/// Returns the status without an estimate of progress: the counts, and Available.
+/// Returns the status with new counts and a new condition Available; other conditions are kept.
 pub(super) fn counted(deployment: &Value, newest: Option<&Value>, old: &[Value], now: Timestamp) -> Value {
     let sum = |pointer: &str| old.iter().chain(newest).map(|set| set.count(pointer)).sum::<i64>();
     let replicas = deployment.count("/spec/replicas");
@@ -77,7 +77,7 @@ pub(super) fn counted(deployment: &Value, newest: Option<&Value>, old: &[Value],
     for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         status.insert(field.to_owned(), count.into());
     }
-    // A ReplicaSet whose controller has seen it reports the number.
+    // The number is known once each ReplicaSet reports it, or has not been reconciled yet.
     let reports = |set: &Value| {
         set.int("/status/terminatingReplicas").is_some() || set.count("/status/observedGeneration") == 0
     };
@@ -102,7 +102,7 @@ pub(super) fn counted(deployment: &Value, newest: Option<&Value>, old: &[Value],
     status
 }
 
-/// Returns the status during or after a rollout, with Progressing and `ReplicaFailure`.
+/// Returns the status as [`counted`] does, and updates the conditions Progressing and `ReplicaFailure`.
 pub(super) fn of_rollout(deployment: &Value, newest: Option<&Value>, old: &[Value], now: Timestamp) -> Value {
     let mut status = counted(deployment, newest, old, now);
     match deadline(deployment) {
@@ -130,7 +130,7 @@ pub(super) fn of_rollout(deployment: &Value, newest: Option<&Value>, old: &[Valu
     status
 }
 
-/// Sets Progressing: complete, moving, or stuck for longer than the deadline.
+/// Updates the condition Progressing: complete, progressing, or timed out. `deadline` is in seconds.
 fn estimate(deployment: &Value, newest: Option<&Value>, deadline: i64, status: &mut Value, now: Timestamp) {
     let former = deployment.condition("Progressing");
     let reason = former.map(|former| former.text("/reason")).unwrap_or_default();
@@ -146,7 +146,7 @@ fn estimate(deployment: &Value, newest: Option<&Value>, deadline: i64, status: &
         let message = format!("{subject} has successfully progressed.");
         set_condition(status, Condition { kind, status: "True", reason: COMPLETE, message }, now);
     } else if has_moved(deployment, status) {
-        // The same reason again renews the time of the update, which the deadline counts from.
+        // Replaced even with the same reason: the deadline counts from `lastUpdateTime`.
         let mut since = seconds(now);
         if let Some(former) = former.filter(|former| former["status"] == "True") {
             since = former["lastTransitionTime"].clone();
@@ -165,7 +165,7 @@ fn estimate(deployment: &Value, newest: Option<&Value>, deadline: i64, status: &
     }
 }
 
-/// Whether all Pods of a Deployment with this status are new and available, and no others exist.
+/// Whether all Pods are updated and available, and no old ones exist, according to `status`.
 pub(super) fn is_complete(deployment: &Value, status: &Value) -> bool {
     let replicas = deployment.count("/spec/replicas");
     ["/updatedReplicas", "/replicas", "/availableReplicas"]
@@ -174,7 +174,8 @@ pub(super) fn is_complete(deployment: &Value, status: &Value) -> bool {
         && status.count("/observedGeneration") >= deployment.count("/metadata/generation")
 }
 
-/// Whether there are more new, ready or available Pods, or fewer old ones, than the Deployment has noted.
+/// Whether `status` has more updated, ready or available Pods, or fewer old ones, than the Deployment's
+/// present status.
 fn has_moved(deployment: &Value, status: &Value) -> bool {
     let former = &deployment["status"];
     let old = |status: &Value| status.count("/replicas") - status.count("/updatedReplicas");
@@ -198,12 +199,12 @@ fn expiry(condition: &Value, deadline: i64) -> Option<Timestamp> {
     condition.time("/lastUpdateTime")?.checked_add(SignedDuration::from_secs(deadline)).ok()
 }
 
-/// Returns when a Deployment that stays as it is will have passed its deadline.
+/// Returns when the deadline passes without progress; `None` if it cannot pass.
 pub(super) fn next_check(deployment: &Value) -> Option<Timestamp> {
     let condition = deployment.condition("Progressing")?;
     if is_complete(deployment, &deployment["status"]) || condition.text("/reason") == TIMED_OUT {
         return None;
     }
-    // A second more, because the time of the update was rounded down.
+    // One second is added because `lastUpdateTime` was rounded down.
     expiry(condition, deadline(deployment)?)?.checked_add(SignedDuration::from_secs(1)).ok()
 }

@@ -1,4 +1,4 @@
-//! The identity of a Pod template: when two are the same, and the hash in names and labels.
+//! Equality of Pod templates, and the template hash in names and labels.
 
 use serde_json::Value;
 
@@ -7,18 +7,18 @@ use crate::workloads::object::without_empty;
 /// The label that distinguishes the Pods of the ReplicaSets of a Deployment.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
-/// The letters of hashes: neither vowels nor digits that look like them, so that no words appear.
+/// The characters of hashes: without vowels and similar digits, so that hashes form no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Whether two templates are the same but for their hash label.
+/// Whether two templates are equal apart from the hash label.
 pub(super) fn are_equal(a: &Value, b: &Value) -> bool {
     normal(a) == normal(b)
 }
 
-/// Returns the hash of a template, of up to ten letters.
+/// Returns the hash of a template, of up to ten characters.
 ///
-/// Like that of kube-controller-manager it is FNV-1a of 32 bits, written in the same alphabet. It is taken
-/// over the template as JSON with sorted keys and not over Go's dump of its memory, so the letters differ.
+/// As in kube-controller-manager the hash is FNV-1a of 32 bits in the same alphabet. Its input is JSON with
+/// sorted keys instead of Go's dump of the struct, so the hashes differ from those of a real cluster.
 pub(super) fn hash(template: &Value, collisions: Option<i64>) -> String {
     let mut hash = Fnv(0x811c_9dc5);
     hash.value(&normal(template));
@@ -50,7 +50,7 @@ impl Fnv {
         }
     }
 
-    /// Takes in a value as JSON, independently of the order in which maps keep their keys.
+    /// Adds a value in a form like JSON, with the keys of maps sorted.
     fn value(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {

@@ -3,12 +3,12 @@ use serde_json::json;
 use super::*;
 use crate::workloads::client::Verb;
 
-/// A Deployment with its ReplicaSets, and the part of the cluster that answers their requests.
+/// A Deployment with its ReplicaSets; simulates the server and the ReplicaSet controller.
 struct Cluster {
     deployment: Value,
     sets: Vec<Arc<Value>>,
     now: Timestamp,
-    /// Number of ReplicaSets created so far.
+    /// The number of ReplicaSets created so far.
     created: usize,
 }
 
@@ -32,7 +32,7 @@ impl Cluster {
         decide(&self.deployment, &self.sets.iter().collect::<Vec<_>>(), &[], self.now)
     }
 
-    /// Carries out the requests of one pass and returns whether there were any.
+    /// Applies the requests of one reconciliation and returns whether there were any.
     fn pass(&mut self) -> bool {
         let requests = self.decide().requests;
         for request in &requests {
@@ -57,12 +57,12 @@ impl Cluster {
         !requests.is_empty()
     }
 
-    /// Runs all passes that are due without any Pod changing.
+    /// Reconciles until no requests are left, without a change of any Pod.
     fn settle(&mut self) {
         assert!((0..20).any(|_| !self.pass()), "the Deployment does not settle: {:?}", self.decide());
     }
 
-    /// Makes as many Pods of each ReplicaSet exist as it wants, ready or not.
+    /// Sets the status of each ReplicaSet as if all its Pods existed, ready or not.
     fn run_pods(&mut self, ready: bool) {
         for set in &mut self.sets {
             let replicas = set["spec"]["replicas"].clone();
@@ -82,7 +82,7 @@ impl Cluster {
             (self.deployment.count("/metadata/generation") + 1).into();
     }
 
-    /// The sizes of all ReplicaSets, oldest first.
+    /// Returns the sizes of all ReplicaSets, oldest first.
     fn sizes(&self) -> Vec<i64> {
         self.sets.iter().map(|set| set.count("/spec/replicas")).collect()
     }

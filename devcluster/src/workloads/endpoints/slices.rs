@@ -12,24 +12,24 @@ use crate::workloads::client::Request;
 use crate::workloads::object::{Object as _, controller_reference, differ, is_subset};
 use crate::workloads::resources;
 
-/// The label of the program that writes an `EndpointSlice`.
+/// The label of an `EndpointSlice` with the name of its controller.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// The value of that label.
+/// The value of [`MANAGED_BY`] for the slices of this controller.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// Most endpoints of one slice.
+/// Most endpoints in one slice.
 const MAX_ENDPOINTS: usize = 100;
 
-/// Endpoints with the same ports, which share slices.
+/// Endpoints with the same ports. A slice contains endpoints of one group only.
 #[derive(Default)]
 struct Group {
     ports: Vec<Value>,
-    /// The endpoints by their identity.
+    /// The endpoints that are not in a slice yet, by [`identity`].
     endpoints: BTreeMap<String, Value>,
 }
 
-/// Returns the requests of a Service, given the Pods and slices of its namespace.
+/// Returns the requests of a Service; `pods` and `slices` are those of its namespace.
 pub(in crate::workloads) fn decide(
     service: &Value,
     pods: &[&Arc<Value>],
@@ -57,7 +57,7 @@ pub(in crate::workloads) fn decide(
     requests
 }
 
-/// Returns the address families of a Service.
+/// Returns the address families of a Service; IPv4 by default.
 fn families(service: &Value) -> Vec<&str> {
     let families: Vec<_> = service.list("/spec/ipFamilies").iter().filter_map(Value::as_str).collect();
     if families.is_empty() { vec!["IPv4"] } else { families }
@@ -87,7 +87,7 @@ fn of_one_family(service: &Value, pods: &[&Arc<Value>], existing: &[&Value], fam
                 kept.push((slice, changed));
             }
         }
-        // Slices that are written anyway are filled first, the fullest before the others.
+        // Changed slices are filled first, because they are written in any case; the fullest comes first.
         kept.sort_by_key(|(slice, changed)| {
             (!differ(slice, changed), usize::MAX - changed.list("/endpoints").len())
         });
@@ -119,7 +119,7 @@ fn of_one_family(service: &Value, pods: &[&Arc<Value>], existing: &[&Value], fam
             _ => creations.push(placeholder),
         }
     }
-    // A slice to create takes the place of one to delete.
+    // A new slice replaces one that would be deleted, by an update.
     deletions.retain(|slice| {
         let is_ours = !strangers.iter().any(|stranger| std::ptr::eq(*stranger, *slice));
         let Some(mut replacement) = creations.pop_if(|_| is_ours) else { return true };
@@ -139,7 +139,7 @@ fn of_one_family(service: &Value, pods: &[&Arc<Value>], existing: &[&Value], fam
     creations.chain(updates).chain(deletions).collect()
 }
 
-/// Returns the endpoints that a Service should have, by their ports.
+/// Returns the groups of endpoints that a Service should have, by [`key`] of their ports.
 fn desired(service: &Value, pods: &[&Arc<Value>], family: &str) -> BTreeMap<String, Group> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let selector = service.at("/spec/selector");
@@ -216,7 +216,7 @@ fn labels(service: &Value) -> Value {
     labels.into()
 }
 
-/// Returns a text that two lists of ports share if they are the same.
+/// Returns a text that is equal for equal lists of ports, regardless of their order.
 fn key(ports: &[Value]) -> String {
     let mut ports: Vec<_> = ports
         .iter()
@@ -226,7 +226,7 @@ fn key(ports: &[Value]) -> String {
     ports.join("")
 }
 
-/// Returns a text that two endpoints share if they are the same but for their conditions.
+/// Returns a text that is equal for endpoints with the same target, host name and addresses.
 fn identity(endpoint: &Value) -> String {
     let mut addresses = endpoint.list("/addresses").to_vec();
     addresses.sort_by(|a, b| a.as_str().cmp(&b.as_str()));

@@ -1,4 +1,4 @@
-//! The Endpoints of a Service: its addresses in groups that have the same ports.
+//! The Endpoints of a Service: its addresses, in subsets with the same ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use crate::workloads::object::{Object as _, differ, is_subset};
 use crate::workloads::resources;
 use crate::workloads::view::Name;
 
-/// The label of the program that writes an Endpoints object.
+/// The label of an Endpoints object with the name of its controller.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// Returns the requests of a Service, which may be gone, given the Pods of its namespace and its Endpoints.
+/// Returns the requests of a Service; `service` is `None` after its deletion, `endpoints` before their
+/// creation. `pods` are those of its namespace.
 pub(in crate::workloads) fn decide(
     name: &Name,
     service: Option<&Value>,
@@ -52,14 +53,14 @@ fn labels(service: &Value) -> Value {
     labels.into()
 }
 
-/// The addresses that have one port, by address and uid of the Pod: whether each is ready, and the address.
+/// The addresses of one port, by IP address and uid of the Pod; each with its readiness.
 type Addresses = BTreeMap<(String, String), (bool, Value)>;
 
 fn subsets(service: &Value, pods: &[&Arc<Value>]) -> Vec<Value> {
     let always = service["spec"]["publishNotReadyAddresses"] == true;
     let selector = service.at("/spec/selector");
     let ipv6 = service.text("/spec/ipFamilies/0") == "IPv6";
-    // By port as text; a Service without ports that is headless has its addresses without any.
+    // By port as text. A headless Service without ports has one entry, with the port null.
     let mut by_port: BTreeMap<String, (Value, Addresses)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| is_subset(selector, pod.at("/metadata/labels")) && has_address(pod)) {
         if pod.is_deleting() && !always {
@@ -81,7 +82,7 @@ fn subsets(service: &Value, pods: &[&Arc<Value>]) -> Vec<Value> {
             addresses.insert((ip.clone(), pod.uid().to_owned()), (ready, address.clone()));
         }
     }
-    // Ports with the same addresses in the same state share a subset.
+    // Ports with the same addresses and readiness share a subset.
     let mut by_addresses: BTreeMap<String, (Addresses, Vec<Value>)> = BTreeMap::new();
     for (port, addresses) in by_port.into_values() {
         let states: Vec<_> = addresses.iter().map(|(address, (ready, _))| (address, ready)).collect();
@@ -92,7 +93,7 @@ fn subsets(service: &Value, pods: &[&Arc<Value>]) -> Vec<Value> {
     by_addresses.into_values().map(|(addresses, ports)| subset(addresses, ports)).collect()
 }
 
-/// Returns a port without an empty name.
+/// Returns a port without its name if the name is empty.
 fn unnamed(mut port: Value) -> Value {
     if port["name"] == "" {
         port.as_object_mut().map(|port| port.remove("name"));

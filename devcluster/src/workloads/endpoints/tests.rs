@@ -36,7 +36,7 @@ fn slices(service: &Value, pods: &[Arc<Value>], slices: &[Arc<Value>]) -> Vec<Re
     decide_slices(service, &pods.iter().collect::<Vec<_>>(), &slices.iter().collect::<Vec<_>>())
 }
 
-/// The slice of a request as the server keeps it.
+/// Returns the slice of a request as the server stores it.
 fn kept(request: &Request) -> Arc<Value> {
     let mut slice = request.body.clone();
     slice["metadata"]["name"] = "web-x".into();
@@ -67,7 +67,7 @@ fn a_service_without_pods_has_one_empty_slice() {
     assert!(created.body.is_controlled_by("s"));
     assert!(slices(&service, &[], &[kept(created)]).is_empty());
 
-    // The empty slice is filled, not replaced.
+    // The empty slice is updated, not replaced.
     let filled = slices(&service, &[pod("p", "198.18.0.1", true)], &[kept(created)]);
     let [filled] = filled.as_slice() else { panic!("{filled:?}") };
     assert_eq!((filled.verb, filled.name.as_str()), (Verb::Update, "web-x"));

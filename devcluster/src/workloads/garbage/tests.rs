@@ -4,7 +4,8 @@ use super::*;
 use crate::workloads::client::Verb;
 use crate::workloads::resources;
 
-/// A view of `ConfigMap` objects. Each is `namespace/name`, its owners as `namespace/name` too, and further metadata.
+/// Returns a view of `ConfigMap` objects: for each `namespace/name`, its owners in the same form, and further
+/// metadata.
 fn view(maps: &[(&str, &[&str], Value)]) -> View {
     let mut view = View::default();
     view.set_kinds(crate::kinds::builtin::kinds().to_vec());
@@ -15,12 +16,14 @@ fn view(maps: &[(&str, &[&str], Value)]) -> View {
             .map(|owner| {
                 let (_, name) = owner.split_once('/').expect("a namespace and a name");
                 json!({
-                    "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner, "blockOwnerDeletion": true,
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner,
+                    "blockOwnerDeletion": true,
                 })
             })
             .collect();
         let mut object = json!({"metadata": {
-            "namespace": namespace, "name": name, "uid": path, "resourceVersion": "1", "ownerReferences": references,
+            "namespace": namespace, "name": name, "uid": path, "resourceVersion": "1",
+            "ownerReferences": references,
         }});
         for (key, value) in more.as_object().into_iter().flatten() {
             object["metadata"][key] = value.clone();
@@ -34,7 +37,7 @@ fn deleting(finalizer: &str) -> Value {
     json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [finalizer]})
 }
 
-/// The requests about an object, in short.
+/// Returns the requests for an object, in a short form.
 fn requests(view: &View, uid: &str) -> Vec<String> {
     let (resource, object) = view.by_uid(uid).expect("the object");
     decide(view, resource, object)
@@ -52,7 +55,7 @@ fn requests(view: &View, uid: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_object_goes_when_its_last_owner_is_absent() {
+fn an_object_is_deleted_when_its_last_owner_is_absent() {
     let one = view(&[("a/child", &["a/gone"], json!({}))]);
     assert_eq!(requests(&one, "a/child"), ["delete child Background"]);
     let both = view(&[("a/owner", &[], json!({})), ("a/child", &["a/owner", "a/gone"], json!({}))]);

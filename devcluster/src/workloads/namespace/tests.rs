@@ -76,7 +76,7 @@ fn objects_with_finalizers_are_reported_in_conditions() {
             "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
         ))
     );
-    // The same state again needs no write.
+    // An unchanged state leads to no write.
     assert!(decide(&update.body, &[(&maps, vec![&held])]).is_empty());
 }
 

@@ -1,14 +1,15 @@
-//! The statuses of containers that do not exist.
+//! The statuses of simulated containers.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::workloads::object::{Object as _, seconds};
 
-/// Delay before the first restart of a crashed container, doubled by each further one; those of the kubelet.
+/// Delay before the first restart of a crashed container in seconds, as in the kubelet; doubled by each
+/// further restart.
 const FIRST_BACKOFF: i64 = 10;
 
-/// Longest delay before a restart.
+/// Longest delay before a restart in seconds, as in the kubelet.
 const LAST_BACKOFF: i64 = 300;
 
 fn status(pod: &Value, container: &Value, state: &Value) -> Value {
@@ -34,7 +35,7 @@ fn ended(pod: &Value, container: &Value, now: Timestamp) -> Value {
     status(pod, container, &json!({ "terminated": state }))
 }
 
-/// Returns the statuses of init containers: sidecars run, the others have ended.
+/// Returns the statuses of init containers: sidecars are running, all others have completed.
 pub(super) fn initial(pod: &Value, now: Timestamp) -> Value {
     let containers = pod.list("/spec/initContainers").iter();
     containers
@@ -49,7 +50,7 @@ pub(super) fn initial(pod: &Value, now: Timestamp) -> Value {
         .collect()
 }
 
-/// Returns the statuses of containers that run since `started`.
+/// Returns the statuses of containers that have been running since `started`.
 pub(super) fn running(pod: &Value, ready: bool, started: Timestamp) -> Vec<Value> {
     let running = |container| {
         let mut running = status(pod, container, &json!({"running": {"startedAt": seconds(started)}}));
@@ -59,7 +60,7 @@ pub(super) fn running(pod: &Value, ready: bool, started: Timestamp) -> Vec<Value
     pod.list("/spec/containers").iter().map(running).collect()
 }
 
-/// Returns the statuses of containers that have ended well.
+/// Returns the statuses of containers that have completed without error.
 pub(super) fn completed(pod: &Value, now: Timestamp) -> Value {
     let completed = |container| {
         let mut completed = ended(pod, container, now);
@@ -70,8 +71,8 @@ pub(super) fn completed(pod: &Value, now: Timestamp) -> Value {
     pod.list("/spec/containers").iter().map(completed).collect()
 }
 
-/// Returns the statuses of containers that crash at each start since `started`, and the time of the next
-/// start.
+/// Returns the statuses of containers that crash after each start, first at `started`, and the time of the
+/// next start.
 pub(super) fn crashing(pod: &Value, started: Timestamp, now: Timestamp) -> (Vec<Value>, Option<Timestamp>) {
     let (mut crashes, mut backoff, mut last, mut next) = (0, FIRST_BACKOFF, started, started);
     while next <= now {
@@ -105,7 +106,7 @@ pub(super) fn crashing(pod: &Value, started: Timestamp, now: Timestamp) -> (Vec<
     (statuses.collect(), Some(next))
 }
 
-/// Returns seconds as Go writes a duration.
+/// Returns a number of seconds below one hour in Go's form of a duration, such as `2m40s`.
 fn duration(seconds: i64) -> String {
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
 }

@@ -12,7 +12,7 @@ fn pod(annotation: &str, value: &str) -> Value {
     })
 }
 
-/// The Pod after the writes of a pass, and the time of the next one.
+/// Returns the Pod after the writes of one reconciliation, and the time of the next.
 fn pass(pod: &Value, at: &str) -> (Value, Option<Timestamp>) {
     let decision = decide(pod, address(0), true, time(at));
     let after = decision.requests.last().map_or_else(|| pod.clone(), |request| request.body.clone());
@@ -94,7 +94,7 @@ fn a_pod_of_a_job_succeeds() {
 }
 
 #[test]
-fn a_deleted_pod_goes_when_its_containers_have_stopped() {
+fn a_deleted_pod_is_removed_when_its_containers_have_stopped() {
     let mut pod = pod(STOP_AFTER, "5");
     pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
     pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:35Z".into();
@@ -102,7 +102,7 @@ fn a_deleted_pod_goes_when_its_containers_have_stopped() {
     assert_eq!((decision.requests.len(), decision.again_at), (0, Some(time("04:10"))));
     let decision = decide(&pod, address(0), true, time("04:10"));
     assert_eq!(decision.requests[0].body["gracePeriodSeconds"], 0);
-    // Only a finalizer can keep it after that.
+    // After that only a finalizer keeps the Pod.
     pod["metadata"]["deletionGracePeriodSeconds"] = 0.into();
     assert!(decide(&pod, address(0), true, time("04:10")).requests.is_empty());
 }

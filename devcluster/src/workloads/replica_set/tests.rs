@@ -54,7 +54,7 @@ fn missing_pods_are_created_from_the_template() {
 }
 
 #[test]
-fn unready_and_young_pods_go_first() {
+fn unready_and_young_pods_are_deleted_first() {
     let pods = [
         pod("old", Some("2026-01-01T00:00:00Z")),
         pod("young", Some("2026-01-02T03:04:04Z")),

@@ -1,4 +1,4 @@
-//! The order in which a ReplicaSet gives up Pods: those least useful first.
+//! The order in which a ReplicaSet deletes Pods: the least useful first.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::workloads::object::Object as _;
 
-/// Compares two Pods; the lesser goes first. The rules are those of kube-controller-manager, except that the
-/// number of Pods on the same Node does not count, as there is one Node.
+/// Compares two Pods; the lesser is deleted first. The rules are those of kube-controller-manager without the
+/// number of Pods on the same Node, because there is only one Node.
 pub(super) fn compare(a: &Value, b: &Value, now: Timestamp) -> Ordering {
     rank(a)
         .cmp(&rank(b))
@@ -20,7 +20,8 @@ pub(super) fn compare(a: &Value, b: &Value, now: Timestamp) -> Ordering {
         .then_with(|| a.uid().cmp(b.uid()))
 }
 
-/// Without a Node before scheduled, pending before running, unready before ready, cheap before dear.
+/// Returns the first sort key: unscheduled before scheduled, pending before running, unready before ready,
+/// low before high deletion cost.
 fn rank(pod: &Value) -> (bool, u8, bool, i64) {
     let phase = match pod.text("/status/phase") {
         "Pending" => 0,
@@ -44,7 +45,7 @@ fn restarts(pod: &Value) -> i64 {
         .unwrap_or_default()
 }
 
-/// Compares ages by their magnitude in powers of two, so that among Pods of similar age none is preferred.
+/// Compares ages by their binary logarithm, so that Pods of similar age count as equal; `None` is the lesser.
 fn by_age(a: Option<Timestamp>, b: Option<Timestamp>, now: Timestamp) -> Ordering {
     let magnitude = |since: Timestamp| {
         let age = u128::try_from(now.duration_since(since).as_nanos()).unwrap_or_default();
