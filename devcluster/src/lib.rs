@@ -6,7 +6,8 @@
 //! [`Embedded`] is an API server in this process that keeps its objects in memory and needs no other
 //! programs. kube clients call it directly, other clients over TLS on loopback (feature `http`, on by
 //! default). It serves the built-in kinds and custom resources with lists, watches, patches and
-//! server-side apply; [`Embedded::faults`] injects errors. It has no RBAC, no Tables, no schemas in OpenAPI and
+//! server-side apply; [`Embedded::faults`] injects errors. It has no RBAC, no Tables, no schemas in OpenAPI
+//! and
 //! no webhooks yet, and runs only the controllers that [`EmbeddedOptions::controllers`] names. `mainstay dev`
 //! uses it. It is experimental until [`DevCluster`] unites both halves.
 //!
@@ -36,7 +37,8 @@
 //! [`DevCluster`] is a private cluster of the real programs on loopback, in a temporary folder that is
 //! removed at its end. [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager,
 //! kube-scheduler and kwok, starts them and returns once they work together; `mainstay dev --server real`,
-//! the examples and the tests use it. There are no kubelets: kwok simulates them, so Pods become ready without any container.
+//! the examples and the tests use it. There are no kubelets: kwok simulates them, so Pods become ready
+//! without any container.
 //!
 //! ```no_run
 //! use mainstay_devcluster::{DevCluster, Options};
