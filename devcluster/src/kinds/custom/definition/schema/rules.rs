@@ -60,7 +60,7 @@ pub(super) fn check(rule: &Value, raw: &Value, path: &str, errors: &mut Vec<Fiel
     }
 }
 
-/// Compiles a rule and its message. `uncorrelated` is the path of the closest list above that cannot match
+/// Compiles a rule and its message. `uncorrelated` is the path of the outermost list above that cannot match
 /// its items with old ones; `None` if there is none.
 pub(super) fn compile(
     rule: &Value,
