@@ -107,7 +107,8 @@ struct Place {
     no_defaults: Option<String>,
     /// Whether the node is part of `apiVersion`, `kind` or `metadata`.
     in_meta: bool,
-    /// The path of the outermost list above that cannot match its items with old ones; `None` if there is none.
+    /// The path of the outermost list above that cannot match its items with old ones; `None` if there is
+    /// none.
     uncorrelated: Option<String>,
     /// Whether CEL rules are compiled here.
     compiles: bool,
