@@ -31,7 +31,7 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Creates, lists in pages, watches, patches, applies, deletes and reads ConfigMaps.
+/// Creates, lists in pages, watches, patches, applies, deletes and reads `ConfigMap` objects.
 async fn use_config_maps(client: Client) {
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     for name in ["a", "b", "c"] {

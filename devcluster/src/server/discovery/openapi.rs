@@ -1,5 +1,5 @@
-//! OpenAPI v3, as far as kubectl needs it to leave validation to the server: the patch of each kind, with the
-//! query parameter `fieldValidation`. There are no schemas yet, so `kubectl explain` finds no fields.
+//! `OpenAPI` v3, as far as kubectl needs it to leave validation to the server: the patch of each kind, with
+//! the query parameter `fieldValidation`. There are no schemas yet, so `kubectl explain` finds no fields.
 
 use serde_json::{Map, Value, json};
 
