@@ -20,6 +20,7 @@ pub mod api;
 pub mod kinds;
 pub mod server;
 pub mod store;
+pub mod workloads;
 
 mod embedded;
 mod real;

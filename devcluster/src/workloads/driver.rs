@@ -1,0 +1,396 @@
+//! The task of the controllers: feeds watches into the view, and items of work to the controllers one by one.
+//!
+//! # Invariants
+//! 1. No controller decides before the view has all of its own earlier writes: `awaited` holds the revision of the
+//!    newest one of each resource. So there is no need for expectations about writes that are on their way.
+//! 2. A resource is in `watched` as long as its watch is in `events`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::client::{Client, Event, Request, RequestError, Verb};
+use super::object::Object as _;
+use super::triggers::{self, Change};
+use super::view::{Name, View};
+use super::work::{Item, Work};
+use super::{Decision, Options, deployment, endpoints, garbage, namespace, pod, replica_set, resources};
+use crate::store::GroupResource;
+
+/// Delay before a watch is opened again after it could not be.
+const REOPEN: Duration = Duration::from_millis(100);
+
+/// An event of a resource; `None` when its watch has ended.
+type Arrival = (GroupResource, Option<Event>);
+
+/// The controllers and their state.
+pub(super) struct Driver<C> {
+    client: C,
+    options: Options,
+    view: View,
+    work: Work,
+    events: SelectAll<BoxStream<'static, Arrival>>,
+    watched: BTreeSet<GroupResource>,
+    /// The revision that the view has of each resource.
+    seen: HashMap<GroupResource, u64>,
+    awaited: HashMap<GroupResource, u64>,
+    /// Resources whose watch has to be opened, if they are still served.
+    unwatched: BTreeSet<GroupResource>,
+    /// Number of addresses that Pods have got.
+    addresses: u32,
+}
+
+/// An owner that the view does not have.
+struct Absent {
+    resource: GroupResource,
+    name: Name,
+    uid: String,
+}
+
+impl<C: Client> Driver<C> {
+    pub(super) fn new(client: C, options: Options) -> Self {
+        Self {
+            client,
+            options,
+            view: View::default(),
+            work: Work::default(),
+            events: SelectAll::new(),
+            watched: BTreeSet::new(),
+            seen: HashMap::new(),
+            awaited: HashMap::new(),
+            unwatched: BTreeSet::new(),
+            addresses: 0,
+        }
+    }
+
+    /// Runs for ever.
+    pub(super) async fn run(mut self) {
+        self.refresh_kinds();
+        self.add(Item::Node);
+        loop {
+            self.open_watches().await;
+            while let Some(Some(arrival)) = self.events.next().now_or_never() {
+                self.arrive(arrival);
+            }
+            let reopen = !self.unwatched.is_empty();
+            if !reopen
+                && !self.lags()
+                && let Some(item) = self.work.take(Instant::now())
+            {
+                self.pass(item).await;
+                continue;
+            }
+            let due = self.work.next_due().filter(|_| !reopen && !self.lags());
+            let due = if reopen { Some(Instant::now() + REOPEN) } else { due };
+            // The order of the branches does not matter: both only end the wait.
+            tokio::select! {
+                Some(arrival) = self.events.next() => self.arrive(arrival),
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    fn add(&mut self, item: Item) {
+        if self.options.controllers.contains(&item.controller()) {
+            self.work.add(item);
+        }
+    }
+
+    /// Whether the view lacks writes of this driver.
+    fn lags(&self) -> bool {
+        self.awaited.iter().any(|(resource, revision)| {
+            self.watched.contains(resource) && self.seen.get(resource).is_none_or(|seen| seen < revision)
+        })
+    }
+
+    // --- Watches ---
+
+    /// Reads which kinds are served, and looks again at objects whose owners may now be known.
+    fn refresh_kinds(&mut self) {
+        let served: BTreeSet<_> = self.view.set_kinds(self.client.kinds()).into_iter().collect();
+        self.unwatched = served.difference(&self.watched).cloned().collect();
+        for uid in self.view.owned() {
+            self.add(Item::Garbage(uid));
+        }
+    }
+
+    /// Opens missing watches. One that cannot be opened stays missing.
+    async fn open_watches(&mut self) {
+        for resource in std::mem::take(&mut self.unwatched) {
+            match self.client.watch(&resource).await {
+                Ok(watch) => {
+                    self.watched.insert(resource.clone());
+                    self.replace(&resource, watch.objects);
+                    self.note_revision(&resource, watch.revision);
+                    let named = resource.clone();
+                    let events = watch.events.map(move |event| (named.clone(), Some(event)));
+                    let end = stream::once(std::future::ready((resource, None)));
+                    self.events.push(events.chain(end).boxed());
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    tracing::debug!(%resource, %error, "cannot watch");
+                    self.unwatched.insert(resource);
+                }
+            }
+        }
+    }
+
+    /// Replaces the objects of a resource by those of a list.
+    fn replace(&mut self, resource: &GroupResource, objects: Vec<Arc<Value>>) {
+        let listed: BTreeSet<_> = objects.iter().map(|object| Name::of(object)).collect();
+        let gone: Vec<_> = self
+            .view
+            .all(resource)
+            .map(|object| Name::of(object))
+            .filter(|name| !listed.contains(name))
+            .collect();
+        for name in gone {
+            self.remove(resource, &name);
+        }
+        for object in objects {
+            self.put(resource, object);
+        }
+    }
+
+    fn arrive(&mut self, (resource, event): Arrival) {
+        match event {
+            Some(Event::Put(object)) => {
+                self.note_object(&resource, &object);
+                self.put(&resource, object);
+            }
+            Some(Event::Gone(object)) => {
+                self.note_object(&resource, &object);
+                self.remove(&resource, &Name::of(&object));
+            }
+            None => {
+                self.watched.remove(&resource);
+                if self.view.is_served(&resource) {
+                    self.unwatched.insert(resource.clone());
+                } else {
+                    self.replace(&resource, Vec::new());
+                }
+            }
+        }
+        if resource == resources::custom_resource_definitions() {
+            self.refresh_kinds();
+        }
+    }
+
+    fn put(&mut self, resource: &GroupResource, object: Arc<Value>) {
+        let old = self.view.put(resource, Arc::clone(&object));
+        self.trigger(Change { resource, old: old.as_ref(), new: Some(&object) });
+    }
+
+    fn remove(&mut self, resource: &GroupResource, name: &Name) {
+        let old = self.view.remove(resource, name);
+        self.trigger(Change { resource, old: old.as_ref(), new: None });
+    }
+
+    fn trigger(&mut self, change: Change<'_>) {
+        let (work, controllers) = (&mut self.work, &self.options.controllers);
+        triggers::of(&self.view, change, &mut |item: Item| {
+            if controllers.contains(&item.controller()) {
+                work.add(item);
+            }
+        });
+    }
+
+    fn note_object(&mut self, resource: &GroupResource, object: &Value) {
+        if let Some(revision) = revision_of(object) {
+            self.note_revision(resource, revision);
+        }
+    }
+
+    fn note_revision(&mut self, resource: &GroupResource, revision: u64) {
+        let seen = self.seen.entry(resource.clone()).or_default();
+        *seen = revision.max(*seen);
+        if self.awaited.get(resource).is_some_and(|awaited| *awaited <= *seen) {
+            self.awaited.remove(resource);
+        }
+    }
+
+    // --- Work ---
+
+    /// Lets the controller of an item decide, and sends its requests.
+    async fn pass(&mut self, item: Item) {
+        let decision = match &item {
+            Item::Garbage(uid) => {
+                let (decision, absent) = self.decide_garbage(uid);
+                if let Err(error) = confirm(&self.client, absent).await {
+                    return self.failed(item, &error);
+                }
+                decision
+            }
+            _ => self.decide(&item, None),
+        };
+        match self.send_all(decision.requests).await {
+            Ok(()) => self.work.succeeded(&item),
+            Err(error) => {
+                // The ReplicaSet reports the failure in its status.
+                let report = self.decide(&item, Some(&error));
+                if let Err(error) = self.send_all(report.requests).await {
+                    tracing::debug!(?item, %error, "cannot report a failure");
+                }
+                return self.failed(item, &error);
+            }
+        }
+        if let Some(at) = decision.again_at {
+            let delay = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
+            self.work.add_at(item, Instant::now() + delay);
+        }
+    }
+
+    fn failed(&mut self, item: Item, error: &RequestError) {
+        tracing::debug!(?item, %error, "retry");
+        self.work.retry(item, Instant::now());
+    }
+
+    /// Returns the decision about an item; with a failure only the report of it.
+    fn decide(&mut self, item: &Item, failure: Option<&RequestError>) -> Decision {
+        let now = self.now();
+        if let Item::Pod(name) = item {
+            return if failure.is_none() { self.decide_pod(name, now) } else { Decision::default() };
+        }
+        let view = &self.view;
+        let get = |resource: GroupResource, name: &Name| view.get(&resource, name);
+        let list = |resource: GroupResource, namespace: &str| view.in_namespace(&resource, namespace);
+        match (item, failure) {
+            (Item::ReplicaSet(name), failure) => {
+                let Some(set) = get(resources::replica_sets(), name) else { return Decision::default() };
+                let pods = list(resources::pods(), &name.namespace);
+                let message = failure.map(|error| error.message.as_str());
+                replica_set::decide(set, pods, message, now)
+            }
+            (_, Some(_)) => Decision::default(),
+            (Item::Deployment(name), None) => {
+                let Some(deployment) = get(resources::deployments(), name) else {
+                    return Decision::default();
+                };
+                let sets = list(resources::replica_sets(), &name.namespace);
+                deployment::decide(deployment, &sets, &list(resources::pods(), &name.namespace), now)
+            }
+            (Item::Namespace(name), None) => {
+                let namespace = get(resources::namespaces(), &Name::new("", name));
+                namespace
+                    .map(|namespace| namespace::decide_deletion(namespace, &view.content(name), now).into())
+                    .unwrap_or_default()
+            }
+            (Item::NamespaceDefaults(name), None) => {
+                let Some(namespace) = get(resources::namespaces(), &Name::new("", name)) else {
+                    return Decision::default();
+                };
+                let account = get(resources::service_accounts(), &Name::new(name, "default"));
+                let config = get(resources::config_maps(), &Name::new(name, namespace::ROOT_CA));
+                namespace::decide_defaults(namespace, account, config, &self.options.root_ca).into()
+            }
+            (Item::Node, None) => {
+                let node = get(resources::nodes(), &Name::new("", pod::NODE));
+                pod::decide_node(node.map(AsRef::as_ref), now).into()
+            }
+            (Item::EndpointSlices(name), None) => {
+                let Some(service) = get(resources::services(), name) else { return Decision::default() };
+                let pods = list(resources::pods(), &name.namespace);
+                endpoints::decide_slices(service, &pods, &list(resources::endpoint_slices(), &name.namespace))
+                    .into()
+            }
+            (Item::Endpoints(name), None) => {
+                let service = get(resources::services(), name).map(AsRef::as_ref);
+                let present = get(resources::endpoints(), name).map(AsRef::as_ref);
+                endpoints::decide_endpoints(name, service, &list(resources::pods(), &name.namespace), present)
+                    .into()
+            }
+            (Item::Pod(_) | Item::Garbage(_), None) => Decision::default(),
+        }
+    }
+
+    fn decide_pod(&mut self, name: &Name, now: Timestamp) -> Decision {
+        let Some(pod) = self.view.get(&resources::pods(), name) else { return Decision::default() };
+        let node = self.view.get(&resources::nodes(), &Name::new("", pod::NODE));
+        let schedulable =
+            node.is_some_and(|node| node.has_condition("Ready") && node["spec"]["unschedulable"] != true);
+        let decision = pod::decide(pod, pod::address(self.addresses), schedulable, now);
+        let starts = pod.text("/status/podIP").is_empty();
+        if starts && decision.requests.iter().any(|request| request.subresource == "status") {
+            self.addresses = self.addresses.wrapping_add(1);
+        }
+        decision
+    }
+
+    /// Decides about an object with owners. The owners that have to be absent for this are to be confirmed.
+    fn decide_garbage(&self, uid: &str) -> (Decision, Vec<Absent>) {
+        let Some((resource, object)) = self.view.by_uid(uid) else { return Default::default() };
+        let requests = garbage::decide(&self.view, resource, object);
+        let mut absent = Vec::new();
+        if !requests.is_empty() && !object.is_deleting() {
+            absent.extend(garbage::absent_owners(&self.view, object).filter_map(|owner| {
+                let (resource, namespace) = self.view.place_of(object, owner)?;
+                let name = Name::new(&namespace, owner.text("/name"));
+                Some(Absent { resource, name, uid: owner.text("/uid").to_owned() })
+            }));
+        }
+        (requests.into(), absent)
+    }
+
+    /// Sends requests in order, up to the first that fails for a reason that matters.
+    async fn send_all(&mut self, requests: Vec<Request>) -> Result<(), RequestError> {
+        for request in requests {
+            let (verb, resource) = (request.verb, request.resource.clone());
+            match self.client.send(request).await {
+                Ok(object) => {
+                    // The answer to a deletion is a Status or has the revision before it.
+                    let written = matches!(verb, Verb::Create | Verb::Update | Verb::MergePatch);
+                    if let Some(revision) =
+                        revision_of(&object).filter(|_| written && object["kind"] != "Status")
+                    {
+                        let awaited = self.awaited.entry(resource.clone()).or_default();
+                        *awaited = revision.max(*awaited);
+                        self.note_revision(&resource, 0);
+                    }
+                }
+                Err(error) if error.is_not_found() && verb != Verb::Create => {}
+                Err(error) if error.is_namespace_terminating() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails if an object that is absent from the view exists: its creation has not arrived yet.
+async fn confirm(client: &impl Client, absent: Vec<Absent>) -> Result<(), RequestError> {
+    for Absent { resource, name, uid } in absent {
+        match client.get(&resource, &name.namespace, &name.name).await {
+            Ok(present) if present.uid() == uid => {
+                let message = format!("{resource} {} has not arrived yet", name.name);
+                return Err(RequestError { code: 409, message, causes: Vec::new() });
+            }
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a time, for ever without one.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn revision_of(object: &Value) -> Option<u64> {
+    object.text("/metadata/resourceVersion").parse().ok()
+}

@@ -1,0 +1,27 @@
+//! The resources that controllers name.
+
+use std::sync::Arc;
+
+use crate::store::GroupResource;
+
+macro_rules! resources {
+    ($($name:ident: $group:literal $plural:literal;)*) => {
+        $(pub(super) fn $name() -> GroupResource {
+            GroupResource { group: Arc::from($group), resource: Arc::from($plural) }
+        })*
+    };
+}
+
+resources! {
+    config_maps: "" "configmaps";
+    custom_resource_definitions: "apiextensions.k8s.io" "customresourcedefinitions";
+    deployments: "apps" "deployments";
+    endpoint_slices: "discovery.k8s.io" "endpointslices";
+    endpoints: "" "endpoints";
+    namespaces: "" "namespaces";
+    nodes: "" "nodes";
+    pods: "" "pods";
+    replica_sets: "apps" "replicasets";
+    service_accounts: "" "serviceaccounts";
+    services: "" "services";
+}
