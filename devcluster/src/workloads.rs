@@ -1,11 +1,11 @@
 //! The controllers of a small cluster, each switchable: ordinary clients beside the API server.
 //!
-//! They see objects through lists and watches and write through the API like any client, so other watchers see the
-//! same order of events as in a real cluster. The decision of each controller is a pure function from objects and
-//! the time to requests; one task feeds them all.
+//! They see objects through lists and watches and write through the API like any client, so other watchers
+//! see the same order of events as in a real cluster. The decision of each controller is a pure function from
+//! objects and the time to requests; one task feeds them all.
 //!
-//! Differs from kube-controller-manager: there are no Events about scaling, one Node takes all Pods, and hashes of
-//! Pod templates are others.
+//! Differs from kube-controller-manager: there are no Events about scaling, one Node takes all Pods, and
+//! hashes of Pod templates are others.
 
 mod api;
 mod claim;
@@ -39,7 +39,7 @@ pub use pod::NODE;
 pub enum Controller {
     /// Empties namespaces that are being deleted.
     Namespaces,
-    /// Gives each namespace its default `ServiceAccount` and the ConfigMap `kube-root-ca.crt`.
+    /// Gives each namespace its default `ServiceAccount` and the `ConfigMap` `kube-root-ca.crt`.
     NamespaceDefaults,
     /// Deletes objects without owners; foreground deletion and orphaning.
     GarbageCollector,

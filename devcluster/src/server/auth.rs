@@ -138,10 +138,10 @@ impl Action<'_> {
         } else {
             format!("{}.{}", path.resource, path.group)
         };
-        let mut message = qualified;
-        if !path.name.is_empty() {
-            message = format!("{message} {}", quoted(&path.name));
-        }
+        let subject = match path.name.as_str() {
+            "" => qualified,
+            name => format!("{qualified} {}", quoted(name)),
+        };
         let resource = match path.subresource.as_str() {
             "" => path.resource.clone(),
             subresource => format!("{}/{subresource}", path.resource),
@@ -151,9 +151,8 @@ impl Action<'_> {
             namespace => format!("in the namespace {}", quoted(namespace)),
         };
         let (resource, group) = (quoted(&resource), quoted(&path.group));
-        message += &format!(
-            " is forbidden: User {user} cannot {prefix}{verb} resource {resource} in API group {group} {scope}"
-        );
+        let action = format!("{prefix}{verb} resource {resource} in API group {group} {scope}");
+        let message = format!("{subject} is forbidden: User {user} cannot {action}");
         Status::new(403, "Forbidden", message).with_details(Details {
             name: path.name.clone(),
             group: path.group.clone(),

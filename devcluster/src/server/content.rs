@@ -9,6 +9,7 @@ use super::route::unsupported_media_type;
 use super::{json, yaml};
 use crate::api::{Body, PatchType, Status};
 use crate::kinds::Kind;
+use crate::kinds::builtin::protobuf::{self, ProtobufError};
 
 /// Largest body.
 const LIMIT_BYTES: usize = 3 << 20;
@@ -173,11 +174,7 @@ fn decode(text: &[u8], media_type: MediaType) -> Result<Body, String> {
             let failed = |why| format!("error converting YAML to JSON: {why}");
             from_yaml(yaml::decode(text).map_err(failed)?)
         }
-        MediaType::Protobuf => {
-            return Err("provided data does not appear to be a protobuf message, \
-                                           expected prefix [107 56 115 0]"
-                .to_owned());
-        }
+        MediaType::Protobuf => from_protobuf(text)?,
     };
     let failed = |why: String| {
         Err(format!("couldn't get version/kind; json parse error: json: cannot unmarshal {why}"))
@@ -196,6 +193,17 @@ fn decode(text: &[u8], media_type: MediaType) -> Result<Body, String> {
         other => return failed(format!("{} into Go value of type {TYPE_META}", json::type_name(other))),
     }
     Ok(body)
+}
+
+fn from_protobuf(text: &[u8]) -> Result<Body, String> {
+    let value = protobuf::decode(text).map_err(|error| match error {
+        ProtobufError::Prefix => {
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+                .to_owned()
+        }
+        error => error.to_string(),
+    })?;
+    Ok(Body { value, strict_errors: Vec::new() })
 }
 
 fn from_json(decoded: json::Decoded) -> Body {
@@ -221,7 +229,10 @@ fn quoted(text: &[u8]) -> String {
     match text.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
-        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
+        Some(_) => {
+            let digits: Vec<String> = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{}{more}", digits.concat())
+        }
     }
 }
 

@@ -21,15 +21,14 @@ pub(super) fn answer(endpoint: &str, check: Option<&str>, query: &Query) -> Answ
         query.all("exclude").filter(|name| !checks.contains(name)).map(quoted).collect();
     unknown.sort();
     unknown.dedup();
-    let mut text = String::new();
-    for check in checks {
+    let line = |check: &&str| {
         let excluded = if query.all("exclude").any(|name| name == *check) { " excluded:" } else { "" };
-        text += &format!("[+]{check}{excluded} ok\n");
-    }
-    if !unknown.is_empty() {
-        let names = unknown.join(",");
-        text += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
-    }
-    text += &format!("{endpoint} check passed\n");
-    Answer::text(200, text)
+        format!("[+]{check}{excluded} ok\n")
+    };
+    let lines: Vec<String> = checks.iter().map(line).collect();
+    let warning = match unknown.join(",").as_str() {
+        "" => String::new(),
+        names => format!("warn: some health checks cannot be excluded: no matches for {names}\n"),
+    };
+    Answer::text(200, format!("{}{warning}{endpoint} check passed\n", lines.concat()))
 }

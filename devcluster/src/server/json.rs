@@ -1,6 +1,6 @@
 //! JSON as kube-apiserver reads it: the error texts of Go, duplicate keys as remarks, bounded depth.
 //!
-//! serde_json refuses some texts that the real server accepts (invalid UTF-8, duplicate keys are not reported)
+//! `serde_json` refuses some texts that the real server accepts (invalid UTF-8, duplicate keys are not reported)
 //! and describes errors in other words; clients and scripts match on the words of Go.
 
 use serde_json::{Map, Number, Value};

@@ -51,7 +51,7 @@ async fn server() -> ApiService {
         .as_user(User::admin())
 }
 
-/// A server with one ConfigMap `c1` and one custom resource `w1`.
+/// A server with a `ConfigMap` `c1` and one custom resource `w1`.
 async fn filled() -> ApiService {
     let server = server().await;
     let definition = json!({
@@ -294,6 +294,34 @@ async fn bodies_are_decoded_by_their_type() {
     let big = format!(r#"{{"metadata":{{"name":"d"}},"data":{{"a":"{}"}}}}"#, "x".repeat(3_200_000));
     let reply = post(CONFIG_MAPS, "application/json", &big).await;
     assert_eq!((reply.code, reply.message().as_str()), (413, "Request entity too large: limit is 3145728"));
+}
+
+#[tokio::test]
+async fn protobuf_is_decoded() {
+    /// A field of a message that has a length.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(content.len()).expect("short");
+        [&[number << 3 | 2, length], content].concat()
+    }
+    let server = server().await;
+    let envelope = |kind: &str, raw: &[u8]| {
+        let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
+        [b"k8s\0".to_vec(), field(1, &meta), field(2, raw)].concat()
+    };
+    let protobuf = ("content-type", "application/vnd.kubernetes.protobuf");
+    let raw = field(1, &field(1, b"made"));
+    let reply = send(&server, "POST", "/api/v1/namespaces", &[protobuf], envelope("Namespace", &raw)).await;
+    assert_eq!(
+        (reply.code, reply.json()["metadata"]["name"].clone()),
+        (201, json!("made")),
+        "{}",
+        reply.text()
+    );
+    let dry_run = envelope("DeleteOptions", &field(5, b"All"));
+    let reply = send(&server, "DELETE", "/api/v1/namespaces/made", &[protobuf], dry_run).await;
+    assert_eq!(reply.code, 200, "{}", reply.text());
+    let reply = get(&server, "/api/v1/namespaces/made").await;
+    assert_eq!(reply.json()["status"]["phase"], "Active");
 }
 
 #[tokio::test]

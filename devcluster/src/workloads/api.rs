@@ -72,7 +72,7 @@ impl Client for Api {
         let reports =
             matches!(&*request.resource.resource, "pods" | "nodes") && request.subresource == "status";
         let mut call = api::Request::new(verb, target).with_body(request.body);
-        call.user_agent = if reports { KUBELET } else { MANAGER }.to_owned();
+        call.user_agent = String::from(if reports { KUBELET } else { MANAGER });
         object(self.call(call).await?.content)
     }
 }

@@ -63,7 +63,7 @@ pub struct Request {
     pub name: String,
     /// The subresource, empty for the object itself.
     pub subresource: &'static str,
-    /// The object, the patch or the DeleteOptions.
+    /// The object, the patch or the `DeleteOptions`.
     pub body: Value,
 }
 
@@ -140,7 +140,7 @@ impl Request {
         Self::of(Verb::MergePatch, resource, object, json!({ "metadata": metadata }))
     }
 
-    /// Deletes an object with these DeleteOptions, provided that it is the object that was read.
+    /// Deletes an object with these `DeleteOptions`, provided that it is the object that was read.
     pub(super) fn delete(resource: &GroupResource, object: &Value, mut options: Value) -> Self {
         options["kind"] = "DeleteOptions".into();
         options["apiVersion"] = "v1".into();

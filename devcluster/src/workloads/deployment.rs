@@ -1,7 +1,7 @@
 //! Deployments: a ReplicaSet for each Pod template, and rollouts from one to the next.
 //!
-//! Each pass returns the requests of one step of kube-controller-manager's controller: it ends at the first write of
-//! an object that a later step would read, and the event of that write starts the next pass.
+//! Each pass returns the requests of one step of kube-controller-manager's controller: it ends at the first
+//! write of an object that a later step would read, and the event of that write starts the next pass.
 
 mod revision;
 mod rollout;

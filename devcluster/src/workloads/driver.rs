@@ -1,8 +1,9 @@
 //! The task of the controllers: feeds watches into the view, and items of work to the controllers one by one.
 //!
 //! # Invariants
-//! 1. No controller decides before the view has all of its own earlier writes: `awaited` holds the revision of the
-//!    newest one of each resource. So there is no need for expectations about writes that are on their way.
+//! 1. No controller decides before the view has all of its own earlier writes: `awaited` holds the revision
+//!    of the newest one of each resource. So there is no need for expectations about writes that are on their
+//!    way.
 //! 2. A resource is in `watched` as long as its watch is in `events`.
 
 use std::collections::{BTreeSet, HashMap};
@@ -159,7 +160,7 @@ impl<C: Client> Driver<C> {
             self.remove(resource, &name);
         }
         for object in objects {
-            self.put(resource, object);
+            self.put(resource, &object);
         }
     }
 
@@ -167,7 +168,7 @@ impl<C: Client> Driver<C> {
         match event {
             Some(Event::Put(object)) => {
                 self.note_object(&resource, &object);
-                self.put(&resource, object);
+                self.put(&resource, &object);
             }
             Some(Event::Gone(object)) => {
                 self.note_object(&resource, &object);
@@ -187,9 +188,9 @@ impl<C: Client> Driver<C> {
         }
     }
 
-    fn put(&mut self, resource: &GroupResource, object: Arc<Value>) {
-        let old = self.view.put(resource, Arc::clone(&object));
-        self.trigger(Change { resource, old: old.as_ref(), new: Some(&object) });
+    fn put(&mut self, resource: &GroupResource, object: &Arc<Value>) {
+        let old = self.view.put(resource, Arc::clone(object));
+        self.trigger(Change { resource, old: old.as_ref(), new: Some(object) });
     }
 
     fn remove(&mut self, resource: &GroupResource, name: &Name) {
@@ -272,7 +273,7 @@ impl<C: Client> Driver<C> {
                 let message = failure.map(|error| error.message.as_str());
                 replica_set::decide(set, pods, message, now)
             }
-            (_, Some(_)) => Decision::default(),
+            (_, Some(_)) | (Item::Pod(_) | Item::Garbage(_), None) => Decision::default(),
             (Item::Deployment(name), None) => {
                 let Some(deployment) = get(resources::deployments(), name) else {
                     return Decision::default();
@@ -310,7 +311,6 @@ impl<C: Client> Driver<C> {
                 endpoints::decide_endpoints(name, service, &list(resources::pods(), &name.namespace), present)
                     .into()
             }
-            (Item::Pod(_) | Item::Garbage(_), None) => Decision::default(),
         }
     }
 

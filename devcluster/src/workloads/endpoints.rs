@@ -32,7 +32,8 @@ fn is_headless(service: &Value) -> bool {
 
 /// Whether a Pod has an address and has not ended.
 fn has_address(pod: &Value) -> bool {
-    !has_ended(pod) && !(pod.text("/status/podIP").is_empty() && pod.list("/status/podIPs").is_empty())
+    let has_any = !pod.text("/status/podIP").is_empty() || !pod.list("/status/podIPs").is_empty();
+    has_any && !has_ended(pod)
 }
 
 /// Returns the addresses of a Pod of one family.

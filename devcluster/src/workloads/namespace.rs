@@ -1,7 +1,7 @@
 //! The life of a namespace: what it gets when it appears, and its emptying when it is deleted.
 //!
-//! Differs from the controller of Kubernetes in one point: a namespace is looked at again whenever an object in it
-//! changes, not after an estimated time.
+//! Differs from the controller of Kubernetes in one point: a namespace is looked at again whenever an object
+//! in it changes, not after an estimated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::object::{Object as _, seconds};
 use super::resources;
 use crate::store::GroupResource;
 
-/// The name of the ConfigMap with the certificate of the API server.
+/// The name of the `ConfigMap` with the certificate of the API server.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The annotation of that ConfigMap, as the publisher of Kubernetes writes it.
+/// The annotation of that `ConfigMap`, as the publisher of Kubernetes writes it.
 const ROOT_CA_DESCRIPTION: &str = concat!(
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as ",
     "the internal service IP or kubernetes.default.svc. ",
@@ -87,8 +87,8 @@ pub(super) fn decide_defaults(
     requests
 }
 
-/// Returns the next requests of the deletion of a namespace with this content: first the Pods go, then all else,
-/// and once nothing is left the finalizer.
+/// Returns the next requests of the deletion of a namespace with this content: first the Pods go, then all
+/// else, and once nothing is left the finalizer.
 pub(super) fn decide_deletion(
     namespace: &Value,
     content: &BTreeMap<&GroupResource, Vec<&Arc<Value>>>,

@@ -107,7 +107,7 @@ pub(super) fn seconds(time: Timestamp) -> Value {
     Value::String(time.map(|time| time.to_string()).unwrap_or_default())
 }
 
-/// Whether a LabelSelector matches the labels. A missing selector matches nothing, an empty one everything.
+/// Whether a `LabelSelector` matches the labels. A missing selector matches nothing, an empty one everything.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let Some(selector) = selector.as_object() else { return false };
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
@@ -148,8 +148,8 @@ pub(super) fn differ(a: &Value, b: &Value) -> bool {
     a != b && without_empty(a) != without_empty(b)
 }
 
-/// Returns a value without nulls, empty lists and empty maps: two values that a typed client cannot tell apart
-/// are equal without them.
+/// Returns a value without nulls, empty lists and empty maps: two values that a typed client cannot tell
+/// apart are equal without them.
 pub(super) fn without_empty(value: &Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null => true,

@@ -81,8 +81,8 @@ pub(super) fn decide_node(node: Option<&Value>, now: Timestamp) -> Vec<Request> 
     vec![Request::update_status(&resource, node)]
 }
 
-/// Returns the requests of a Pod. `address` is the one that it gets if it has none; `schedulable` whether the Node
-/// takes Pods.
+/// Returns the requests of a Pod. `address` is the one that it gets if it has none; `schedulable` whether the
+/// Node takes Pods.
 pub(super) fn decide(pod: &Value, address: Ipv4Addr, schedulable: bool, now: Timestamp) -> Decision {
     let node = pod.text("/spec/nodeName");
     if node.is_empty() {
@@ -113,8 +113,8 @@ fn bind(pod: &Value) -> Request {
     Request { subresource: "binding", ..Request::create(&resources::pods(), binding) }
 }
 
-/// Removes a deleted Pod once its containers have stopped; with finalizers it stays after that, without a grace
-/// period.
+/// Removes a deleted Pod once its containers have stopped; with finalizers it stays after that, without a
+/// grace period.
 fn stop(pod: &Value, now: Timestamp) -> Decision {
     let grace = pod.count("/metadata/deletionGracePeriodSeconds");
     if grace == 0 {

@@ -18,8 +18,8 @@ use super::resources;
 /// Pods that are created or deleted in one pass at most.
 const BURST: usize = 500;
 
-/// Returns the requests of a ReplicaSet, given the Pods of its namespace. `failure` is the message of a creation or
-/// deletion that the server has just refused: then only the status is written.
+/// Returns the requests of a ReplicaSet, given the Pods of its namespace. `failure` is the message of a
+/// creation or deletion that the server has just refused: then only the status is written.
 pub(super) fn decide<'a>(
     set: &Value,
     pods: impl IntoIterator<Item = &'a Arc<Value>>,

@@ -96,7 +96,9 @@ fn pod(view: &View, change: Change<'_>, add: &mut impl FnMut(Item)) {
         let set = owner.and_then(|owner| view.by_uid(owner.text("/uid")));
         let deployment =
             set.and_then(|(_, set)| Some(Name::new(set.namespace(), set.controller()?.text("/name"))));
-        deployment.into_iter().for_each(|name| add(Item::Deployment(name)));
+        if let Some(name) = deployment {
+            add(Item::Deployment(name));
+        }
     }
 }
 

@@ -29,8 +29,8 @@ pub(super) struct View {
     places: HashMap<String, (GroupResource, Name)>,
     /// The uids of the objects with a reference to this uid.
     dependents: HashMap<String, BTreeSet<String>>,
-    /// The keys of `dependents` whose objects have existed and are gone, so that it does not matter whether their
-    /// kinds are still served.
+    /// The keys of `dependents` whose objects have existed and are gone, so that it does not matter whether
+    /// their kinds are still served.
     gone: HashSet<String>,
 }
 

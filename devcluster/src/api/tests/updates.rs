@@ -147,3 +147,23 @@ async fn applies_create_conflict_and_take_over() {
         "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
     assert_eq!(server.call(request).await.unwrap_err().message(), text);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn patches_without_revision_never_conflict() {
+    let server = Server::start().await;
+    server.create(maps(), map("m")).await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..4 {
+        let api = server.api.clone();
+        writers.spawn(async move {
+            for number in 0..10 {
+                let patch = json!({"data": {format!("{writer}-{number}"): "x"}});
+                let request = Request::new(Verb::Patch(PatchType::Merge), maps().name("m")).with_body(patch);
+                api.call(request).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let written = server.get(maps().name("m")).await;
+    assert_eq!(written["data"].as_object().map(serde_json::Map::len), Some(41));
+}

@@ -46,8 +46,8 @@ async fn aggregated_discovery_is_served_when_it_is_asked_for() {
     let groups: Vec<_> =
         value["items"].as_array().expect("groups").iter().map(|it| &it["metadata"]["name"]).collect();
     assert!(groups.contains(&&json!("apps")) && !groups.contains(&&Value::Null), "{groups:?}");
-    let (_, _, core) = get("/api", AGGREGATED).await;
-    let resources = core["items"][0]["versions"][0]["resources"].as_array().expect("resources").clone();
+    let (_, _, legacy) = get("/api", AGGREGATED).await;
+    let resources = legacy["items"][0]["versions"][0]["resources"].as_array().expect("resources").clone();
     let namespace = resources.iter().find(|row| row["resource"] == "namespaces").expect("namespaces");
     assert_eq!(namespace["responseKind"], json!({"group": "", "version": "", "kind": "Namespace"}));
     assert_eq!(namespace["scope"], "Cluster");

@@ -94,7 +94,8 @@ impl<'a> Rollout<'a> {
         self.deployment.count("/spec/replicas")
     }
 
-    /// Marks Progressing when the Deployment has been paused or resumed, so that a pause is no lack of progress.
+    /// Marks Progressing when the Deployment has been paused or resumed, so that a pause is no lack of
+    /// progress.
     fn note_pause(&mut self) -> bool {
         let reason = self.deployment.condition("Progressing").map(|progress| progress.text("/reason"));
         if status::deadline(&self.deployment).is_none() || reason == Some("ProgressDeadlineExceeded") {
@@ -111,7 +112,8 @@ impl<'a> Rollout<'a> {
         true
     }
 
-    /// Keeps annotations and `minReadySeconds` of the newest ReplicaSet up to date, and the Deployment's revision.
+    /// Keeps annotations and `minReadySeconds` of the newest ReplicaSet up to date, and the Deployment's
+    /// revision.
     fn update_newest(&mut self) -> bool {
         let Some(newest) = &self.newest else { return false };
         let mut changed = newest.clone();
@@ -243,8 +245,8 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Sets the size of a ReplicaSet; returns whether it changed. With `annotate` its annotations are brought up to
-    /// date even if the size stays.
+    /// Sets the size of a ReplicaSet; returns whether it changed. With `annotate` its annotations are brought
+    /// up to date even if the size stays.
     fn resize(&mut self, set: &Value, replicas: i64, annotate: bool) -> bool {
         let changes = set.count("/spec/replicas") != replicas;
         if !changes && !annotate {

@@ -54,8 +54,8 @@ pub(super) fn newest(deployment: &Value, current: i64, of_all: i64) -> i64 {
     current + room.min(replicas - current).max(0)
 }
 
-/// Returns how many Pods of a ReplicaSet to add, or to remove if negative, when a Deployment is scaled in the middle
-/// of a rollout. `remaining` is what the ReplicaSets before it have left of the total.
+/// Returns how many Pods of a ReplicaSet to add, or to remove if negative, when a Deployment is scaled in the
+/// middle of a rollout. `remaining` is what the ReplicaSets before it have left of the total.
 pub(super) fn proportion(set: &Value, deployment: &Value, remaining: i64) -> i64 {
     let size = set.count("/spec/replicas");
     if size == 0 || remaining == 0 {

@@ -17,8 +17,8 @@ pub(super) fn are_equal(a: &Value, b: &Value) -> bool {
 
 /// Returns the hash of a template, of up to ten letters.
 ///
-/// Like that of kube-controller-manager it is FNV-1a of 32 bits, written in the same alphabet. It is taken over
-/// the template as JSON with sorted keys and not over Go's dump of its memory, so the letters differ.
+/// Like that of kube-controller-manager it is FNV-1a of 32 bits, written in the same alphabet. It is taken
+/// over the template as JSON with sorted keys and not over Go's dump of its memory, so the letters differ.
 pub(super) fn hash(template: &Value, collisions: Option<i64>) -> String {
     let mut hash = Fnv(0x811c_9dc5);
     hash.value(&normal(template));

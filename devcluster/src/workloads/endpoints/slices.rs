@@ -47,7 +47,7 @@ pub(in crate::workloads) fn decide(
     for family in ["IPv4", "IPv6"] {
         let of_family = existing.iter().copied().filter(|slice| slice["addressType"] == family);
         if families.contains(&family) {
-            requests.extend(of_one_family(service, pods, of_family.collect(), family));
+            requests.extend(of_one_family(service, pods, &of_family.collect::<Vec<_>>(), family));
         } else {
             requests.extend(
                 of_family.map(|slice| Request::delete(&resources::endpoint_slices(), slice, json!({}))),
@@ -63,7 +63,7 @@ fn families(service: &Value) -> Vec<&str> {
     if families.is_empty() { vec!["IPv4"] } else { families }
 }
 
-fn of_one_family(service: &Value, pods: &[&Arc<Value>], existing: Vec<&Value>, family: &str) -> Vec<Request> {
+fn of_one_family(service: &Value, pods: &[&Arc<Value>], existing: &[&Value], family: &str) -> Vec<Request> {
     let mut groups = desired(service, pods, family);
     let owned = |slice: &&Value| slice.owners().iter().any(|owner| owner.text("/uid") == service.uid());
     let (owned, strangers): (Vec<_>, Vec<_>) = existing.iter().copied().partition(owned);
@@ -148,14 +148,14 @@ fn desired(service: &Value, pods: &[&Arc<Value>], family: &str) -> BTreeMap<Stri
         let ports = ports(service, pod);
         let group = groups.entry(key(&ports)).or_insert_with(|| Group { ports, ..Group::default() });
         if !addresses.is_empty() {
-            let endpoint = endpoint(service, pod, addresses);
+            let endpoint = endpoint(service, pod, &addresses);
             group.endpoints.insert(identity(&endpoint), endpoint);
         }
     }
     groups
 }
 
-fn endpoint(service: &Value, pod: &Value, addresses: Vec<String>) -> Value {
+fn endpoint(service: &Value, pod: &Value, addresses: &[String]) -> Value {
     let (serving, terminating) = (pod.has_condition("Ready"), pod.is_deleting());
     let always = service["spec"]["publishNotReadyAddresses"] == true;
     let mut endpoint = json!({

@@ -11,7 +11,7 @@ const FIRST_BACKOFF: i64 = 10;
 /// Longest delay before a restart.
 const LAST_BACKOFF: i64 = 300;
 
-fn status(pod: &Value, container: &Value, state: Value) -> Value {
+fn status(pod: &Value, container: &Value, state: &Value) -> Value {
     let id = format!("devcluster://{}-{}", pod.uid(), container.text("/name"));
     json!({
         "name": container["name"],
@@ -31,7 +31,7 @@ fn ended(pod: &Value, container: &Value, now: Timestamp) -> Value {
     let started = if started.is_null() { seconds(now) } else { started.clone() };
     let state =
         json!({"exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": seconds(now)});
-    status(pod, container, json!({ "terminated": state }))
+    status(pod, container, &json!({ "terminated": state }))
 }
 
 /// Returns the statuses of init containers: sidecars run, the others have ended.
@@ -40,7 +40,7 @@ pub(super) fn initial(pod: &Value, now: Timestamp) -> Value {
     containers
         .map(|container| {
             if container["restartPolicy"] == "Always" {
-                return status(pod, container, json!({"running": {"startedAt": seconds(now)}}));
+                return status(pod, container, &json!({"running": {"startedAt": seconds(now)}}));
             }
             let mut ended = ended(pod, container, now);
             ended["started"] = false.into();
@@ -52,7 +52,7 @@ pub(super) fn initial(pod: &Value, now: Timestamp) -> Value {
 /// Returns the statuses of containers that run since `started`.
 pub(super) fn running(pod: &Value, ready: bool, started: Timestamp) -> Vec<Value> {
     let running = |container| {
-        let mut running = status(pod, container, json!({"running": {"startedAt": seconds(started)}}));
+        let mut running = status(pod, container, &json!({"running": {"startedAt": seconds(started)}}));
         running["ready"] = ready.into();
         running
     };
@@ -70,7 +70,8 @@ pub(super) fn completed(pod: &Value, now: Timestamp) -> Value {
     pod.list("/spec/containers").iter().map(completed).collect()
 }
 
-/// Returns the statuses of containers that crash at each start since `started`, and the time of the next start.
+/// Returns the statuses of containers that crash at each start since `started`, and the time of the next
+/// start.
 pub(super) fn crashing(pod: &Value, started: Timestamp, now: Timestamp) -> (Vec<Value>, Option<Timestamp>) {
     let (mut crashes, mut backoff, mut last, mut next) = (0, FIRST_BACKOFF, started, started);
     while next <= now {
@@ -94,12 +95,12 @@ pub(super) fn crashing(pod: &Value, started: Timestamp, now: Timestamp) -> (Vec<
             pod.uid()
         );
         let state = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
-        let mut crashed = status(pod, container, state);
-        crashed["lastState"] = json!({ "terminated": crash });
-        crashed["ready"] = false.into();
-        crashed["started"] = false.into();
-        crashed["restartCount"] = (crashes - 1).into();
-        crashed
+        let mut loops = status(pod, container, &state);
+        loops["lastState"] = json!({ "terminated": crash });
+        loops["ready"] = false.into();
+        loops["started"] = false.into();
+        loops["restartCount"] = (crashes - 1).into();
+        loops
     });
     (statuses.collect(), Some(next))
 }
