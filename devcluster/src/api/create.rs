@@ -18,8 +18,8 @@ use crate::store::{Key, WriteError};
 const NAME_ATTEMPTS: usize = 8;
 
 /// Fields of metadata that the server sets itself.
-const SYSTEM_FIELDS: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
+const SYSTEM_FIELDS: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 // === impl Api ===
 
@@ -82,7 +82,7 @@ impl Api {
         let name = object::meta(&object, "name").to_owned();
         let errors = served.check_create(&object);
         if !errors.is_empty() {
-            return Err(Status::invalid(kind, &name, &errors));
+            return Err(served.invalid(&object, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
@@ -126,9 +126,8 @@ pub(super) fn wipe(object: &mut Value) {
 /// Sets the first generation, and removes the status that only its subresource sets.
 fn prepare(served: &Served, object: &mut Value) {
     let kind = &served.kind;
-    if kind.generation == Generation::None {
-        object::remove_meta(object, "generation");
-    } else {
+    // A kind without generations keeps one that a client sends.
+    if kind.generation != Generation::None {
         object::set_meta(object, "generation", 1);
     }
     // A kubelet creates its Node together with a status.

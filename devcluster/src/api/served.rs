@@ -75,7 +75,11 @@ impl Served {
     /// Removes what the schema does not know and sets defaults. Returns the paths of removed fields.
     pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, String> {
         match &self.custom {
-            Some(custom) => custom.version.admit(object).map_err(|error| error.to_string()),
+            Some(custom) => custom.version.admit(object).map_err(|error| match error.message.rsplit_once(": json: ") {
+                // The metadata itself is decoded apart from the rest.
+                Some((_, detail)) if error.path == "metadata" => format!("json: {detail}"),
+                _ => error.to_string(),
+            }),
             None => super::builtin::admit(&self.kind, object),
         }
     }
@@ -95,6 +99,13 @@ impl Served {
             Some(custom) => custom.version.check_update(object, old),
             None => super::builtin::check_update(&self.kind, object, old, subresource),
         }
+    }
+
+    /// The answer to an object with errors: it names the kind that was sent.
+    pub(super) fn invalid(&self, object: &Value, errors: &[FieldError]) -> Status {
+        let sent = object::text(object, "kind");
+        let kind = if sent.is_empty() { &self.kind.kind } else { sent };
+        Status::invalid_kind(&self.kind.group, kind, object::meta(object, "name"), errors)
     }
 
     /// Records in `managedFields` which fields a plain write changed.

@@ -150,7 +150,8 @@ impl Normaliser {
 fn generated(metadata: &mut Map<String, Value>) {
     let Some(base) = metadata.get("generateName").and_then(Value::as_str).map(str::to_owned) else { return };
     if let Some(Value::String(name)) = metadata.get_mut("name")
-        && let Some(suffix) = name.strip_prefix(base.as_str())
+        && let base = base.get(..58).unwrap_or(&base)
+        && let Some(suffix) = name.strip_prefix(base)
     {
         *name = format!("{base}<{} generated>", suffix.len());
     }
@@ -162,6 +163,14 @@ fn causes(status: &mut Map<String, Value>) {
     else {
         return;
     };
+    for cause in causes.iter_mut().filter(|cause| cause["field"] == "patch") {
+        // It quotes the whole object.
+        if let Some(Value::String(message)) = cause.get_mut("message")
+            && let Some((_, error)) = message.rsplit_once("\": ")
+        {
+            *message = format!("Invalid value: <patched>: {error}");
+        }
+    }
     causes.sort_by_key(Value::to_string);
     causes.dedup();
     if let Some(Value::String(message)) = status.get_mut("message")

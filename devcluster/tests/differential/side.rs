@@ -125,6 +125,9 @@ impl Side {
         if text.is_empty() {
             return Vec::new();
         }
+        // An apply must have the name of the object.
+        let filled = self.filled(&step.path);
+        let named = filled.split('?').next().and_then(|path| path.split('/').nth(1));
         let (base, overlay) = match text.split_once(" + ") {
             Some((base, overlay)) if base.starts_with("${") => (base, Some(overlay)),
             _ => (text.as_str(), None),
@@ -147,6 +150,14 @@ impl Side {
             };
             fields.insert("apiVersion".to_owned(), api_version.into());
             fields.insert("kind".to_owned(), kind.into());
+        }
+        if let ("APPLY", Some(name), Some(fields)) = (step.verb.as_str(), named, body.as_object_mut())
+            && alias.is_some()
+        {
+            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.entry("name").or_insert_with(|| name.into());
+            }
         }
         body.to_string().into_bytes()
     }
@@ -270,7 +281,9 @@ fn yaml(text: &str) -> Value {
     if let Ok(value) = serde_json::from_str(text) {
         return value;
     }
-    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{text} is no YAML: {error}"))
+    // As in YAML 1.2, and unlike 1.1, `y` and `n` are texts.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).unwrap_or_else(|error| panic!("{text} is no YAML: {error}"))
 }
 
 /// Escapes the bytes that no URI may have.

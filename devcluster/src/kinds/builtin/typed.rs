@@ -42,8 +42,12 @@ pub fn type_of(kind: &Kind) -> Option<&'static Type> {
 /// # Errors
 /// A value has the wrong type.
 pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
-    let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new() };
+    // Definitions are stored as JSON, all others as protobuf, which has no empty lists.
+    let keeps_empty = of.name.ends_with(".CustomResourceDefinition");
+    let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new(), keeps_empty };
     let value = conversion.object(of, value, None)?;
+    // Documents have no order here; the real server reports unknown fields in that of the document.
+    conversion.unknown.sort_unstable();
     Ok(Typed { value, unknown: conversion.unknown })
 }
 
@@ -56,6 +60,8 @@ struct Conversion {
     /// The path with list positions and map keys, as strict validation reports it.
     path: String,
     unknown: Vec<String>,
+    /// Whether empty lists differ from missing ones.
+    keeps_empty: bool,
 }
 
 /// The field that is converted, and the struct type it belongs to.
@@ -114,7 +120,8 @@ impl Conversion {
                     let converted = self.value(field.shape, value, Place { of, field })?;
                     self.names.pop();
                     self.path.truncate(length);
-                    converted
+                    let empty = converted.as_array().is_some_and(Vec::is_empty);
+                    if empty && !self.keeps_empty { Value::Null } else { converted }
                 }
             };
             if !left_out(field, &converted) {
