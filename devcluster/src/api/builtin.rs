@@ -14,7 +14,12 @@ use crate::kinds::{FieldError, Kind, Path, metadata};
 pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
     let Some(of) = typed::type_of(kind) else { return Ok(Vec::new()) };
     let converted = typed::convert(of, value).map_err(|error| error.0)?;
+    // A patch that empties the list of managers removes them all.
+    let emptied = value.pointer("/metadata/managedFields") == Some(&json!([]));
     *value = converted.value;
+    if emptied {
+        object::set_meta(value, "managedFields", json!([]));
+    }
     defaults::apply(kind, value);
     Ok(converted.unknown)
 }
@@ -93,6 +98,13 @@ impl Api {
             ("", "Service") => return services::allocate(self, kind, value),
             ("", "PersistentVolumeClaim" | "PersistentVolume") => {
                 set(value, "status", json!({"phase": "Pending"}));
+                let volume = if kind.kind == "PersistentVolume" { "pv" } else { "pvc" };
+                let protection = format!("kubernetes.io/{volume}-protection");
+                let mut finalizers: Vec<_> = object::finalizers(value).map(str::to_owned).collect();
+                if !finalizers.contains(&protection) {
+                    finalizers.push(protection);
+                }
+                object::set_finalizers(value, &finalizers);
             }
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
             _ => {}

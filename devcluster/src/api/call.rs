@@ -37,6 +37,10 @@ impl Api {
         {
             call.warnings.push(warning.clone());
         }
+        if (kind.group.as_str(), kind.kind.as_str()) == ("", "Endpoints") {
+            let warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+            call.warnings.push(warning.to_owned());
+        }
         if !call.target.subresource.is_empty() {
             return self.subresource(call).await;
         }

@@ -9,6 +9,7 @@ use super::events;
 use super::object;
 use super::response::Object;
 use super::status::Cause;
+use crate::kinds::builtin::typed;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
 use crate::kinds::custom::CustomKind;
 use crate::kinds::{FieldError, Kind};
@@ -110,7 +111,9 @@ impl Served {
 
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
-        self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
+        let mut owned = self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
+        self.settle(&mut owned);
+        owned
     }
 
     /// Applies a configuration.
@@ -124,7 +127,16 @@ impl Served {
         let applied = self.with_resource(author, |resource, writer| {
             apply::apply(resource, old, configuration, writer, force)
         });
-        applied.map_err(Self::apply_status)
+        let mut applied = applied.map_err(Self::apply_status)?;
+        self.settle(&mut applied);
+        Ok(applied)
+    }
+
+    /// Brings an object into the form that it has once it is stored.
+    fn settle(&self, object: &mut Value) {
+        if let Some(of) = typed::type_of(&self.kind) {
+            typed::as_stored(of, object);
+        }
     }
 
     fn apply_status(error: ApplyError) -> Status {
@@ -182,6 +194,11 @@ impl Served {
             events::convert(value, &self.kind.group);
         }
         match &self.custom {
+            Some(custom) if custom.storage.api_version != self.api_version => {
+                // Defaults are those of the stored version alone.
+                custom.storage.convert(value);
+                custom.version.rename(value);
+            }
             Some(custom) => custom.version.convert(value),
             None => object::set_text(value, "apiVersion", &self.api_version),
         }

@@ -4,6 +4,7 @@
 //! - resourceVersions of objects become ranks among all of the transcript; that of a list or bookmark becomes the
 //!   number of ranks up to it, since other writers of the real server may have moved it on.
 //! - Times the server sets, allocated addresses and ports, continue tokens and generated suffixes become marks.
+//! - Bookmarks that a timer sends are left out.
 //! - Causes are a set: the real server repeats some. The text that repeats them is dropped.
 
 use std::collections::BTreeMap;
@@ -55,6 +56,11 @@ fn is_bookmark(object: &Map<String, Value>) -> bool {
     object.get("type").is_some_and(|kind| kind == "BOOKMARK")
 }
 
+/// Whether this is a bookmark that only a timer sends; the one at the end of initial events is none.
+fn is_timed_bookmark(event: &Map<String, Value>) -> bool {
+    is_bookmark(event) && event["object"]["metadata"].get("annotations").is_none()
+}
+
 fn collect(value: &Value, bookmark: bool, ranks: &mut Vec<u64>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, false, ranks)),
@@ -79,6 +85,7 @@ impl Normaliser {
     fn value(&mut self, key: &str, value: &mut Value) {
         match value {
             Value::Array(items) => {
+                items.retain(|item| !item.as_object().is_some_and(is_timed_bookmark));
                 if key == "managedFields" {
                     // The order of entries depends on whether a second has passed between two writes.
                     items.sort_by_key(|item| {

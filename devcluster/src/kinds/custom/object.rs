@@ -46,6 +46,12 @@ impl CustomKind {
 
     /// Brings a stored object of any version into this one, as conversion strategy `None` does.
     pub fn convert(&self, object: &mut Value) {
+        self.rename(object);
+        set_defaults(object, self.schema());
+    }
+
+    /// As [`convert`](Self::convert), without the defaults of this version.
+    pub fn rename(&self, object: &mut Value) {
         if let Value::Object(map) = object {
             map.insert("apiVersion".to_owned(), self.api_version.as_str().into());
         }
@@ -53,7 +59,6 @@ impl CustomKind {
             prune(object, self.schema());
             drop_nulls(object, self.schema());
         }
-        set_defaults(object, self.schema());
     }
 
     /// Checks a new object.
