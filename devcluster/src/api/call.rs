@@ -168,7 +168,8 @@ impl Call {
             "" | "events" => "core".to_owned(),
             package => package.to_owned(),
         };
-        let why = if builtin::find(group, version, name).is_some() {
+        let known = builtin::find(group, version, name).is_some() || (name, api_version) == ("Status", "v1");
+        let why = if known {
             format!(
                 "converting ({version}.{name}) to ({}.{}): unknown conversion",
                 package(&kind.group),

@@ -79,7 +79,10 @@ impl Api {
             let view = served.view(&version);
             let old = view.value();
             check_preconditions(&served.kind, options, old)?;
-            if served.kind.kind == "Job" && options.propagation.is_none() && options.orphan_dependents.is_none() {
+            if served.kind.kind == "Job"
+                && options.propagation.is_none()
+                && options.orphan_dependents.is_none()
+            {
                 call.warnings.push(JOB_WARNING.to_owned());
             }
             self.admit(call, Operation::Delete, Some(old), &mut Value::Null).await?;

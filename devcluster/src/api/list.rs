@@ -185,7 +185,8 @@ fn decode_token(token: &str) -> Result<(String, At), String> {
     let token: Value = serde_json::from_slice(&bytes).map_err(|error| {
         // The words of Go's decoder, for the first byte that is wrong in nearly all garbage.
         let first = bytes.first().copied().map_or('\0', char::from);
-        let shown = if first.is_ascii_graphic() { first.to_string() } else { format!("\\u{:04x}", u32::from(first)) };
+        let shown =
+            if first.is_ascii_graphic() { first.to_string() } else { format!("\\u{:04x}", u32::from(first)) };
         match bytes.first() {
             Some(b'{') | None => format!("{INVALID}: {error}"),
             Some(_) => format!("{INVALID}: invalid character '{shown}' looking for beginning of value"),

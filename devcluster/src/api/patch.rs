@@ -9,8 +9,8 @@ use super::request::{Body, PatchType};
 use super::status::Details;
 use super::update::Terms;
 use super::{Api, Response, Status};
-use crate::kinds::{FieldError, Kind};
 use crate::kinds::patch::{PatchError, json_patch, merge_patch, strategic_merge_patch};
+use crate::kinds::{FieldError, Kind};
 
 // === impl Api ===
 

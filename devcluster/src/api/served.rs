@@ -9,8 +9,8 @@ use super::events;
 use super::object;
 use super::response::Object;
 use super::status::Cause;
-use crate::kinds::builtin::typed;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
+use crate::kinds::builtin::typed;
 use crate::kinds::custom::CustomKind;
 use crate::kinds::{FieldError, Kind};
 use crate::store::{GroupResource, Version};
@@ -76,11 +76,13 @@ impl Served {
     /// Removes what the schema does not know and sets defaults. Returns the paths of removed fields.
     pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, String> {
         match &self.custom {
-            Some(custom) => custom.version.admit(object).map_err(|error| match error.message.rsplit_once(": json: ") {
-                // The metadata itself is decoded apart from the rest.
-                Some((_, detail)) if error.path == "metadata" => format!("json: {detail}"),
-                _ => error.to_string(),
-            }),
+            Some(custom) => {
+                custom.version.admit(object).map_err(|error| match error.message.rsplit_once(": json: ") {
+                    // The metadata itself is decoded apart from the rest.
+                    Some((_, detail)) if error.path == "metadata" => format!("json: {detail}"),
+                    _ => error.to_string(),
+                })
+            }
             None => super::builtin::admit(&self.kind, object),
         }
     }
@@ -111,7 +113,8 @@ impl Served {
 
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
-        let mut owned = self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
+        let mut owned =
+            self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
         self.settle(&mut owned);
         owned
     }

@@ -55,7 +55,11 @@ pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<()
     spec.insert("clusterIPs".to_owned(), json!([address]));
     // The cluster need not have the families of a Service whose endpoints others write.
     let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|labels| !labels.is_empty());
-    if address == "None" && !selects && !spec.contains_key("ipFamilyPolicy") && !spec.contains_key("ipFamilies") {
+    if address == "None"
+        && !selects
+        && !spec.contains_key("ipFamilyPolicy")
+        && !spec.contains_key("ipFamilies")
+    {
         spec.insert("ipFamilies".to_owned(), json!(["IPv4", "IPv6"]));
         spec.insert("ipFamilyPolicy".to_owned(), json!("RequireDualStack"));
     }

@@ -121,9 +121,9 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
 
 /// Returns an error for each finalizer without a domain; built-in kinds refuse them, custom resources warn.
 pub fn unqualified_finalizers(metadata: &Value) -> Vec<FieldError> {
-    let unqualified = strings(metadata, "finalizers").enumerate().filter(|(_, finalizer)| {
-        !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer)
-    });
+    let unqualified = strings(metadata, "finalizers")
+        .enumerate()
+        .filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer));
     let detail = "name is neither a standard finalizer name nor is it fully qualified";
     let error = |(index, finalizer): (usize, &str)| {
         FieldError::invalid(format!("metadata.finalizers[{index}]"), &finalizer.into(), detail)

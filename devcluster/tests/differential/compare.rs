@@ -18,7 +18,13 @@ impl fmt::Display for Difference {
             let text = value.as_ref().map_or("absent".to_owned(), Value::to_string);
             text.chars().take(420).collect()
         };
-        write!(f, "{}\n      embedded {}\n      real     {}", self.path, side(&self.embedded), side(&self.real))
+        write!(
+            f,
+            "{}\n      embedded {}\n      real     {}",
+            self.path,
+            side(&self.embedded),
+            side(&self.real)
+        )
     }
 }
 
@@ -45,10 +51,8 @@ fn walk(path: &str, embedded: Option<&Value>, real: Option<&Value>, found: &mut 
             }
         }
         _ if embedded == real => {}
-        _ => found.push(Difference {
-            path: path.to_owned(),
-            embedded: embedded.cloned(),
-            real: real.cloned(),
-        }),
+        _ => {
+            found.push(Difference { path: path.to_owned(), embedded: embedded.cloned(), real: real.cloned() })
+        }
     }
 }

@@ -17,14 +17,13 @@ static UID: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").expect("a pattern")
 });
 /// Times the server sets, also in texts.
-static TIME: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$").expect("a pattern")
-});
+static TIME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$").expect("a pattern"));
 /// Revisions in messages.
-static REVISIONS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"current: \d+|version: \d+ \(\d+\)|\(\d+\)|0x[0-9a-f]+").expect("a pattern"));
-static ADDRESS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
+static REVISIONS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"current: \d+|version: \d+ \(\d+\)|\(\d+\)|0x[0-9a-f]+").expect("a pattern")
+});
+static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
 
 /// Keys of times that servers set.
 const TIMES: &[&str] =
@@ -166,7 +165,8 @@ fn generated(metadata: &mut Map<String, Value>) {
 
 /// Makes the causes a set, and drops the part of the message that repeats them.
 fn causes(status: &mut Map<String, Value>) {
-    let Some(causes) = status.get_mut("details").and_then(|it| it.get_mut("causes")).and_then(Value::as_array_mut)
+    let Some(causes) =
+        status.get_mut("details").and_then(|it| it.get_mut("causes")).and_then(Value::as_array_mut)
     else {
         return;
     };

@@ -18,36 +18,51 @@ const NAME: &str = "random";
 /// Kinds, each with values of its spec.
 const KINDS: &[(&str, &[&str])] = &[
     ("cm", &["data: {k: v}", "data: {k: w, l: x}", "data: {}", "data: {l: y}, immutable: false"]),
-    ("w", &[
-        "spec: {replicas: 1}",
-        "spec: {replicas: 2, mode: a}",
-        "spec: {replicas: -1}",
-        "spec: {tags: [x, y], mode: b}",
-        "spec: {ports: [{name: p, port: 1}, {name: q}]}",
-        "spec: {ports: [{name: q, port: 2}]}",
-        "spec: {bogus: 1, replicas: 3}",
-        "spec: {tags: [x, x]}",
-    ]),
+    (
+        "w",
+        &[
+            "spec: {replicas: 1}",
+            "spec: {replicas: 2, mode: a}",
+            "spec: {replicas: -1}",
+            "spec: {tags: [x, y], mode: b}",
+            "spec: {ports: [{name: p, port: 1}, {name: q}]}",
+            "spec: {ports: [{name: q, port: 2}]}",
+            "spec: {bogus: 1, replicas: 3}",
+            "spec: {tags: [x, x]}",
+        ],
+    ),
     ("p", &["spec: {a: 1}", "spec: {a: 2, b: {c: x}}", "status: {phase: x}", "spec: {b: {d: [1, 2]}}"]),
     ("secret", &["stringData: {k: v}", "data: {k: dg==}", "type: Opaque"]),
-    ("svc", &[
-        "spec: {clusterIP: None, ports: [{port: 80}]}",
-        "spec: {clusterIP: None, ports: [{name: a, port: 80}, {name: b, port: 81}], selector: {x: '1'}}",
-    ]),
-    ("role", &[
-        "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]",
-        "rules: []",
-        "rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]",
-    ]),
-    ("deploy", &[
-        "spec: {replicas: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+    (
+        "svc",
+        &[
+            "spec: {clusterIP: None, ports: [{port: 80}]}",
+            "spec: {clusterIP: None, ports: [{name: a, port: 80}, {name: b, port: 81}], selector: {x: '1'}}",
+        ],
+    ),
+    (
+        "role",
+        &[
+            "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]",
+            "rules: []",
+            "rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]",
+        ],
+    ),
+    (
+        "deploy",
+        &[
+            "spec: {replicas: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
          spec: {containers: [{name: c, image: i}]}}}",
-        "spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+            "spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
          spec: {containers: [{name: c, image: 'j:1', env: [{name: E, value: f}]}]}}}",
-        "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+            "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
          spec: {containers: [{name: c, image: i, ports: [{containerPort: 80}]}, {name: d, image: i}]}}}",
-    ]),
-    ("lease", &["spec: {holderIdentity: me}", "spec: {leaseTransitions: 1}", "spec: {leaseDurationSeconds: 15}"]),
+        ],
+    ),
+    (
+        "lease",
+        &["spec: {holderIdentity: me}", "spec: {leaseTransitions: 1}", "spec: {leaseDurationSeconds: 15}"],
+    ),
 ];
 const NAMES: &[&str] = &["a", "b", "c"];
 const METADATA: &[&str] = &[
@@ -149,7 +164,9 @@ fn step(random: &mut Rng, (kind, specs): (&str, &[&str]), number: usize) -> Stri
         17..=18 => format!("DELETE {kind}/{name}"),
         19 => {
             let policy = pick(random, &["Background", "Foreground", "Orphan"]);
-            format!("DELETE {kind}/{name} {{kind: DeleteOptions, apiVersion: v1, propagationPolicy: {policy}}}")
+            format!(
+                "DELETE {kind}/{name} {{kind: DeleteOptions, apiVersion: v1, propagationPolicy: {policy}}}"
+            )
         }
         20 => format!(
             "DELETE {kind}/{name} {{kind: DeleteOptions, apiVersion: v1, preconditions: \

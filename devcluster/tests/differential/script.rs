@@ -104,8 +104,7 @@ impl Step {
             None => path.to_owned(),
             Some(alias) => {
                 let root = if alias.api_version == "v1" { "api" } else { "apis" };
-                let place =
-                    if alias.namespaced { format!("namespaces/{namespace}/") } else { String::new() };
+                let place = if alias.namespaced { format!("namespaces/{namespace}/") } else { String::new() };
                 let slash = if rest.is_empty() { "" } else { "/" };
                 format!("/{root}/{}/{place}{}{slash}{rest}", alias.api_version, alias.plural)
             }

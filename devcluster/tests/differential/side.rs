@@ -199,7 +199,10 @@ impl Side {
                 let answer = self.send(self.request(step)).await;
                 let conditions = answer.pointer("/body/status/conditions").and_then(Value::as_array);
                 let holds = step.body.is_empty()
-                    || conditions.into_iter().flatten().any(|it| it["type"] == step.body && it["status"] == "True");
+                    || conditions
+                        .into_iter()
+                        .flatten()
+                        .any(|it| it["type"] == step.body && it["status"] == "True");
                 if answer["status"] == 200 && holds {
                     return answer;
                 }
@@ -283,7 +286,8 @@ fn yaml(text: &str) -> Value {
     }
     // As in YAML 1.2, and unlike 1.1, `y` and `n` are texts.
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).unwrap_or_else(|error| panic!("{text} is no YAML: {error}"))
+    serde_saphyr::from_str_with_options(text, options)
+        .unwrap_or_else(|error| panic!("{text} is no YAML: {error}"))
 }
 
 /// Escapes the bytes that no URI may have.

@@ -77,8 +77,12 @@ fn store_value(shape: Shape, value: &mut Value) {
             *value = Value::Null;
         }
         (Shape::Pointer(target), value) => store_value(*target, value),
-        (Shape::List(items), Value::Array(list)) => list.iter_mut().for_each(|item| store_value(*items, item)),
-        (Shape::Map(values), Value::Object(map)) => map.values_mut().for_each(|item| store_value(*values, item)),
+        (Shape::List(items), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| store_value(*items, item))
+        }
+        (Shape::Map(values), Value::Object(map)) => {
+            map.values_mut().for_each(|item| store_value(*values, item))
+        }
         (Shape::Struct(name), Value::Object(map)) => {
             if let Some(of) = find_type(name) {
                 store_fields(of, map);
