@@ -14,7 +14,12 @@ use crate::kinds::{FieldError, Kind, Path, metadata};
 pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
     let Some(of) = typed::type_of(kind) else { return Ok(Vec::new()) };
     let converted = typed::convert(of, value).map_err(|error| error.0)?;
+    // A patch that empties the list of managers removes them all.
+    let emptied = value.pointer("/metadata/managedFields") == Some(&json!([]));
     *value = converted.value;
+    if emptied {
+        object::set_meta(value, "managedFields", json!([]));
+    }
     defaults::apply(kind, value);
     Ok(converted.unknown)
 }
@@ -33,6 +38,7 @@ pub(super) fn check_create(kind: &Kind, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let meta = value.get("metadata").unwrap_or(&Value::Null);
     metadata::check(meta, kind.namespaced, name_rule(kind), &Path::Root("metadata"), &mut errors);
+    errors.extend(metadata::unqualified_finalizers(meta));
     errors.extend(validation::check(kind, value));
     errors
 }
@@ -59,8 +65,7 @@ pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<S
 /// Returns the rule for object names of a kind.
 fn name_rule(kind: &Kind) -> NameRule {
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Namespace") => NameRule::Label,
-        ("", "Service") => NameRule::Label1035,
+        ("", "Namespace" | "Service") => NameRule::Label,
         ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
@@ -89,10 +94,19 @@ impl Api {
             ("", "Pod") => {
                 let class = quality(value);
                 set(value, "status", json!({"phase": "Pending", "qosClass": class}));
+                admit_pod(value);
             }
+            ("batch", "Job") => select_pods_of_job(value),
             ("", "Service") => return services::allocate(self, kind, value),
             ("", "PersistentVolumeClaim" | "PersistentVolume") => {
                 set(value, "status", json!({"phase": "Pending"}));
+                let volume = if kind.kind == "PersistentVolume" { "pv" } else { "pvc" };
+                let protection = format!("kubernetes.io/{volume}-protection");
+                let mut finalizers: Vec<_> = object::finalizers(value).map(str::to_owned).collect();
+                if !finalizers.contains(&protection) {
+                    finalizers.push(protection);
+                }
+                object::set_finalizers(value, &finalizers);
             }
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
             _ => {}
@@ -149,6 +163,55 @@ pub(super) fn waits_for_content(kind: &Kind, value: &Value) -> bool {
 /// Returns whether a kind is CustomResourceDefinition.
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.group == "apiextensions.k8s.io" && kind.kind == "CustomResourceDefinition"
+}
+
+/// Sets what the admission plugins of priorities and default tolerations set.
+fn admit_pod(pod: &mut Value) {
+    const GRACE_SECONDS: u64 = 300;
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.entry("priority").or_insert_with(|| json!(0));
+    spec.entry("preemptionPolicy").or_insert_with(|| json!("PreemptLowerPriority"));
+    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
+    let Some(tolerations) = tolerations.as_array_mut() else { return };
+    for state in ["not-ready", "unreachable"] {
+        let key = format!("node.kubernetes.io/{state}");
+        let tolerated = tolerations.iter().any(|toleration| {
+            let (of, effect) = (object::text(toleration, "key"), object::text(toleration, "effect"));
+            (of == key || of.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !tolerated {
+            let (operator, effect) = ("Exists", "NoExecute");
+            tolerations.push(json!({
+                "key": key, "operator": operator, "effect": effect, "tolerationSeconds": GRACE_SECONDS,
+            }));
+        }
+    }
+}
+
+/// Makes a new Job select its Pods by its uid, unless it has a selector of its own.
+fn select_pods_of_job(job: &mut Value) {
+    let (name, uid) = (object::meta(job, "name").to_owned(), object::meta(job, "uid").to_owned());
+    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("manualSelector") == Some(&Value::Bool(true)) || spec.contains_key("selector") {
+        return;
+    }
+    const BY_UID: &str = "batch.kubernetes.io/controller-uid";
+    spec.insert("selector".to_owned(), json!({"matchLabels": {BY_UID: uid}}));
+    let Some(template) = spec.get_mut("template") else { return };
+    let Some(labels) = object::metadata(template).map(|metadata| metadata.entry("labels")) else { return };
+    let Some(labels) = labels.or_insert_with(|| json!({})).as_object_mut() else { return };
+    for (label, value) in [
+        (BY_UID, &uid),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("job-name", &name),
+    ] {
+        labels.insert(label.to_owned(), value.as_str().into());
+    }
+    let labels = labels.clone();
+    if let Some(metadata) = object::metadata(job) {
+        metadata.entry("labels").or_insert(Value::Object(labels));
+    }
 }
 
 fn set(value: &mut Value, field: &str, content: Value) {

@@ -10,7 +10,7 @@ use super::options::{FieldValidation, WriteOptions};
 use super::request::{Body, Query, Request, Target, User, Verb};
 use super::served::{Author, Served};
 use super::{Api, Response, Status};
-use crate::kinds::quoted;
+use crate::kinds::{builtin, quoted};
 use crate::store::Key;
 
 /// A request in progress, with its resource.
@@ -40,6 +40,10 @@ impl Api {
             && let Some(warning) = &custom.version.deprecation
         {
             call.warnings.push(warning.clone());
+        }
+        if (kind.group.as_str(), kind.kind.as_str()) == ("", "Endpoints") {
+            let warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+            call.warnings.push(warning.to_owned());
         }
         if !call.target.subresource.is_empty() {
             return self.subresource(call).await;
@@ -141,36 +145,66 @@ impl Call {
         }
         let api_version = object::text(&value, "apiVersion");
         if api_version != self.served.api_version() {
+            if !custom {
+                return Err(self.other_kind(&value));
+            }
             return Err(Status::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({})",
                 self.served.api_version()
             )));
         }
-        let sent = object::text(&value, "kind").to_owned();
-        if sent != kind.kind {
+        if object::text(&value, "kind") != kind.kind {
             if custom {
                 // Validation refuses the wrong kind later; until then the object keeps all fields.
                 return Ok(value);
             }
-            return Err(Status::bad_request(format!(
-                "{sent} in version {} cannot be handled as a {}: no kind {} is registered for version {}",
-                quoted(&kind.version),
-                kind.kind,
-                quoted(&sent),
-                quoted(self.served.api_version())
-            )));
+            return Err(self.other_kind(&value));
         }
         self.admit(&mut value, strict_errors)?;
         Ok(value)
     }
 
-    /// Removes unknown fields and sets defaults. Unknown and duplicate fields are refused or become warnings.
-    pub(super) fn admit(&mut self, value: &mut Value, mut strict_errors: Vec<String>) -> Result<(), Status> {
+    /// The answer to an object of another type where one of a built-in kind is expected.
+    fn other_kind(&self, sent: &Value) -> Status {
+        let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = &self.served.kind;
-        let (version, name) = (quoted(&kind.version), &kind.kind);
-        let unknown = self.served.admit(value).map_err(|error| {
+        let package = |group: &str| match group.split('.').next().unwrap_or_default() {
+            "" | "events" => "core".to_owned(),
+            package => package.to_owned(),
+        };
+        let known = builtin::find(group, version, name).is_some() || (name, api_version) == ("Status", "v1");
+        let why = if known {
+            format!(
+                "converting ({version}.{name}) to ({}.{}): unknown conversion",
+                package(&kind.group),
+                kind.kind
+            )
+        } else {
+            not_registered(name, api_version)
+        };
+        let message =
+            format!("{name} in version {} cannot be handled as a {}: {why}", quoted(version), kind.kind);
+        Status::bad_request(message)
+    }
+
+    /// Removes unknown fields and sets defaults. Unknown and duplicate fields are refused or become warnings.
+    pub(super) fn admit(&mut self, value: &mut Value, strict_errors: Vec<String>) -> Result<(), Status> {
+        let kind = Arc::clone(&self.served.kind);
+        self.admit_or(value, strict_errors, |error| {
+            let (version, name) = (quoted(&kind.version), &kind.kind);
             Status::bad_request(format!("{name} in version {version} cannot be handled as a {name}: {error}"))
-        })?;
+        })
+    }
+
+    /// As [`admit`](Self::admit), with another answer to a value that cannot be decoded.
+    pub(super) fn admit_or(
+        &mut self,
+        value: &mut Value,
+        mut strict_errors: Vec<String>,
+        refuse: impl Fn(&str) -> Status,
+    ) -> Result<(), Status> {
+        let unknown = self.served.admit(value).map_err(|error| refuse(&error))?;
         strict_errors.extend(unknown.iter().map(|path| format!("unknown field {}", quoted(path))));
         match self.options.validation {
             FieldValidation::Ignore => {}
@@ -178,10 +212,7 @@ impl Call {
             FieldValidation::Strict if strict_errors.is_empty() => {}
             FieldValidation::Strict => {
                 let errors = strict_errors.join(", ");
-                return Err(Status::bad_request(format!(
-                    "{name} in version {version} cannot be handled as a {name}: strict decoding error: \
-                     {errors}"
-                )));
+                return Err(refuse(&format!("strict decoding error: {errors}")));
             }
         }
         Ok(())
@@ -237,4 +268,13 @@ impl Verb {
             Self::DeleteCollection => "deletecollection",
         }
     }
+}
+
+/// The text about a type that the server does not have; it names a line of the real server.
+pub(super) fn not_registered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        quoted(kind),
+        quoted(api_version)
+    )
 }

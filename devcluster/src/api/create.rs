@@ -17,9 +17,9 @@ use crate::store::{Key, WriteError};
 /// Number of names that are generated before a creation fails, as in kube-apiserver.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Metadata fields that only the server sets; removed from objects that clients create.
-const SYSTEM_FIELDS: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
+/// Fields of metadata that the server sets itself.
+const SYSTEM_FIELDS: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 // === impl Api ===
 
@@ -83,7 +83,7 @@ impl Api {
         let name = object::meta(&object, "name").to_owned();
         let errors = served.check_create(&object);
         if !errors.is_empty() {
-            return Err(Status::invalid(kind, &name, &errors));
+            return Err(served.invalid(&object, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, None));
@@ -127,9 +127,8 @@ pub(super) fn wipe(object: &mut Value) {
 /// Sets the generation to 1, and resets the status if only the status subresource may set it.
 fn prepare(served: &Served, object: &mut Value) {
     let kind = &served.kind;
-    if kind.generation == Generation::None {
-        object::remove_meta(object, "generation");
-    } else {
+    // A kind without generations keeps one that a client sends.
+    if kind.generation != Generation::None {
         object::set_meta(object, "generation", 1);
     }
     // A kubelet creates its Node with a status.

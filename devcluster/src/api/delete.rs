@@ -31,6 +31,10 @@ enum Attempt {
     Stays(Object),
 }
 
+/// The warning about a Job that is deleted by the policy of old clients.
+const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set \
+     propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 // === impl Api ===
 
 impl Api {
@@ -78,6 +82,12 @@ impl Api {
             let view = served.view(&version);
             let old = view.value();
             check_preconditions(&served.kind, options, old)?;
+            if served.kind.kind == "Job"
+                && options.propagation.is_none()
+                && options.orphan_dependents.is_none()
+            {
+                call.warnings.push(JOB_WARNING.to_owned());
+            }
             self.admit(call, Operation::Delete, Some(old), &mut Value::Null).await?;
             self.validate(call, Operation::Delete, Some(old), &Value::Null).await?;
             let (object, gone) = match self.try_delete(call, options, &version, old) {

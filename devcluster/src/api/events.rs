@@ -22,4 +22,12 @@ pub(super) fn convert(event: &mut Value, group: &str) {
             fields.insert(to.to_owned(), value);
         }
     }
+    // The stored form always has the sender, the newer one leaves an empty one out.
+    if !group.is_empty() {
+        for sender in ["reportingController", "reportingInstance"] {
+            if fields.get(sender).is_some_and(|name| name == "") {
+                fields.remove(sender);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{GeneralPurpose, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -177,11 +177,25 @@ fn encode_token(revision: i64, start: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
-/// Decodes a token into the key to continue after and the state to read.
+/// Go ignores bits after the last whole byte.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    base64::engine::general_purpose::NO_PAD.with_decode_allow_trailing_bits(true),
+);
+
 fn decode_token(token: &str) -> Result<(String, At), String> {
     const INVALID: &str = "continue key is not valid";
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| format!("{INVALID}: {error}"))?;
-    let token: Value = serde_json::from_slice(&bytes).map_err(|error| format!("{INVALID}: {error}"))?;
+    let bytes = LENIENT.decode(token).map_err(|error| format!("{INVALID}: {error}"))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        // The words of Go's decoder, for the first byte that is wrong in nearly all garbage.
+        let first = bytes.first().copied().map_or('\0', char::from);
+        let shown =
+            if first.is_ascii_graphic() { first.to_string() } else { format!("\\u{:04x}", u32::from(first)) };
+        match bytes.first() {
+            Some(b'{') | None => format!("{INVALID}: {error}"),
+            Some(_) => format!("{INVALID}: invalid character '{shown}' looking for beginning of value"),
+        }
+    })?;
     let text = |field: &str| token.get(field).and_then(Value::as_str).unwrap_or_default();
     if text("v") != "meta.k8s.io/v1" {
         return Err(format!("{INVALID}: server does not recognize this encoded version {}", text("v")));

@@ -143,7 +143,8 @@ impl DeleteOptions {
     fn from_body(value: &Value) -> Result<(Self, Option<String>, Vec<String>), Status> {
         let kind = value.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
         if !value.is_object() || kind != "DeleteOptions" {
-            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+            let version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            return Err(Status::bad_request(super::call::not_registered(kind, version)));
         }
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let dry_run = value.get("dryRun").and_then(Value::as_array).into_iter().flatten();

@@ -9,8 +9,8 @@ use super::request::{Body, PatchType};
 use super::status::Details;
 use super::update::Terms;
 use super::{Api, Response, Status};
-use crate::kinds::Kind;
 use crate::kinds::patch::{PatchError, json_patch, merge_patch, strategic_merge_patch};
+use crate::kinds::{FieldError, Kind};
 
 // === impl Api ===
 
@@ -40,7 +40,8 @@ impl Api {
                 let mut object = old.clone();
                 apply_patch(&call.served.kind, &mut object, patch_type, &body.value)?;
                 check_type(call, &object)?;
-                call.admit(&mut object, body.strict_errors.clone())?;
+                let patched = object.to_string();
+                call.admit_or(&mut object, body.strict_errors.clone(), |error| undecodable(&patched, error))?;
                 call.served.own(Some(old), object, &call.author(now))
             };
             call.warnings.extend(object::deduplicate_owners(&mut object));
@@ -126,13 +127,15 @@ fn prepare_created(call: &Call, applied: &mut Value) -> Result<(), Status> {
         return Err(Status::conflict(kind, name, why));
     }
     super::create::wipe(applied);
-    if object::meta(applied, "name").is_empty() {
-        object::set_meta(applied, "name", name.as_str());
-    }
     Ok(())
 }
 
-/// Refuses a patch that changes the `apiVersion` or `kind` of the object.
+/// The answer to a patch whose result cannot be decoded.
+fn undecodable(patched: &str, error: &str) -> Status {
+    Status::invalid_kind("", "", "", &[FieldError::invalid("patch", &patched.into(), error)])
+}
+
+/// A patch may not turn the object into one of another type.
 fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
     let (kind, api_version) = (object::text(object, "kind"), object::text(object, "apiVersion"));
     if api_version == call.served.api_version()
@@ -140,9 +143,19 @@ fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
     {
         return Ok(());
     }
-    let sent = json!({"kind": kind, "apiVersion": api_version});
-    Err(Status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): {sent}",
-        call.served.kind.kind
-    )))
+    if call.served.custom.is_none() {
+        let sent = json!({"kind": kind, "apiVersion": api_version});
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {sent}",
+            call.served.kind.kind
+        )));
+    }
+    if kind.is_empty() {
+        let error = format!("Object 'Kind' is missing in '{object}'");
+        return Err(undecodable(&object.to_string(), &error));
+    }
+    let expected = format!("must be {}", call.served.api_version());
+    let error = FieldError::invalid("apiVersion", &api_version.into(), &expected);
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Err(Status::invalid_kind(group, kind, &call.target.name, &[error]))
 }

@@ -107,7 +107,11 @@ impl List {
 
     /// Returns the list object as JSON, joined from the shared encodings of its items.
     pub fn json(&self) -> Bytes {
-        let items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
+        let mut items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
+        if self.kind.type_name.is_some() {
+            // Items of typed lists have no type of their own.
+            items.iter_mut().for_each(|item| *item = without_type(item));
+        }
         let length: usize = items.iter().map(|item| item.len() + 1).sum();
         let mut out = BytesMut::with_capacity(length + 256);
         let (api_version, kind) = (self.kind.api_version(), &self.kind.list_kind);
@@ -125,4 +129,52 @@ impl List {
         out.put_slice(b"]}");
         out.freeze()
     }
+}
+
+/// Returns the JSON of an object, whose fields are sorted, without `apiVersion` and `kind`.
+fn without_type(json: &Bytes) -> Bytes {
+    let mut rest = json.as_ref();
+    let mut out = BytesMut::with_capacity(json.len());
+    out.put_u8(b'{');
+    rest = rest.get(1..).unwrap_or_default();
+    while rest.first() == Some(&b'"') {
+        let end = field_end(rest);
+        let (field, after) = rest.split_at(end);
+        let kind = field.starts_with(br#""kind":"#);
+        if !kind && !field.starts_with(br#""apiVersion":"#) {
+            out.put_slice(field);
+            out.put_u8(b',');
+        }
+        rest = after.strip_prefix(b",").unwrap_or(after);
+        if kind {
+            break;
+        }
+    }
+    if rest.first() == Some(&b'"') {
+        out.put_slice(rest);
+    } else {
+        if out.last() == Some(&b',') {
+            out.truncate(out.len() - 1);
+        }
+        out.put_u8(b'}');
+    }
+    out.freeze()
+}
+
+/// Returns the length of the field that the JSON starts with: up to a comma or bracket outside of it.
+fn field_end(json: &[u8]) -> usize {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for (index, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => depth += 1,
+            b',' | b'}' if depth == 0 => return index,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+    }
+    json.len()
 }

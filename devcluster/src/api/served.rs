@@ -10,6 +10,7 @@ use super::object;
 use super::response::Object;
 use super::status::Cause;
 use crate::kinds::apply::{self, ApplyError, FieldSet, Writer};
+use crate::kinds::builtin::typed;
 use crate::kinds::custom::CustomKind;
 use crate::kinds::{FieldError, Kind};
 use crate::store::{GroupResource, Version};
@@ -78,7 +79,13 @@ impl Served {
     /// Removes fields that are not in the schema and sets defaults. Returns the paths of removed fields.
     pub(super) fn admit(&self, object: &mut Value) -> Result<Vec<String>, String> {
         match &self.custom {
-            Some(custom) => custom.version.admit(object).map_err(|error| error.to_string()),
+            Some(custom) => {
+                custom.version.admit(object).map_err(|error| match error.message.rsplit_once(": json: ") {
+                    // The metadata itself is decoded apart from the rest.
+                    Some((_, detail)) if error.path == "metadata" => format!("json: {detail}"),
+                    _ => error.to_string(),
+                })
+            }
             None => super::builtin::admit(&self.kind, object),
         }
     }
@@ -100,10 +107,19 @@ impl Served {
         }
     }
 
-    /// Returns `new` with the fields that it changes recorded in `managedFields`; `old` is
-    /// `None` for a creation.
+    /// The answer to an object with errors: it names the kind that was sent.
+    pub(super) fn invalid(&self, object: &Value, errors: &[FieldError]) -> Status {
+        let sent = object::text(object, "kind");
+        let kind = if sent.is_empty() { &self.kind.kind } else { sent };
+        Status::invalid_kind(&self.kind.group, kind, object::meta(object, "name"), errors)
+    }
+
+    /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
-        self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
+        let mut owned =
+            self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
+        self.settle(&mut owned);
+        owned
     }
 
     /// Merges an apply configuration into `old` (`None` for a creation). `force` takes over
@@ -118,7 +134,16 @@ impl Served {
         let applied = self.with_resource(author, |resource, writer| {
             apply::apply(resource, old, configuration, writer, force)
         });
-        applied.map_err(Self::apply_status)
+        let mut applied = applied.map_err(Self::apply_status)?;
+        self.settle(&mut applied);
+        Ok(applied)
+    }
+
+    /// Brings an object into the form that it has once it is stored.
+    fn settle(&self, object: &mut Value) {
+        if let Some(of) = typed::type_of(&self.kind) {
+            typed::as_stored(of, object);
+        }
     }
 
     /// Converts an error of an apply.
@@ -177,6 +202,11 @@ impl Served {
             events::convert(value, &self.kind.group);
         }
         match &self.custom {
+            Some(custom) if custom.storage.api_version != self.api_version => {
+                // Defaults are those of the stored version alone.
+                custom.storage.convert(value);
+                custom.version.rename(value);
+            }
             Some(custom) => custom.version.convert(value),
             None => object::set_text(value, "apiVersion", &self.api_version),
         }

@@ -53,6 +53,16 @@ pub(super) fn allocate(api: &Api, kind: &Kind, service: &mut Value) -> Result<()
     };
     spec.insert("clusterIP".to_owned(), json!(address));
     spec.insert("clusterIPs".to_owned(), json!([address]));
+    // The cluster need not have the families of a Service whose endpoints others write.
+    let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|labels| !labels.is_empty());
+    if address == "None"
+        && !selects
+        && !spec.contains_key("ipFamilyPolicy")
+        && !spec.contains_key("ipFamilies")
+    {
+        spec.insert("ipFamilies".to_owned(), json!(["IPv4", "IPv6"]));
+        spec.insert("ipFamilyPolicy".to_owned(), json!("RequireDualStack"));
+    }
     spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
     spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
     if matches!(service_type.as_str(), "NodePort" | "LoadBalancer") {

@@ -107,7 +107,7 @@ impl Api {
         let mut object = make(call, Some(old))?;
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
         call.warnings.extend(object::deduplicate_owners(&mut object));
-        match revision(object::meta(&object, "resourceVersion")).map_err(Status::unclassified)? {
+        match sent_revision(&object)? {
             0 if terms.unconditional || kind.unconditional_update => {
                 object::copy_meta(old, &mut object, "resourceVersion");
             }
@@ -126,7 +126,7 @@ impl Api {
         prepare(kind, served.custom.is_some(), &mut object, old, &call.target.subresource);
         let errors = served.check_update(&object, old, &call.target.subresource);
         if !errors.is_empty() {
-            return Err(Status::invalid(kind, object::meta(&object, "name"), &errors));
+            return Err(served.invalid(&object, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
@@ -242,4 +242,13 @@ fn content_differs(object: &Value, old: &Value) -> bool {
         |(name, _): &(&String, &Value)| !matches!(name.as_str(), "metadata" | "apiVersion" | "kind");
     // No need to exclude the status: `prepare` has restored it if it is a subresource.
     object.iter().filter(content).ne(old.iter().filter(content))
+}
+
+/// Returns the resourceVersion of an object that was sent; 0 for none.
+fn sent_revision(object: &Value) -> Result<u64, Status> {
+    revision(object::meta(object, "resourceVersion")).map_err(|error| {
+        // Elsewhere the text starts with the field.
+        let start = error.find("strconv").unwrap_or(0);
+        Status::unclassified(error.get(start..).unwrap_or_default())
+    })
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::Status;
+use super::object;
 use super::response::Object;
 use super::selector::Selector;
 use crate::kinds::Kind;
@@ -248,6 +249,12 @@ fn bookmark(kind: &Kind, revision: u64, annotations: Option<Value>) -> WatchEven
     if let (Some(annotations), Some(metadata)) = (annotations, metadata.as_object_mut()) {
         metadata.insert("annotations".to_owned(), annotations);
     }
-    let object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": metadata});
+    // Of a built-in kind it is an object of the type, with the zero values that Go writes.
+    let mut object = super::builtin::empty(kind);
+    object::set_text(&mut object, "apiVersion", &kind.api_version());
+    object::set_text(&mut object, "kind", &kind.kind);
+    if let Some(object) = object.as_object_mut() {
+        object.insert("metadata".to_owned(), metadata);
+    }
     WatchEvent::Bookmark(Arc::new(object))
 }

@@ -121,7 +121,19 @@ pub fn finalizer_warnings(metadata: &Value, old: Option<&Value>) -> Vec<String> 
     warnings
 }
 
-/// Checks the keys and values of `labels`, in the metadata of an object or a template.
+/// Returns an error for each finalizer without a domain; built-in kinds refuse them, custom resources warn.
+pub fn unqualified_finalizers(metadata: &Value) -> Vec<FieldError> {
+    let unqualified = strings(metadata, "finalizers")
+        .enumerate()
+        .filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer));
+    let detail = "name is neither a standard finalizer name nor is it fully qualified";
+    let error = |(index, finalizer): (usize, &str)| {
+        FieldError::invalid(format!("metadata.finalizers[{index}]"), &finalizer.into(), detail)
+    };
+    unqualified.map(error).collect()
+}
+
+/// Checks keys and values of `labels` of a metadata or a template.
 pub fn check_labels(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in entries(metadata, "labels") {
         errors.extend(names::qualified_name(key).iter().map(|error| invalid(path, "labels", key, error)));

@@ -74,7 +74,8 @@ fn of_list(code: u16, list: &List, accepted: &Accepted) -> Result<Answer, Status
         "kind": convert.kind,
         "apiVersion": api_version(convert),
         "metadata": metadata,
-        "items": items,
+        // Go writes a list that was never filled as null.
+        "items": if items.is_empty() { Value::Null } else { items.into() },
     });
     Ok(Answer::value(code, &value, accepted))
 }

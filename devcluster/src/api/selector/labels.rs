@@ -162,7 +162,7 @@ impl Parser {
             Token::Word(key) => key,
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
-        check("key", &key, &names::qualified_name(&key))?;
+        check("<nil>", &key, &names::qualified_name(&key))?;
         if absent || matches!(self.peek(), Token::End | Token::Symbol(",")) {
             let operator = if absent { Operator::Missing } else { Operator::Exists };
             return Ok(Requirement { key, operator, values: BTreeSet::new() });

@@ -40,7 +40,6 @@ impl Builder {
         for field in fields {
             if field.name.is_empty() {
                 if let Some(embedded) = struct_name(field.shape).and_then(find_type) {
-                    into.atomic |= embedded.atomic;
                     self.add_fields(into, &embedded.fields);
                 }
                 continue;

@@ -45,10 +45,55 @@ pub fn type_of(kind: &Kind) -> Option<&'static Type> {
 pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
     let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new() };
     let value = conversion.object(of, value, None)?;
+    // Documents have no order here; the real server reports unknown fields in that of the document.
+    conversion.unknown.sort_unstable();
     Ok(Typed { value, unknown: conversion.unknown })
 }
 
-/// The deepest nesting of fields; deeper objects are refused. Ends the recursion of types.
+/// Makes empty lists null, as they are after the real server has stored the object: protobuf has no empty lists.
+/// Definitions of custom resources are stored as JSON and keep them.
+pub fn as_stored(of: &'static Type, value: &mut Value) {
+    if !of.name.ends_with(".CustomResourceDefinition")
+        && let Value::Object(map) = value
+    {
+        store_fields(of, map);
+    }
+}
+
+fn store_fields(of: &'static Type, map: &mut Map<String, Value>) {
+    for field in &of.fields {
+        if field.name.is_empty() {
+            if let Some(part) = embedded(field.shape) {
+                store_fields(part, map);
+            }
+        } else if let Some(value) = map.get_mut(field.name) {
+            store_value(field.shape, value);
+        }
+    }
+}
+
+fn store_value(shape: Shape, value: &mut Value) {
+    match (shape, value) {
+        (Shape::List(_), value @ Value::Array(_)) if value.as_array().is_some_and(Vec::is_empty) => {
+            *value = Value::Null;
+        }
+        (Shape::Pointer(target), value) => store_value(*target, value),
+        (Shape::List(items), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| store_value(*items, item))
+        }
+        (Shape::Map(values), Value::Object(map)) => {
+            map.values_mut().for_each(|item| store_value(*values, item))
+        }
+        (Shape::Struct(name), Value::Object(map)) => {
+            if let Some(of) = find_type(name) {
+                store_fields(of, map);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The depth at which objects are refused; recursion in types ends here.
 const MAX_DEPTH: usize = 256;
 
 struct Conversion {

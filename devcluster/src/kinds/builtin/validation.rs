@@ -32,6 +32,18 @@ pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
         "core/v1.ConfigMap" => data::check_config_map(&mut checks, object),
         "core/v1.Secret" => data::check_secret(&mut checks, object),
         "coordination/v1.Lease" => lease(&mut checks, &object["spec"]),
+        "discovery/v1.EndpointSlice" => {
+            if object["addressType"].as_str().is_none_or(str::is_empty) {
+                checks.add(FieldError::required("addressType", ""));
+            }
+        }
+        "rbac/v1.Role" | "rbac/v1.ClusterRole" => {
+            let rules = object["rules"].as_array().into_iter().flatten().enumerate();
+            for (index, _) in rules.filter(|(_, rule)| rule["verbs"].as_array().is_none_or(Vec::is_empty)) {
+                let path = format!("rules[{index}].verbs");
+                checks.add(FieldError::required(path, "verbs must contain at least one value"));
+            }
+        }
         "core/v1.Event" => data::check_event(&mut checks, object),
         "events/v1.Event" => data::check_new_event(&mut checks, object),
         _ => {}

@@ -90,7 +90,14 @@ pub(super) fn coerce_metadata(
         removed.into_iter().map(|name| if prefix.is_empty() { name } else { format!("{prefix}.{name}") }),
     );
     if let Value::Object(map) = metadata {
-        map.retain(|_, value| !value.is_null());
+        // Go leaves empty fields out.
+        map.retain(|_, value| match value {
+            Value::Null => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
+        });
     }
     Ok(())
 }

@@ -45,6 +45,12 @@ impl CustomKind {
 
     /// Converts a stored object of any version to this version, like the conversion strategy `None`.
     pub fn convert(&self, object: &mut Value) {
+        self.rename(object);
+        set_defaults(object, self.schema());
+    }
+
+    /// As [`convert`](Self::convert), without the defaults of this version.
+    pub fn rename(&self, object: &mut Value) {
         if let Value::Object(map) = object {
             map.insert("apiVersion".to_owned(), self.api_version.as_str().into());
         }
@@ -52,7 +58,6 @@ impl CustomKind {
             prune(object, self.schema());
             drop_nulls(object, self.schema());
         }
-        set_defaults(object, self.schema());
     }
 
     /// Validates a new object.

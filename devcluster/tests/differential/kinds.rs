@@ -1,0 +1,44 @@
+//! Short names of the kinds in scenarios.
+
+use super::script::Alias;
+
+/// Short name, apiVersion, kind, plural and whether it is namespaced.
+const ALIASES: &[(&str, &str, &str, &str, bool)] = &[
+    ("cm", "v1", "ConfigMap", "configmaps", true),
+    ("secret", "v1", "Secret", "secrets", true),
+    ("svc", "v1", "Service", "services", true),
+    ("ep", "v1", "Endpoints", "endpoints", true),
+    ("pod", "v1", "Pod", "pods", true),
+    ("sa", "v1", "ServiceAccount", "serviceaccounts", true),
+    ("event", "v1", "Event", "events", true),
+    ("ns", "v1", "Namespace", "namespaces", false),
+    ("node", "v1", "Node", "nodes", false),
+    ("pvc", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true),
+    ("deploy", "apps/v1", "Deployment", "deployments", true),
+    ("rs", "apps/v1", "ReplicaSet", "replicasets", true),
+    ("sts", "apps/v1", "StatefulSet", "statefulsets", true),
+    ("ds", "apps/v1", "DaemonSet", "daemonsets", true),
+    ("job", "batch/v1", "Job", "jobs", true),
+    ("cronjob", "batch/v1", "CronJob", "cronjobs", true),
+    ("lease", "coordination.k8s.io/v1", "Lease", "leases", true),
+    ("ev", "events.k8s.io/v1", "Event", "events", true),
+    ("eps", "discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true),
+    ("role", "rbac.authorization.k8s.io/v1", "Role", "roles", true),
+    ("rolebinding", "rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
+    ("clusterrole", "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
+    ("pdb", "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", true),
+    ("crd", "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+    // Of the shared definitions.
+    ("w", "example.com/v1", "Widget", "widgets", true),
+    ("p", "example.com/v1", "Plain", "plains", true),
+    ("g", "example.com/v1", "Gauge", "gauges", true),
+    ("m", "example.com/v1", "Mult", "mults", true),
+    ("m2", "example.com/v2", "Mult", "mults", true),
+    ("mb", "example.com/v1beta1", "Mult", "mults", true),
+];
+
+/// Returns the kind of a short name.
+pub(crate) fn alias(short: &str) -> Option<Alias> {
+    let (_, api_version, kind, plural, namespaced) = ALIASES.iter().find(|(name, ..)| *name == short)?;
+    Some(Alias { api_version, kind, plural, namespaced: *namespaced })
+}

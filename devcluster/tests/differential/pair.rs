@@ -1,0 +1,93 @@
+//! The two servers.
+
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use mainstay_devcluster::api::User;
+use mainstay_devcluster::{DevCluster, Embedded, EmbeddedOptions, Options};
+use serde_json::Value;
+
+use super::side::{self, Side};
+use super::{print, run, script};
+
+/// An embedded and a real server with the shared definitions.
+pub(crate) struct Pair {
+    embedded_server: Embedded,
+    real_server: DevCluster,
+    pub(crate) embedded: Client,
+    pub(crate) real: Client,
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// Starts both; returns None after a notice if this machine lacks the programs, which in CI is a failure.
+    pub(crate) async fn start() -> Option<Self> {
+        let options = Options { bare: true, ..Options::default() };
+        let real_server = match DevCluster::start(options).await {
+            Ok(server) => server,
+            Err(error) => {
+                let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+                assert!(error.is_unavailable() && !ci, "{error}: {error:?}");
+                print(&format!("skipped: {error}"));
+                return None;
+            }
+        };
+        let options = EmbeddedOptions {
+            #[cfg(feature = "http")]
+            listen: false,
+            ..EmbeddedOptions::default()
+        };
+        let embedded_server = Embedded::start_with(options).await.expect("the embedded server starts");
+        let service = embedded_server.service().as_user(User::admin());
+        let pair = Self {
+            embedded: Client::new(service, "default"),
+            real: real_client(&real_server).await,
+            embedded_server,
+            real_server,
+        };
+        pair.define().await;
+        Some(pair)
+    }
+
+    /// Creates the shared definitions. The real server takes creates of their objects at once only two seconds
+    /// after they are established.
+    async fn define(&self) {
+        let [setup] = script::parse(include_str!("scenarios/shared.txt")).try_into().expect("one scenario");
+        let found = run::differences(self, &setup, "default").await;
+        assert!(found.iter().all(|it| !it.path.ends_with(".status")), "definitions differ: {found:?}");
+        tokio::time::sleep(Duration::from_millis(2_200)).await;
+    }
+
+    /// Creates a namespace on both.
+    pub(crate) async fn namespace(&self, name: &str) {
+        let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        for client in [&self.embedded, &self.real] {
+            let created: (u16, Value) = side::post(client, "/api/v1/namespaces", &body).await;
+            assert_eq!(created.0, 201, "a namespace is created: {}", created.1);
+        }
+    }
+
+    /// Returns both sides of a run.
+    pub(crate) fn sides(&self, namespace: &str) -> (Side, Side) {
+        (Side::new(self.embedded.clone(), namespace), Side::new(self.real.clone(), namespace))
+    }
+
+    /// Stops both.
+    pub(crate) async fn stop(self) {
+        drop((self.embedded, self.real));
+        self.embedded_server.stop().await;
+        self.real_server.stop().await;
+    }
+}
+
+/// Returns a client with the administrator's certificate.
+async fn real_client(server: &DevCluster) -> Client {
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig_path()).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("a complete kubeconfig");
+    // An answer that asks for a retry is an answer to compare.
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
+}
