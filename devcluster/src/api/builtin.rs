@@ -190,12 +190,12 @@ fn admit_pod(pod: &mut Value) {
 
 /// Makes a new Job select its Pods by its uid, unless it has a selector of its own.
 fn select_pods_of_job(job: &mut Value) {
+    const BY_UID: &str = "batch.kubernetes.io/controller-uid";
     let (name, uid) = (object::meta(job, "name").to_owned(), object::meta(job, "uid").to_owned());
     let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if spec.get("manualSelector") == Some(&Value::Bool(true)) || spec.contains_key("selector") {
         return;
     }
-    const BY_UID: &str = "batch.kubernetes.io/controller-uid";
     spec.insert("selector".to_owned(), json!({"matchLabels": {BY_UID: uid}}));
     let Some(template) = spec.get_mut("template") else { return };
     let Some(labels) = object::metadata(template).map(|metadata| metadata.entry("labels")) else { return };

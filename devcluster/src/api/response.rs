@@ -110,7 +110,9 @@ impl List {
         let mut items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
         if self.kind.type_name.is_some() {
             // Items of typed lists have no type of their own.
-            items.iter_mut().for_each(|item| *item = without_type(item));
+            for item in &mut items {
+                *item = without_type(item);
+            }
         }
         let length: usize = items.iter().map(|item| item.len() + 1).sum();
         let mut out = BytesMut::with_capacity(length + 256);

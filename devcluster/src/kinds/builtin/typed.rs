@@ -79,10 +79,14 @@ fn store_value(shape: Shape, value: &mut Value) {
         }
         (Shape::Pointer(target), value) => store_value(*target, value),
         (Shape::List(items), Value::Array(list)) => {
-            list.iter_mut().for_each(|item| store_value(*items, item))
+            for item in list {
+                store_value(*items, item);
+            }
         }
         (Shape::Map(values), Value::Object(map)) => {
-            map.values_mut().for_each(|item| store_value(*values, item))
+            for item in map.values_mut() {
+                store_value(*values, item);
+            }
         }
         (Shape::Struct(name), Value::Object(map)) => {
             if let Some(of) = find_type(name) {

@@ -32,10 +32,8 @@ pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
         "core/v1.ConfigMap" => data::check_config_map(&mut checks, object),
         "core/v1.Secret" => data::check_secret(&mut checks, object),
         "coordination/v1.Lease" => lease(&mut checks, &object["spec"]),
-        "discovery/v1.EndpointSlice" => {
-            if object["addressType"].as_str().is_none_or(str::is_empty) {
-                checks.add(FieldError::required("addressType", ""));
-            }
+        "discovery/v1.EndpointSlice" if object["addressType"].as_str().is_none_or(str::is_empty) => {
+            checks.add(FieldError::required("addressType", ""));
         }
         "rbac/v1.Role" | "rbac/v1.ClusterRole" => {
             let rules = object["rules"].as_array().into_iter().flatten().enumerate();

@@ -1,4 +1,4 @@
-//! The part of OpenAPI v3 that kubectl reads before it sends an object.
+//! The part of `OpenAPI` v3 that kubectl reads before it sends an object.
 
 use super::{filled, get};
 
