@@ -57,7 +57,7 @@ async fn refused_creates_have_the_texts_of_the_server() {
             wrong(&|w| w["kind"] = json!("Foo")),
             422,
             "Invalid",
-            "Widget.example.com \"w\" is invalid: kind: Invalid value: \"Foo\": must be Widget",
+            "Foo.example.com \"w\" is invalid: kind: Invalid value: \"Foo\": must be Widget",
         ),
         (
             wrong(&|w| w["metadata"] = json!({})),

@@ -77,7 +77,7 @@ async fn a_deleted_definition_stays_until_its_last_object_is_deleted() {
 }
 
 #[tokio::test]
-async fn reads_in_another_version_convert_and_default_stored_objects() {
+async fn reads_in_another_version_convert_stored_objects_and_set_no_defaults() {
     let server = Server::with_widgets().await;
     server.create(widgets(), widget("w")).await;
     let mut changed = server.get(definitions().name("widgets.example.com")).await;
@@ -89,7 +89,7 @@ async fn reads_in_another_version_convert_and_default_stored_objects() {
     server.update(definitions().name("widgets.example.com"), changed).await.unwrap();
     let target = Target::new("example.com", "v2", "widgets").namespace("default").name("w");
     let shown = server.get(target.clone()).await;
-    assert_eq!((&shown["apiVersion"], &shown["spec"]["mode"]), (&json!("example.com/v2"), &json!("b")));
+    assert_eq!((&shown["apiVersion"], &shown["spec"]["mode"]), (&json!("example.com/v2"), &Value::Null));
     server.merge(target, json!({"spec": {"replicas": 9}})).await.unwrap();
     let stored = server.get(widgets().name("w")).await;
     assert_eq!((&stored["apiVersion"], &stored["spec"]["replicas"]), (&json!("example.com/v1"), &json!(9)));

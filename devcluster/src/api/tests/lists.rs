@@ -113,7 +113,10 @@ async fn a_list_is_joined_from_the_stored_encodings() {
     let list = server.list(list().with("limit", "1")).await.unwrap();
     let value: Value = serde_json::from_slice(&list.json()).unwrap();
     assert_eq!((&value["kind"], &value["apiVersion"]), (&json!("ConfigMapList"), &json!("v1")));
-    assert_eq!(value["items"][0], *list.items[0].value());
+    let mut item = list.items[0].value().as_object().unwrap().clone();
+    item.remove("apiVersion");
+    item.remove("kind");
+    assert_eq!(value["items"][0], Value::Object(item), "items of built-in kinds have no type of their own");
     assert_eq!(value["metadata"]["remainingItemCount"], 4);
     let none = server.list(Request::new(Verb::List, maps().namespace("kube-system"))).await.unwrap();
     assert!(String::from_utf8(none.json().to_vec()).unwrap().ends_with("\"items\":[]}"));
