@@ -42,9 +42,8 @@ async fn run_to_the_end(mut dev: Terminal, processes: usize, figure: &str) {
         "the Deployment was created",
         "default/hello is Ready",
     ] {
-        dev.line_with(step)
-            .await
-            .unwrap_or_else(|| panic!("dev ended before {step:?}: {:#?}", dev.printed()));
+        let printed = dev.line_with(step).await;
+        assert!(printed.is_some(), "dev ended before {step:?}: {:#?}", dev.printed());
     }
     figure_of_time(&format!("{figure}.ready"), began.elapsed());
 
