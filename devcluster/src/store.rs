@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! 1. Revisions grow by one per write, and the history of a resource is in revision order.
-//! 2. All fields of [`State`] change under one lock, which is never held while an object is encoded.
+//! 2. All fields of `State` change under one lock, which is never held while an object is encoded.
 //! 3. Every change with a revision above the floor of its resource is in the history, so every state from the
 //!    floor on can be rebuilt.
 
