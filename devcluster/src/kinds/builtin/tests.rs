@@ -206,8 +206,13 @@ fn protobuf_and_json_decode_to_the_same_object() {
 fn malformed_protobuf_gives_errors() {
     let fixture = fixtures().into_iter().find(|fixture| fixture.kind == "Lease").unwrap();
     let bytes = base64::engine::general_purpose::STANDARD.decode(&fixture.protobuf).unwrap();
+    let whole = protobuf::decode(&bytes);
     for end in 0..bytes.len() {
-        assert!(protobuf::decode(&bytes[..end]).is_err() || end < bytes.len());
+        // A message may end after any of its fields, so a cut there is no error, but fields are missing. The
+        // last four bytes are two empty fields of the envelope.
+        if end < bytes.len() - 4 {
+            assert_ne!(protobuf::decode(&bytes[..end]), whole, "cut after {end} bytes");
+        }
         let mut broken = bytes.clone();
         broken[end] ^= 0xff;
         drop(protobuf::decode(&broken));
