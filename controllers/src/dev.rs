@@ -1,8 +1,8 @@
 //! `mainstay dev`: a demonstration on one terminal.
 //!
-//! The command starts an API server in this process (or the real programs, or uses an existing cluster), installs the CRD, applies a sample
-//! WaitDeployment with a prerequisite that comes up some seconds later, runs the manager in this process, and
-//! prints each step. Ctrl-C stops everything that the command started.
+//! The command starts an API server in this process (or the real programs, or uses an existing cluster),
+//! installs the CRD, applies a sample WaitDeployment with a prerequisite that comes up some seconds later,
+//! runs the manager in this process, and prints each step. Ctrl-C stops everything that the command started.
 
 mod sample;
 mod steps;

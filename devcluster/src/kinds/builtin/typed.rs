@@ -50,8 +50,8 @@ pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
     Ok(Typed { value, unknown: conversion.unknown })
 }
 
-/// Makes empty lists null, as they are after the real server has stored the object: protobuf has no empty lists.
-/// Definitions of custom resources are stored as JSON and keep them.
+/// Makes empty lists null, as they are after the real server has stored the object: protobuf has no empty
+/// lists. Definitions of custom resources are stored as JSON and keep them.
 pub fn as_stored(of: &'static Type, value: &mut Value) {
     if !of.name.ends_with(".CustomResourceDefinition")
         && let Value::Object(map) = value
