@@ -10,7 +10,7 @@ pub mod checks;
 pub mod custom;
 pub mod defaults;
 mod errors;
-mod go;
+pub(crate) mod go;
 pub mod json;
 mod kind;
 pub mod metadata;

@@ -24,8 +24,6 @@ pub enum Reason {
     Duplicate,
     /// The value must not be set, or must not be changed.
     Forbidden,
-    /// The server failed to check the value.
-    Internal,
     /// The value is malformed.
     Invalid,
     /// The object that the value refers to does not exist.
@@ -48,7 +46,6 @@ impl Reason {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
             Self::Forbidden => "FieldValueForbidden",
-            Self::Internal => "InternalError",
             Self::Invalid => "FieldValueInvalid",
             Self::NotFound => "FieldValueNotFound",
             Self::Required => "FieldValueRequired",
@@ -73,11 +70,6 @@ impl FieldError {
     /// Returns the error of a malformed value.
     pub fn invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
-    }
-
-    /// Returns the error of a value with the wrong type.
-    pub fn type_invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new(path, Reason::TypeInvalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
     /// Returns the error of an unsupported value. The message lists the supported values in the given order.
@@ -120,11 +112,6 @@ impl FieldError {
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(path, Reason::TooMany, format!("Too many: {actual}: must have at most {max} {unit}"))
-    }
-
-    /// Returns the error of a value that the server failed to check.
-    pub fn internal(path: impl Into<String>, detail: &str) -> Self {
-        Self::new(path, Reason::Internal, with_detail("Internal error", detail))
     }
 }
 

@@ -52,3 +52,15 @@ pub(super) fn float(number: f64) -> String {
         _ => format!("{number}"),
     }
 }
+
+/// Returns the name of a value's type in Go's error texts.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

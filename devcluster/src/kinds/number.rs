@@ -2,6 +2,8 @@
 
 use serde_json::Number;
 
+use super::go;
+
 /// A JSON number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Num {
@@ -38,7 +40,7 @@ impl Num {
     pub(super) fn text(self) -> String {
         match self {
             Self::Int(int) => int.to_string(),
-            Self::Float(float) => float_text(float),
+            Self::Float(float) => go::float(float),
         }
     }
 }
@@ -79,28 +81,16 @@ pub(super) fn float_to_int(float: f64) -> i64 {
     float as i64
 }
 
-/// Returns a float in the form of Go's `%v`: no fraction if it is whole, and an exponent from 1e6 on.
-pub(super) fn float_text(float: f64) -> String {
-    let scientific = format!("{float:e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let power: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&power) {
-        return format!("{float}");
-    }
-    let sign = if power < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{float_is_integer, float_text};
+    use super::{float_is_integer, go};
 
     #[test]
     fn floats_are_written_as_go_does() {
         for (float, text) in
             [(1.5, "1.5"), (3.0, "3"), (123_456.0, "123456"), (1e8, "1e+08"), (1e-5, "1e-05")]
         {
-            assert_eq!(float_text(float), text);
+            assert_eq!(go::float(float), text);
         }
     }
 

@@ -8,8 +8,8 @@ use super::path::ResourcePath;
 use super::route::unsupported_media_type;
 use super::{json, yaml};
 use crate::api::{Body, PatchType, Status};
-use crate::kinds::Kind;
 use crate::kinds::builtin::protobuf::{self, ProtobufError};
+use crate::kinds::{Kind, go};
 
 /// Largest request body in bytes, as in kube-apiserver.
 const LIMIT_BYTES: usize = 3 << 20;
@@ -185,12 +185,12 @@ fn decode(text: &[u8], media_type: MediaType) -> Result<Body, String> {
             for field in ["apiVersion", "kind"] {
                 if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null())
                 {
-                    let type_name = json::type_name(value);
+                    let type_name = go::json_type(value);
                     return failed(format!("{type_name} into Go struct field .{field} of type string"));
                 }
             }
         }
-        other => return failed(format!("{} into Go value of type {TYPE_META}", json::type_name(other))),
+        other => return failed(format!("{} into Go value of type {TYPE_META}", go::json_type(other))),
     }
     Ok(body)
 }
@@ -216,10 +216,7 @@ fn from_yaml(decoded: yaml::Decoded) -> Body {
 }
 
 fn not_a_map(value: &Value) -> String {
-    format!(
-        "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-        json::type_name(value)
-    )
+    format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", go::json_type(value))
 }
 
 /// Returns the start of a body for an error text: a JSON object as text, any other body in hexadecimal.

@@ -33,18 +33,6 @@ pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
     }
 }
 
-/// Returns the name of a value's type in Go's error texts.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// The position of a value in the document. Its path is built only to report a duplicate key.
 pub(super) enum Place<'a> {
     Root,

@@ -3,7 +3,8 @@
 use super::validate::Outcome;
 use crate::kinds::checks::{Checks, JsonType};
 use crate::kinds::errors::{FieldError, Reason, quoted};
-use crate::kinds::number::{Num, float_is_integer, float_text, float_to_int};
+use crate::kinds::go;
+use crate::kinds::number::{Num, float_is_integer, float_to_int};
 use crate::kinds::path::Path;
 
 /// Checks length, pattern and format of a string. Only the first error of length and pattern is reported.
@@ -53,7 +54,7 @@ pub(super) fn check_number(value: Num, checks: &Checks, path: &Path<'_>, out: &m
             }
             value => {
                 let number = value.as_float();
-                (number > max || checks.exclusive_maximum && number >= max, float_text(max))
+                (number > max || checks.exclusive_maximum && number >= max, go::float(max))
             }
         };
         if exceeded {
@@ -70,7 +71,7 @@ pub(super) fn check_number(value: Num, checks: &Checks, path: &Path<'_>, out: &m
             }
             value => {
                 let number = value.as_float();
-                (number < min || checks.exclusive_minimum && number <= min, float_text(min))
+                (number < min || checks.exclusive_minimum && number <= min, go::float(min))
             }
         };
         if exceeded {
@@ -81,7 +82,7 @@ pub(super) fn check_number(value: Num, checks: &Checks, path: &Path<'_>, out: &m
 }
 
 fn push_bound(value: Num, fits: bool, relation: &str, bound: &str, path: &Path<'_>, out: &mut Outcome) {
-    let shown = if fits { value.text() } else { float_text(value.as_float()) };
+    let shown = if fits { value.text() } else { go::float(value.as_float()) };
     out.push(path, Reason::Invalid, &shown, &format!("{{}} in body should be {relation} {bound}"));
 }
 
@@ -94,14 +95,14 @@ fn check_multiple(value: Num, factor: f64, fits: bool, path: &Path<'_>, out: &mu
         value => {
             let value = value.as_float();
             let quotient = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
-            (factor > 0.0, float_is_integer(quotient), float_text(factor))
+            (factor > 0.0, float_is_integer(quotient), go::float(factor))
         }
     };
     if !positive {
         let detail = format!("factor MultipleOf declared for {{}} must be positive: {shown}");
         out.push(path, Reason::Invalid, &shown, &detail);
     } else if !multiple {
-        let value = if fits { value.text() } else { float_text(value.as_float()) };
+        let value = if fits { value.text() } else { go::float(value.as_float()) };
         out.push(path, Reason::Invalid, &value, &format!("{{}} in body should be a multiple of {shown}"));
     }
 }

@@ -300,6 +300,3 @@ fn check_one(outcomes: impl Iterator<Item = Outcome>, path: &Path<'_>, out: &mut
     out.push_unplaced(path, &format!("{name} must validate one and only one schema (oneOf). {found}"));
     out.merge(best.unwrap_or_default());
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::PatchError;
+use crate::kinds::go;
 
 /// The largest number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -19,7 +20,7 @@ pub fn json_patch(object: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let Value::Array(operations) = patch else {
         return Err(PatchError::BadRequest(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-            super::merge::json_type(patch)
+            go::json_type(patch)
         )));
     };
     if operations.len() > MAX_OPERATIONS {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::PatchError;
+use crate::kinds::go;
 
 /// Applies a merge patch.
 ///
@@ -17,7 +18,7 @@ pub fn merge_patch(object: &mut Value, patch: Value) -> Result<(), PatchError> {
             return Err(PatchError::BadRequest(format!(
                 "error decoding patch: json: cannot unmarshal {} into Go value of type \
                  map[string]interface {{}}",
-                json_type(&other)
+                go::json_type(&other)
             )));
         }
     }
@@ -55,17 +56,5 @@ pub(super) fn discard_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(discard_nulls),
         _ => {}
-    }
-}
-
-/// Returns the name of a value's type in messages.
-pub(super) fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

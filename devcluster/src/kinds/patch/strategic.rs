@@ -31,7 +31,7 @@ pub fn strategic_merge_patch(schema: &Schema, object: &mut Value, patch: Value) 
         other => {
             return Err(PatchError::BadRequest(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                super::merge::json_type(&other)
+                go::json_type(&other)
             )));
         }
     };
