@@ -56,6 +56,7 @@ pub mod server;
 pub mod store;
 pub mod workloads;
 
+mod authority;
 mod embedded;
 mod real;
 

@@ -81,7 +81,7 @@ const DEVCLUSTER: House = House {
     source: "devcluster/src",
     prefix: "crate::",
     with_tests: false,
-    rooms: &["embedded", "server", "workloads", "api", "kinds", "store", "real"],
+    rooms: &["embedded", "server", "workloads", "api", "kinds", "store", "real", "authority"],
 };
 
 /// The folder of each crate, and the crates of this workspace that it may depend on, dev-dependencies

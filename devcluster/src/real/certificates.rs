@@ -7,10 +7,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use rcgen::KeyPair;
+
+use crate::authority::Authority;
 
 /// The certificates and keys of a cluster: paths of their files, for the flags of the programs.
 #[derive(Debug)]
@@ -52,25 +51,9 @@ impl Certificates {
     /// Makes all certificates and keys of a cluster and writes them below `folder`, which must exist and be
     /// closed to other users.
     pub(crate) fn generate(folder: &Path) -> Result<Self, CertificateError> {
-        let mut authority = CertificateParams::new(Vec::new())?;
-        authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        let authority_key = KeyPair::generate()?;
-        let authority_certificate = authority.self_signed(&authority_key)?;
-        let authority_key_text = authority_key.serialize_pem();
-        let issuer = Issuer::new(authority, authority_key);
-
-        let server_key = KeyPair::generate()?;
-        let mut server =
-            leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1", "localhost"])?;
-        server.use_authority_key_identifier_extension = true;
-        let server = server.signed_by(&server_key, &issuer)?;
-
-        let admin_key = KeyPair::generate()?;
-        let mut admin = leaf("admin", ExtendedKeyUsagePurpose::ClientAuth, &[])?;
-        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        let admin = admin.signed_by(&admin_key, &issuer)?;
+        let authority = Authority::generate()?;
+        let (server, server_key) = authority.sign_server(&["127.0.0.1", "localhost"])?;
+        let (admin, admin_key) = authority.sign_admin("admin")?;
 
         let service_account_key = KeyPair::generate()?;
         let write = |name: &str, text: String| {
@@ -81,31 +64,18 @@ impl Certificates {
             }
         };
         // Tests sign more client certificates with it.
-        write("ca.key", authority_key_text)?;
+        write("ca.key", authority.key())?;
         Ok(Self {
-            authority: write("ca.crt", authority_certificate.pem())?,
+            authority: write("ca.crt", authority.certificate.pem())?,
             server: write("server.crt", server.pem())?,
             server_key: write("server.key", server_key.serialize_pem())?,
             admin: write("admin.crt", admin.pem())?,
             admin_key: write("admin.key", admin_key.serialize_pem())?,
             service_account_key: write("service-account.key", service_account_key.serialize_pem())?,
             service_account_public_key: write("service-account.pub", service_account_key.public_key_pem())?,
-            authority_der: authority_certificate.der().clone(),
+            authority_der: authority.certificate.der().clone(),
             admin_der: admin.der().clone(),
             admin_key_der: admin_key.serialize_der(),
         })
     }
-}
-
-fn leaf(
-    name: &str,
-    usage: ExtendedKeyUsagePurpose,
-    addresses: &[&str],
-) -> Result<CertificateParams, rcgen::Error> {
-    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let mut params = CertificateParams::new(addresses)?;
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
-    Ok(params)
 }

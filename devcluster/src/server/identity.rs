@@ -7,16 +7,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::json;
 
 use super::yaml;
+use crate::authority::Authority;
 
 /// The certificates and keys of a server; certificates and keys without a comment are in PEM.
 #[derive(Debug)]
@@ -48,28 +45,14 @@ pub enum IdentityError {
 impl Identity {
     /// Generates the certificates of a server on loopback.
     pub(crate) fn generate() -> Result<Self, IdentityError> {
-        let mut authority = CertificateParams::new(Vec::new())?;
-        authority.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        let authority_key = KeyPair::generate()?;
-        let authority_certificate = authority.self_signed(&authority_key)?;
-        let issuer = Issuer::new(authority, authority_key);
-
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned).to_vec();
-        let mut server = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, names)?;
-        server.use_authority_key_identifier_extension = true;
-        let server_key = KeyPair::generate()?;
-        let server = server.signed_by(&server_key, &issuer)?;
-
-        let mut admin = leaf("system:admin", ExtendedKeyUsagePurpose::ClientAuth, Vec::new())?;
-        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
-        let admin_key = KeyPair::generate()?;
-        let admin = admin.signed_by(&admin_key, &issuer)?;
+        let authority = Authority::generate()?;
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"];
+        let (server, server_key) = authority.sign_server(&names)?;
+        let (admin, admin_key) = authority.sign_admin("system:admin")?;
 
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
-        roots.add(authority_certificate.der().clone())?;
+        roots.add(authority.certificate.der().clone())?;
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .allow_unauthenticated()
             .build()?;
@@ -82,7 +65,7 @@ impl Identity {
         Ok(Self {
             server: Arc::new(config),
             admin_der: admin.der().clone(),
-            authority: authority_certificate.pem(),
+            authority: authority.certificate.pem(),
             admin: admin.pem(),
             admin_key: admin_key.serialize_pem(),
         })
@@ -111,16 +94,4 @@ impl Identity {
             }}],
         }))
     }
-}
-
-fn leaf(
-    name: &str,
-    usage: ExtendedKeyUsagePurpose,
-    names: Vec<String>,
-) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
-    Ok(params)
 }
