@@ -170,9 +170,7 @@ impl Api {
 /// Returns whether a write leaves a terminating object without finalizers and grace period.
 fn completes_deletion(kind: &Kind, object: &Value, old: &Value) -> bool {
     let grace = object::meta_value(old, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
-    let waits = kind.kind == "Namespace"
-        && kind.group.is_empty()
-        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let waits = super::builtin::waits_for_content(kind, object);
     object::is_terminating(old) && object::finalizers(object).next().is_none() && grace == 0 && !waits
 }
 

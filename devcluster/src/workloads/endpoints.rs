@@ -8,7 +8,7 @@ mod subsets;
 
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::object::{Object as _, has_ended};
 
@@ -24,6 +24,16 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Whether the controllers publish the Pods of a Service: it has a selector and is not an `ExternalName`.
 fn is_published(service: &Value) -> bool {
     service["spec"]["selector"].is_object() && service["spec"]["type"] != "ExternalName"
+}
+
+/// Returns the labels of a Service that its slices and Endpoints take over, with the mark of a headless one.
+fn common_labels(service: &Value) -> Map<String, Value> {
+    let mut labels = service.at("/metadata/labels").as_object().cloned().unwrap_or_default();
+    labels.remove(HEADLESS);
+    if is_headless(service) {
+        labels.insert(HEADLESS.to_owned(), "".into());
+    }
+    labels
 }
 
 fn is_headless(service: &Value) -> bool {

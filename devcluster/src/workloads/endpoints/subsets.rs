@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{HEADLESS, addresses, has_address, hostname, is_headless, is_published, ports, target};
+use super::{addresses, common_labels, has_address, hostname, is_published, ports, target};
 use crate::workloads::client::Request;
 use crate::workloads::object::{Object as _, differ, is_subset};
 use crate::workloads::resources;
@@ -43,12 +43,7 @@ pub(in crate::workloads) fn decide(
 }
 
 fn labels(service: &Value) -> Value {
-    let mut labels: Map<String, Value> =
-        service.at("/metadata/labels").as_object().cloned().unwrap_or_default();
-    labels.remove(HEADLESS);
-    if is_headless(service) {
-        labels.insert(HEADLESS.to_owned(), "".into());
-    }
+    let mut labels = common_labels(service);
     labels.insert(MANAGED_BY.to_owned(), "endpoint-controller".into());
     labels.into()
 }
