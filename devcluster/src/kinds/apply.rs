@@ -220,18 +220,32 @@ pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, wri
 ///
 /// Must run last, because earlier steps of a write may have reverted its changes.
 pub fn keep_times(old: &Value, new: &mut Value) {
-    let without_times = |object: &Value| {
-        let mut object = object.clone();
-        let entries = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
-        for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
-            entry.remove("time");
+    let same_entry = |one: &Value, other: &Value| match (one.as_object(), other.as_object()) {
+        (Some(one), Some(other)) => {
+            let stays = |(name, _): &(&String, &Value)| *name != "time";
+            one.iter().filter(stays).eq(other.iter().filter(stays))
         }
-        object
+        _ => one == other,
     };
-    let same = |a: &Value, b: &Value| a.as_array().map(Vec::len) == b.as_array().map(Vec::len);
-    if same(managed_fields(old), managed_fields(new)) && without_times(old) == without_times(new) {
+    let same_entries = |one: &Value, other: &Value| match (one.as_array(), other.as_array()) {
+        (Some(one), Some(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_entry(one, other))
+        }
+        _ => one == other,
+    };
+    let same_metadata = |one: &Value, other: &Value| equal_but(one, other, "managedFields", same_entries);
+    if equal_but(old, new, "metadata", same_metadata) {
         old.clone_into(new);
     }
+}
+
+/// Returns whether two objects are equal, where `same` compares the values of one field.
+fn equal_but(one: &Value, other: &Value, field: &str, same: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    one.len() == other.len()
+        && one.iter().all(|(name, value)| {
+            other.get(name).is_some_and(|twin| if name == field { same(value, twin) } else { value == twin })
+        })
 }
 
 impl<'a> Resource<'a> {
