@@ -35,7 +35,6 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use crate::kinds::Kind;
-use crate::kinds::custom::CustomKind;
 use crate::store::{Clock, Store, Window};
 use admission::{Admission, NamespaceLifecycle};
 use call::Call;
@@ -138,12 +137,6 @@ impl Api {
         let mut kinds: Vec<_> = self.registry().all().map(|served| Arc::clone(&served.kind)).collect();
         kinds.sort_by(|a, b| (&a.group, &a.version, &a.plural).cmp(&(&b.group, &b.version, &b.plural)));
         kinds
-    }
-
-    /// Returns the definition of a custom resource version, such as its columns; `None` for built-in kinds.
-    pub fn custom_kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<CustomKind>> {
-        let served = self.served(group, version, plural)?;
-        served.custom.as_ref().map(|custom| Arc::clone(&custom.version))
     }
 
     /// Returns the store, for compaction and metrics.

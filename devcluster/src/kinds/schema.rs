@@ -60,14 +60,10 @@ pub enum Form {
 pub struct Fields {
     /// The schemas of the fields, by JSON name.
     pub fields: BTreeMap<String, Arc<Schema>>,
-    /// The names of the fields that must be present.
-    pub required: Vec<String>,
     /// Whether unknown fields are kept.
     pub preserve_unknown: bool,
     /// Whether server-side apply owns the object as a whole.
     pub atomic: bool,
-    /// Whether a strategic merge patch may carry `$retainKeys` for this object.
-    pub retain_keys: bool,
 }
 
 /// The identity of the items of a list.

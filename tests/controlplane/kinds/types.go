@@ -26,18 +26,16 @@ type structType struct {
 
 // field is a field of a struct type; devcluster/src/kinds explains the names.
 type field struct {
-	Name     string  `json:"n,omitempty"`
-	Number   int     `json:"p,omitempty"`
-	Shape    string  `json:"t"`
-	Omit     string  `json:"o,omitempty"`
-	Go       string  `json:"g,omitempty"`
-	Merge    *string `json:"m,omitempty"`
-	Retain   bool    `json:"k,omitempty"`
-	List     any     `json:"l,omitempty"`
-	Atomic   bool    `json:"a,omitempty"`
-	Default  any     `json:"d,omitempty"`
-	Server   any     `json:"s,omitempty"`
-	Required bool    `json:"r,omitempty"`
+	Name    string  `json:"n,omitempty"`
+	Number  int     `json:"p,omitempty"`
+	Shape   string  `json:"t"`
+	Omit    string  `json:"o,omitempty"`
+	Go      string  `json:"g,omitempty"`
+	Merge   *string `json:"m,omitempty"`
+	List    any     `json:"l,omitempty"`
+	Atomic  bool    `json:"a,omitempty"`
+	Default any     `json:"d,omitempty"`
+	Server  any     `json:"s,omitempty"`
 }
 
 type types struct {
@@ -123,14 +121,9 @@ func (ts *types) add(t reflect.Type) string {
 		fmt.Fprintln(os.Stderr, "no schema:", name)
 	}
 	of.Atomic = schema.Extensions["x-kubernetes-map-type"] == "atomic"
-	required := map[string]bool{}
-	for _, r := range schema.Required {
-		required[r] = true
-	}
 	for i := 0; i < t.NumField(); i++ {
 		f := ts.field(t.Field(i))
 		property := schema.Properties[f.Name]
-		f.Required = f.Name != "" && required[f.Name]
 		f.addExtensions(property.Extensions)
 		of.Fields = append(of.Fields, f)
 	}
@@ -162,12 +155,9 @@ func (ts *types) field(sf reflect.StructField) *field {
 		f.Go = sf.Type.String()
 	}
 	for _, strategy := range strings.Split(sf.Tag.Get("patchStrategy"), ",") {
-		switch strategy {
-		case "merge":
+		if strategy == "merge" {
 			key := sf.Tag.Get("patchMergeKey")
 			f.Merge = &key
-		case "retainKeys":
-			f.Retain = true
 		}
 	}
 	return f

@@ -45,13 +45,10 @@ impl Builder {
                 continue;
             }
             let mut schema = self.shape(field, field.shape);
-            if field.retain_keys || field.atomic || field.default.is_some() {
+            if field.atomic || field.default.is_some() {
                 schema = adjusted(&schema, field);
             }
             into.fields.insert(field.name.to_owned(), schema);
-            if field.required {
-                into.required.push(field.name.to_owned());
-            }
         }
     }
 
@@ -88,7 +85,6 @@ fn adjusted(schema: &Arc<Schema>, field: &Field) -> Arc<Schema> {
     if let Form::Object(fields) = &mut schema.form {
         let fields = Arc::make_mut(fields);
         fields.atomic |= field.atomic;
-        fields.retain_keys |= field.retain_keys;
     }
     schema.default.clone_from(&field.default);
     Arc::new(schema)

@@ -43,9 +43,6 @@ pub(super) struct Field {
     /// The merge key of a list in a strategic merge patch: empty for scalars, `None` if the list is replaced.
     #[serde(rename = "m", default)]
     pub(super) merge: Option<&'static str>,
-    /// Whether a strategic merge patch may carry `$retainKeys`.
-    #[serde(rename = "k", default)]
-    pub(super) retain_keys: bool,
     /// The key fields by which server-side apply identifies the items of a list: empty for a set of scalars,
     /// `None` for an atomic list.
     #[serde(rename = "l", default)]
@@ -59,9 +56,6 @@ pub(super) struct Field {
     /// The value that the server sets if the field is missing.
     #[serde(rename = "s", default)]
     pub(super) server_default: Option<Value>,
-    /// Whether the schema requires the field.
-    #[serde(rename = "r", default)]
-    pub(super) required: bool,
 }
 
 /// The values that Go omits from JSON.

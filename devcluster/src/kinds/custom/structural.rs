@@ -84,10 +84,8 @@ fn list(raw: &Value, items: Option<&Value>) -> Form {
 fn object(raw: &Value, checks: &Checks, fields: BTreeMap<String, Arc<Schema>>) -> Form {
     Form::Object(Arc::new(Fields {
         fields,
-        required: checks.required.clone(),
         preserve_unknown: checks.preserve_unknown || checks.additional == Some(true),
         atomic: atomic(raw),
-        retain_keys: false,
     }))
 }
 

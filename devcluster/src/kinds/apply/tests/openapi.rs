@@ -25,7 +25,7 @@ pub(super) fn schema(document: &Value) -> Schema {
         "object" => {
             let properties = document["properties"].as_object().into_iter().flatten();
             let fields = properties.map(|(name, field)| (name.clone(), Arc::new(schema(field)))).collect();
-            Form::Object(Arc::new(Fields { fields, preserve_unknown, atomic, ..Fields::default() }))
+            Form::Object(Arc::new(Fields { fields, preserve_unknown, atomic }))
         }
         _ => Form::Any,
     };
