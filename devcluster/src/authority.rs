@@ -1,7 +1,7 @@
 //! The certificate authority of one cluster, embedded or of the real programs, and the certificates it signs.
 //!
-//! Each cluster generates its own, so that a client with the kubeconfig of an earlier cluster fails in the TLS
-//! handshake.
+//! Each cluster generates its own, so that a client with the kubeconfig of an earlier cluster fails in the
+//! TLS handshake.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,

@@ -7,8 +7,8 @@
 //! programs. kube clients call it directly, other clients over TLS on loopback (feature `http`, on by
 //! default). It serves the built-in kinds and custom resources with lists, watches, patches and
 //! server-side apply; [`Embedded::faults`] injects errors. It has no RBAC, no Tables, no schemas in `OpenAPI`
-//! and no webhooks yet, and runs only the controllers that [`EmbeddedOptions::controllers`] names. `mainstay dev`
-//! uses it. It is experimental until [`DevCluster`] unites both halves.
+//! and no webhooks yet, and runs only the controllers that [`EmbeddedOptions::controllers`] names.
+//! `mainstay dev` uses it. It is experimental until [`DevCluster`] unites both halves.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;

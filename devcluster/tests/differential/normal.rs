@@ -1,9 +1,10 @@
 //! Transcripts without the values that must differ between two servers.
 //!
 //! - uids are numbered by first appearance.
-//! - resourceVersions of objects become ranks among all of the transcript; that of a list or bookmark becomes the
-//!   number of ranks up to it, since other writers of the real server may have moved it on.
-//! - Times the server sets, allocated addresses and ports, continue tokens and generated suffixes become marks.
+//! - resourceVersions of objects become ranks among all of the transcript; that of a list or bookmark becomes
+//!   the number of ranks up to it, since other writers of the real server may have moved it on.
+//! - Times the server sets, allocated addresses and ports, continue tokens and generated suffixes become
+//!   marks.
 //! - Bookmarks that a timer sends are left out.
 //! - Causes are a set: the real server repeats some. The text that repeats them is dropped.
 

@@ -51,8 +51,8 @@ impl Pair {
         Some(pair)
     }
 
-    /// Creates the shared definitions. The real server takes creates of their objects at once only two seconds
-    /// after they are established.
+    /// Creates the shared definitions. The real server takes creates of their objects at once only two
+    /// seconds after they are established.
     async fn define(&self) {
         let [setup] = script::parse(include_str!("scenarios/shared.txt")).try_into().expect("one scenario");
         let found = run::differences(self, &setup, "default").await;

@@ -73,7 +73,8 @@ const METADATA: &[&str] = &[
     "finalizers: []",
     "labels: null",
     "annotations: {n: o}, labels: {y: null}",
-    "ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-1111-4111-8111-111111111111}]",
+    "ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: o, \
+     uid: 11111111-1111-4111-8111-111111111111}]",
 ];
 const SELECTORS: &[&str] = &["x=1", "x!=1", "x+in+(1,2)", "y", "!x", "x=2,y=z"];
 
@@ -177,7 +178,8 @@ fn step(random: &mut Rng, (kind, specs): (&str, &[&str]), number: usize) -> Stri
         23 => format!("GET {kind}/{name} -> s{number}"),
         24 => format!("MERGE {kind}/{name} {{metadata: {{finalizers: null}}}} {label}"),
         _ => format!(
-            "WATCH w{number} {kind}?labelSelector={selector}&resourceVersion=${{{latest}.metadata.resourceVersion}}"
+            "WATCH w{number} {kind}?labelSelector={selector}\
+             &resourceVersion=${{{latest}.metadata.resourceVersion}}"
         ),
     }
 }
