@@ -52,7 +52,11 @@ fn walk(path: &str, embedded: Option<&Value>, real: Option<&Value>, found: &mut 
         }
         _ if embedded == real => {}
         _ => {
-            found.push(Difference { path: path.to_owned(), embedded: embedded.cloned(), real: real.cloned() })
+            found.push(Difference {
+                path: path.to_owned(),
+                embedded: embedded.cloned(),
+                real: real.cloned(),
+            });
         }
     }
 }

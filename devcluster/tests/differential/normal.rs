@@ -93,12 +93,14 @@ impl Normaliser {
                             .map(|part| item[part].as_str().unwrap_or_default().to_owned())
                     });
                 }
-                items.iter_mut().for_each(|item| self.value(key, item));
+                for item in items {
+                    self.value(key, item);
+                }
             }
             Value::Object(object) => self.object(object),
             Value::String(text) => {
                 if TIMES.contains(&key) && TIME.is_match(text) {
-                    *text = if text.contains('.') { "<time with fraction>" } else { "<time>" }.to_owned();
+                    if text.contains('.') { "<time with fraction>" } else { "<time>" }.clone_into(text);
                 } else if key == "continue" && !text.is_empty() {
                     "<token>".clone_into(text);
                 } else if ["clusterIP", "clusterIPs", "ip"].contains(&key) && ADDRESS.is_match(text) {

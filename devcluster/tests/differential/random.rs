@@ -142,7 +142,7 @@ fn step(random: &mut Rng, (kind, specs): (&str, &[&str]), number: usize) -> Stri
     let spec = pick(random, specs);
     let metadata = pick(random, METADATA);
     // An earlier answer, which may be of another object, an error, or nothing.
-    let earlier = format!("s{}", random.usize(..number + 1));
+    let earlier = format!("s{}", random.usize(..=number));
     let latest = format!("{kind}{name}");
     let manager = pick(random, &["one", "two", "three"]);
     let force = pick(random, &["", "&force=true", "&force=true"]);

@@ -1,5 +1,6 @@
 //! Runs a scenario on both servers.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -39,10 +40,10 @@ pub(crate) async fn judge(pair: &Pair, scenario: &Scenario, accepted: &Accepted)
     }
     let mut report = format!("== {}", scenario.name);
     for difference in found.iter().take(PRINTED) {
-        report.push_str(&format!("\n   {difference}"));
+        let _infallible = write!(report, "\n   {difference}");
     }
     if found.len() > PRINTED {
-        report.push_str(&format!("\n   and {} more", found.len() - PRINTED));
+        let _infallible = write!(report, "\n   and {} more", found.len() - PRINTED);
     }
     Some(report)
 }

@@ -1,6 +1,7 @@
 //! One server's side of a scenario: requests, answers and the events of watches.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,8 +93,7 @@ impl Side {
             "MERGE" => ("PATCH", "application/merge-patch+json"),
             "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
             "APPLY" => ("PATCH", "application/apply-patch+yaml"),
-            "WATCH" => ("GET", ""),
-            "AWAIT" => ("GET", ""),
+            "WATCH" | "AWAIT" => ("GET", ""),
             verb => (verb, "application/json"),
         };
         if step.verb == "WATCH" {
@@ -174,7 +174,7 @@ impl Side {
             if label == "ns" {
                 filled.push_str(&self.namespace);
             } else {
-                let pointer: String = parts.map(|part| format!("/{part}")).collect();
+                let pointer = parts.fold(String::new(), |pointer, part| pointer + "/" + part);
                 match self.labels.get(label).and_then(|answer| answer.pointer(&pointer)) {
                     Some(Value::String(value)) => filled.push_str(value),
                     Some(value) => filled.push_str(&value.to_string()),
@@ -297,7 +297,7 @@ fn uri(path: &str) -> String {
         if byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            let _infallible = write!(escaped, "%{byte:02X}");
         }
     }
     escaped
