@@ -1,7 +1,8 @@
 //! A Kubernetes API server inside this process: the API, its HTTP service, and a listener on loopback.
 //!
-//! It runs only the controllers that [`EmbeddedOptions::controllers`] names: without them Pods stay pending.
+//! It runs only the controllers that `EmbeddedOptions::controllers` names: without them Pods stay pending.
 
+#[cfg(feature = "workloads")]
 use std::collections::BTreeSet;
 #[cfg(feature = "http")]
 use std::io::Write as _;
@@ -11,13 +12,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Client;
+#[cfg(feature = "workloads")]
 use tokio::task::JoinSet;
-use tokio_util::sync::{CancellationToken, DropGuard};
+#[cfg(feature = "workloads")]
+use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, ApiOptions, User};
 use crate::server::{ApiService, Faults};
 #[cfg(feature = "http")]
 use crate::server::{Identity, IdentityError, Listener};
+#[cfg(feature = "workloads")]
 use crate::workloads::{self, Controller};
 
 /// The default namespace of clients.
@@ -31,6 +35,7 @@ pub struct EmbeddedOptions {
     /// Bearer tokens and their users; empty by default.
     pub tokens: Vec<(String, User)>,
     /// The controllers that run beside the API server. None by default, so that objects are only stored.
+    #[cfg(feature = "workloads")]
     pub controllers: BTreeSet<Controller>,
     /// Whether the server listens on loopback, as by default. Clients in this process need no socket.
     #[cfg(feature = "http")]
@@ -45,8 +50,8 @@ pub struct Embedded {
     api: Api,
     service: ApiService,
     /// The task of the controllers; dropping it ends the task.
+    #[cfg(feature = "workloads")]
     controllers: JoinSet<()>,
-    _stop: DropGuard,
     #[cfg(feature = "http")]
     http: Option<Http>,
 }
@@ -83,6 +88,7 @@ impl Default for EmbeddedOptions {
         Self {
             api: ApiOptions::new(Arc::new(Timestamp::now)),
             tokens: Vec::new(),
+            #[cfg(feature = "workloads")]
             controllers: BTreeSet::new(),
             #[cfg(feature = "http")]
             listen: true,
@@ -100,29 +106,34 @@ impl Embedded {
 
     /// Starts a server with the given options.
     pub async fn start_with(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
-        let (seed, clock) = (options.api.seed, Arc::clone(&options.api.clock));
+        let seed = options.api.seed;
+        #[cfg(feature = "workloads")]
+        let clock = Arc::clone(&options.api.clock);
         let api = Api::new(options.api).await;
         let service = ApiService::new(api.clone(), options.tokens, seed);
         #[cfg(feature = "http")]
         let http = if options.listen { Some(Http::start(&service).await?) } else { None };
-        #[cfg(feature = "http")]
-        let authority = http.as_ref().map(|http| http.authority.clone());
-        #[cfg(not(feature = "http"))]
-        let authority: Option<String> = None;
-
-        let (stop, mut controllers) = (CancellationToken::new(), JoinSet::new());
-        if !options.controllers.is_empty() {
+        #[cfg(feature = "workloads")]
+        let controllers = {
+            #[cfg(feature = "http")]
+            let root_ca = http.as_ref().map_or("", |http| &http.authority);
+            #[cfg(not(feature = "http"))]
+            let root_ca = "";
             let settings = workloads::Options {
                 controllers: options.controllers,
-                ..workloads::Options::new(authority.unwrap_or_default(), clock)
+                ..workloads::Options::new(root_ca, clock)
             };
-            controllers.spawn(workloads::run(api.clone(), settings, stop.clone()));
-        }
+            let mut task = JoinSet::new();
+            if !settings.controllers.is_empty() {
+                task.spawn(workloads::run(api.clone(), settings, CancellationToken::new()));
+            }
+            task
+        };
         Ok(Self {
             api,
             service,
+            #[cfg(feature = "workloads")]
             controllers,
-            _stop: stop.drop_guard(),
             #[cfg(feature = "http")]
             http,
         })
@@ -183,8 +194,16 @@ impl Embedded {
     /// Ends all controllers, open watches and connections, and returns when no task and no socket is left.
     ///
     /// Clients without a socket remain usable after that.
-    pub async fn stop(mut self) {
-        self.controllers.shutdown().await;
+    #[cfg_attr(
+        not(any(feature = "http", feature = "workloads")),
+        expect(clippy::unused_async, reason = "nothing runs that could be awaited")
+    )]
+    pub async fn stop(self) {
+        #[cfg(feature = "workloads")]
+        {
+            let mut controllers = self.controllers;
+            controllers.shutdown().await;
+        }
         self.service.faults().cut_watches();
         #[cfg(feature = "http")]
         if let Some(http) = self.http {

@@ -4,10 +4,10 @@
 //! # The embedded server
 //!
 //! [`Embedded`] is an API server in this process that keeps its objects in memory and needs no other
-//! programs. kube clients call it directly, other clients over TLS on loopback (feature `http`, on by
-//! default). It serves the built-in kinds and custom resources with lists, watches, patches and
-//! server-side apply; [`Embedded::faults`] injects errors. It has no RBAC, no Tables, no schemas in `OpenAPI`
-//! and no webhooks yet, and runs only the controllers that [`EmbeddedOptions::controllers`] names.
+//! programs. kube clients call it directly, other clients over TLS on loopback. It serves the built-in kinds
+//! and custom resources with lists, watches, patches and server-side apply; [`Embedded::faults`] injects
+//! errors. It has no RBAC, no Tables, no schemas in `OpenAPI` and no webhooks yet, and runs only the
+//! controllers that [`EmbeddedOptions::controllers`] names.
 //! `mainstay dev` uses it. It is experimental until [`DevCluster`] unites both halves.
 //!
 //! ```
@@ -49,16 +49,25 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! `http` adds the listener and the real programs, `workloads` the controllers. Both are on by default;
+//! neither is needed for clients in this process.
 
 pub mod api;
 pub mod kinds;
 pub mod server;
 pub mod store;
+#[cfg(feature = "workloads")]
 pub mod workloads;
 
+#[cfg(feature = "http")]
 mod authority;
 mod embedded;
+#[cfg(feature = "http")]
 mod real;
 
 pub use embedded::{Embedded, EmbeddedError, EmbeddedOptions};
+#[cfg(feature = "http")]
 pub use real::{ApiServer, CertificateError, DevCluster, Options, ProgramsError, Progress, StartError};
