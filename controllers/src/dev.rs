@@ -22,8 +22,7 @@ use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
-use mainstay_devcluster::workloads::Controller;
-use mainstay_devcluster::{DevCluster, Embedded, EmbeddedOptions, Options, Progress};
+use mainstay_devcluster::{ControlPlane, DevCluster, Options, Progress};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -46,12 +45,6 @@ enum Server {
     Embedded,
     /// The real programs, built with Go on the first start.
     Real,
-}
-
-/// The cluster that `mainstay dev` has started.
-enum Cluster {
-    Embedded(Box<Embedded>),
-    Real(Box<DevCluster>),
 }
 
 /// Returns the definition of the command `mainstay dev` with its flags.
@@ -136,9 +129,9 @@ async fn run_all(
     let steps = Steps::begin();
     let cluster = match kubeconfig {
         Some(_) => None,
-        None => Some(interruptible(Cluster::start(server, &steps)).await?),
+        None => Some(interruptible(start_cluster(server, &steps)).await?),
     };
-    let path = cluster.as_ref().and_then(Cluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
+    let path = cluster.as_ref().map(DevCluster::kubeconfig_path).or(kubeconfig).context("no kubeconfig")?;
     let result = run_on(&steps, options, loaded, path, cluster.as_ref()).await;
     if let Some(cluster) = cluster {
         steps.print("stopping the control plane");
@@ -168,45 +161,15 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
     }
 }
 
-// === impl Cluster ===
-
-impl Cluster {
-    async fn start(server: Server, steps: &Steps) -> anyhow::Result<Self> {
-        if server == Server::Embedded {
-            steps.print("starting an API server in this process");
-            let options =
-                EmbeddedOptions { controllers: Controller::ALL.into(), ..EmbeddedOptions::default() };
-            return Ok(Self::Embedded(Box::new(Embedded::start_with(options).await?)));
-        }
-        steps.print(
-            "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
-        );
-        let printer = steps.clone();
-        let progress = Progress::new(move |line| printer.print(line));
-        Ok(Self::Real(Box::new(DevCluster::start(Options { progress, ..Options::default() }).await?)))
+async fn start_cluster(server: Server, steps: &Steps) -> anyhow::Result<DevCluster> {
+    if server == Server::Embedded {
+        steps.print("starting an API server in this process");
+        return Ok(DevCluster::start().await?);
     }
-
-    fn kubeconfig_path(&self) -> Option<&Path> {
-        match self {
-            Self::Embedded(cluster) => cluster.kubeconfig_path(),
-            Self::Real(cluster) => Some(cluster.kubeconfig_path()),
-        }
-    }
-
-    /// Returns the path of the kubectl that was built with the cluster; `None` for the embedded server.
-    fn kubectl(&self) -> Option<PathBuf> {
-        match self {
-            Self::Embedded(_) => None,
-            Self::Real(cluster) => Some(cluster.kubectl()),
-        }
-    }
-
-    async fn stop(self) {
-        match self {
-            Self::Embedded(cluster) => cluster.stop().await,
-            Self::Real(cluster) => cluster.stop().await,
-        }
-    }
+    steps.print("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+    let printer = steps.clone();
+    let progress = Progress::new(move |line| printer.print(line));
+    Ok(DevCluster::start_real(Options { progress, ..Options::default() }).await?)
 }
 
 async fn run_on(
@@ -214,12 +177,12 @@ async fn run_on(
     options: ManagerOptions,
     loaded: Loaded,
     kubeconfig: &Path,
-    cluster: Option<&Cluster>,
+    cluster: Option<&DevCluster>,
 ) -> anyhow::Result<()> {
     let connection = connect::infer(Some(kubeconfig), None).await?;
     let client = kube::Client::try_from(connection.clone())?;
     steps.print(&format!("the cluster is ready; for kubectl: export KUBECONFIG={}", kubeconfig.display()));
-    if let Some(kubectl) = cluster.and_then(Cluster::kubectl) {
+    if let Some(kubectl) = cluster.and_then(DevCluster::as_real).map(ControlPlane::kubectl) {
         steps.print(&format!("if you have no kubectl: {}", kubectl.display()));
     }
     interruptible(install_crd(&client)).await?;

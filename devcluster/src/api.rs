@@ -159,7 +159,7 @@ impl Api {
         *current = Arc::new(registry);
     }
 
-    fn now(&self) -> jiff::Timestamp {
+    pub(crate) fn now(&self) -> jiff::Timestamp {
         (self.shared.clock)()
     }
 

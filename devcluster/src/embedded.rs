@@ -2,25 +2,31 @@
 //!
 //! It runs only the controllers that `EmbeddedOptions::controllers` names: without them Pods stay pending.
 
+#[cfg(feature = "http")]
+mod http;
+
 #[cfg(feature = "workloads")]
 use std::collections::BTreeSet;
 #[cfg(feature = "http")]
-use std::io::Write as _;
-#[cfg(feature = "http")]
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "http")]
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::Value;
 #[cfg(feature = "workloads")]
 use tokio::task::JoinSet;
 #[cfg(feature = "workloads")]
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Api, ApiOptions, User};
-use crate::server::{ApiService, Faults};
 #[cfg(feature = "http")]
-use crate::server::{Identity, IdentityError, Listener};
+use self::http::Http;
+use crate::api::{Api, ApiOptions, Request, Status, Target, User, Verb};
+#[cfg(feature = "http")]
+use crate::server::IdentityError;
+use crate::server::{ApiService, Faults};
 #[cfg(feature = "workloads")]
 use crate::workloads::{self, Controller};
 
@@ -37,9 +43,12 @@ pub struct EmbeddedOptions {
     /// The controllers that run beside the API server. None by default, so that objects are only stored.
     #[cfg(feature = "workloads")]
     pub controllers: BTreeSet<Controller>,
-    /// Whether the server listens on loopback, as by default. Clients in this process need no socket.
+    /// CustomResourceDefinitions that exist from the start.
+    pub crds: Vec<Value>,
+    /// Whether each write of a ServiceAccount is appended to the file `audit.log` in the
+    /// [folder](Embedded::folder), as a line of the audit log of kube-apiserver. Off by default.
     #[cfg(feature = "http")]
-    pub listen: bool,
+    pub audit: bool,
 }
 
 /// A running Kubernetes API server inside this process.
@@ -53,19 +62,7 @@ pub struct Embedded {
     #[cfg(feature = "workloads")]
     controllers: JoinSet<()>,
     #[cfg(feature = "http")]
-    http: Option<Http>,
-}
-
-/// The listener on loopback, and the kubeconfig of its administrator.
-#[cfg(feature = "http")]
-#[derive(Debug)]
-struct Http {
-    listener: Listener,
-    kubeconfig: String,
-    /// The certificate of the authority in PEM.
-    authority: String,
-    /// A file with the kubeconfig, readable by this user only and removed with the server.
-    file: tempfile::TempPath,
+    http: Http,
 }
 
 /// An error while the server starts.
@@ -77,8 +74,21 @@ pub enum EmbeddedError {
     #[error("making the server's certificates failed")]
     Identity(#[from] IdentityError),
     /// The server could not bind a port of loopback.
+    #[cfg(feature = "http")]
     #[error("binding a port of loopback failed")]
-    Bind(#[from] std::io::Error),
+    Bind(#[source] std::io::Error),
+    /// The folder of the server, or a file in it, could not be made.
+    #[cfg(feature = "http")]
+    #[error("preparing the server's temporary folder failed")]
+    Folder(#[source] std::io::Error),
+    /// A CustomResourceDefinition of the options was refused.
+    #[error("the CustomResourceDefinition {name:?} was refused: {}", .status.message())]
+    Definition {
+        /// The `metadata.name` of the definition; empty if it has none.
+        name: String,
+        /// The response of the server.
+        status: Status,
+    },
 }
 
 // === impl EmbeddedOptions ===
@@ -90,8 +100,9 @@ impl Default for EmbeddedOptions {
             tokens: Vec::new(),
             #[cfg(feature = "workloads")]
             controllers: BTreeSet::new(),
+            crds: Vec::new(),
             #[cfg(feature = "http")]
-            listen: true,
+            audit: false,
         }
     }
 }
@@ -110,13 +121,16 @@ impl Embedded {
         #[cfg(feature = "workloads")]
         let clock = Arc::clone(&options.api.clock);
         let api = Api::new(options.api).await;
+        for definition in options.crds {
+            define(&api, definition).await?;
+        }
         let service = ApiService::new(api.clone(), options.tokens, seed);
         #[cfg(feature = "http")]
-        let http = if options.listen { Some(Http::start(&service).await?) } else { None };
+        let (http, service) = Http::start(service, options.audit).await?;
         #[cfg(feature = "workloads")]
         let controllers = {
             #[cfg(feature = "http")]
-            let root_ca = http.as_ref().map_or("", |http| &http.authority);
+            let root_ca = http.authority();
             #[cfg(not(feature = "http"))]
             let root_ca = "";
             let settings = workloads::Options {
@@ -171,27 +185,55 @@ impl Embedded {
         self.api.store().compact();
     }
 
-    /// Returns the URL of the server on loopback; empty if it does not listen.
+    /// Returns the URL of the server on loopback.
     #[cfg(feature = "http")]
     pub fn url(&self) -> String {
-        self.http.as_ref().map(Http::url).unwrap_or_default()
+        self.http.url()
     }
 
-    /// Returns the kubeconfig of the administrator as YAML, with the certificates inline; empty if the server
-    /// does not listen.
+    /// Returns the kubeconfig of the administrator as YAML, with the certificates inline.
     #[cfg(feature = "http")]
     pub fn kubeconfig(&self) -> &str {
-        self.http.as_ref().map_or("", |http| &http.kubeconfig)
+        self.http.kubeconfig()
     }
 
-    /// Returns the path of a file with [`kubeconfig`](Self::kubeconfig), which is removed with the server;
-    /// `None` if the server does not listen.
+    /// Returns the path of a file with [`kubeconfig`](Self::kubeconfig).
     #[cfg(feature = "http")]
-    pub fn kubeconfig_path(&self) -> Option<&Path> {
-        self.http.as_ref().map(|http| &*http.file)
+    pub fn kubeconfig_path(&self) -> &Path {
+        self.http.kubeconfig_path()
     }
 
-    /// Ends all controllers, open watches and connections, and returns when no task and no socket is left.
+    /// Returns the path of the certificate of the authority that signed the server's certificate. Its key is
+    /// beside it, with the extension `key`.
+    #[cfg(feature = "http")]
+    pub fn authority_path(&self) -> &Path {
+        self.http.authority_path()
+    }
+
+    /// Returns the path of the temporary folder of this server, which is removed with the server, also if
+    /// this process is killed.
+    #[cfg(feature = "http")]
+    pub fn folder(&self) -> &Path {
+        self.http.folder()
+    }
+
+    /// Closes the port, as if the API server had ended, and returns when no connection is left. Open requests
+    /// have `grace` to complete. Objects, controllers and clients without a socket stay. No effect if the
+    /// port is closed.
+    #[cfg(feature = "http")]
+    pub async fn close_port(&self, grace: Duration) {
+        self.http.close(grace).await;
+    }
+
+    /// Opens the port again after [`close_port`](Self::close_port), with the same certificates. No effect if
+    /// it is open.
+    #[cfg(feature = "http")]
+    pub async fn open_port(&self) -> Result<(), EmbeddedError> {
+        self.http.open(&self.service).await
+    }
+
+    /// Ends all controllers, open watches and connections, and returns when no task, no socket and no file is
+    /// left.
     ///
     /// Clients without a socket remain usable after that.
     #[cfg_attr(
@@ -206,34 +248,19 @@ impl Embedded {
         }
         self.service.faults().cut_watches();
         #[cfg(feature = "http")]
-        if let Some(http) = self.http {
-            http.listener.stop().await;
-        }
+        self.http.stop().await;
     }
 }
 
-// === impl Http ===
-
-#[cfg(feature = "http")]
-impl Http {
-    async fn start(service: &ApiService) -> Result<Self, EmbeddedError> {
-        let identity = Identity::generate()?;
-        let listener = Listener::start(service.clone(), &identity).await?;
-        let kubeconfig = identity.kubeconfig(&url(&listener));
-        let mut file = tempfile::Builder::new().prefix("mainstay-devcluster-").suffix(".yaml").tempfile()?;
-        file.write_all(kubeconfig.as_bytes())?;
-        let authority = identity.authority().to_owned();
-        Ok(Self { listener, kubeconfig, authority, file: file.into_temp_path() })
+/// Creates a `CustomResourceDefinition`; its kind is served when this returns.
+async fn define(api: &Api, definition: Value) -> Result<(), EmbeddedError> {
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let target = Target::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+    let request = Request::new(Verb::Create, target).with_body(definition);
+    match api.call(request).await {
+        Ok(_) => Ok(()),
+        Err(status) => Err(EmbeddedError::Definition { name, status }),
     }
-
-    fn url(&self) -> String {
-        url(&self.listener)
-    }
-}
-
-#[cfg(feature = "http")]
-fn url(listener: &Listener) -> String {
-    format!("https://{}", listener.address())
 }
 
 #[cfg(test)]

@@ -1,23 +1,17 @@
 //! Kubernetes clusters on this machine for development and tests: an API server inside the process, or the
 //! real programs of a control plane.
 //!
-//! # The embedded server
-//!
-//! [`Embedded`] is an API server in this process that keeps its objects in memory and needs no other
-//! programs. kube clients call it directly, other clients over TLS on loopback. It serves the built-in kinds
-//! and custom resources with lists, watches, patches and server-side apply; [`Embedded::faults`] injects
-//! errors. It has no RBAC, no Tables, no schemas in `OpenAPI` and no webhooks yet, and runs only the
-//! controllers that [`EmbeddedOptions::controllers`] names.
-//! `mainstay dev` uses it. It is experimental until [`DevCluster`] unites both halves.
+//! [`DevCluster::start`] starts the embedded server with its controllers, within milliseconds and without any
+//! program:
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::api::{Api, ListParams, ObjectMeta, PostParams};
-//! use mainstay_devcluster::Embedded;
+//! use mainstay_devcluster::DevCluster;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let cluster = Embedded::start().await?;
+//! let cluster = DevCluster::start().await?;
 //! let config_maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
 //!
 //! let metadata = ObjectMeta { name: Some("settings".to_owned()), ..ObjectMeta::default() };
@@ -31,29 +25,19 @@
 //! # }
 //! ```
 //!
-//! # The real programs
+//! [`DevCluster::real`] finds or builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
+//! kwok, starts them on loopback and returns once they work together. There are no kubelets: kwok simulates
+//! them, so Pods become ready without any container.
 //!
-//! [`DevCluster`] is a private cluster of the real programs on loopback, in a temporary folder that is
-//! removed at its end. [`DevCluster::start`] finds or builds etcd, kube-apiserver, kube-controller-manager,
-//! kube-scheduler and kwok, starts them and returns once they work together; `mainstay dev --server real`,
-//! the examples and the tests use it. There are no kubelets: kwok simulates them, so Pods become ready
-//! without any container.
-//!
-//! ```no_run
-//! use mainstay_devcluster::{DevCluster, Options};
-//!
-//! # async fn example() -> Result<(), mainstay_devcluster::StartError> {
-//! let cluster = DevCluster::start(Options::default()).await?;
-//! println!("export KUBECONFIG={}", cluster.kubeconfig_path().display());
-//! cluster.stop().await;
-//! # Ok(())
-//! # }
-//! ```
+//! [`Embedded`] and [`ControlPlane`] are the two clusters behind it, with what only one of them has:
+//! [`Embedded::faults`] injects errors, [`ControlPlane::kill_etcd`] kills a program. The embedded server
+//! serves the built-in kinds and custom resources with lists, watches, patches and server-side apply. It has
+//! no RBAC, no Tables, no schemas in `OpenAPI` and no webhooks.
 //!
 //! # Features
 //!
-//! `http` adds the listener and the real programs, `workloads` the controllers. Both are on by default;
-//! neither is needed for clients in this process.
+//! `http` adds the listener and the real programs, `workloads` the controllers, and both together
+//! [`DevCluster`]. Both are on by default; neither is needed for clients in this process.
 
 pub mod api;
 pub mod kinds;
@@ -64,10 +48,18 @@ pub mod workloads;
 
 #[cfg(feature = "http")]
 mod authority;
+#[cfg(all(feature = "http", feature = "workloads"))]
+mod dev_cluster;
 mod embedded;
+#[cfg(feature = "http")]
+mod folder;
+#[cfg(feature = "http")]
+mod port;
 #[cfg(feature = "http")]
 mod real;
 
+#[cfg(all(feature = "http", feature = "workloads"))]
+pub use dev_cluster::{DevCluster, DevClusterError};
 pub use embedded::{Embedded, EmbeddedError, EmbeddedOptions};
 #[cfg(feature = "http")]
-pub use real::{ApiServer, CertificateError, DevCluster, Options, ProgramsError, Progress, StartError};
+pub use real::{ApiServer, CertificateError, ControlPlane, Options, ProgramsError, Progress, StartError};

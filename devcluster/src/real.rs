@@ -7,12 +7,10 @@ mod programs;
 mod progress;
 
 mod certificates;
-mod folder;
 mod https;
-mod port;
 mod process;
 
 pub use certificates::CertificateError;
-pub use cluster::{ApiServer, DevCluster, Options, StartError};
+pub use cluster::{ApiServer, ControlPlane, Options, StartError};
 pub use programs::ProgramsError;
 pub use progress::Progress;

@@ -5,6 +5,7 @@
 
 mod accept;
 mod answer;
+mod audit;
 mod auth;
 mod content;
 mod discovery;
@@ -23,6 +24,7 @@ mod stream;
 mod yaml;
 
 pub use answer::AnswerBody;
+pub use audit::Audit;
 pub use faults::{Fault, FaultRule, Faults};
 #[cfg(feature = "http")]
 pub use identity::IdentityError;

@@ -1,13 +1,15 @@
-//! A real API server for a test: the binary's shared one, with a namespace per test, or an exclusive one.
+//! An API server for a test: the binary's shared one, with a namespace per test, or an exclusive one. It is
+//! embedded in this process or real, as [`server`] decides.
 //!
 //! # Invariants
 //! 1. The shared cluster lives on a thread and runtime of its own: it survives the runtime of the test that
 //!    happened to start it.
 //! 2. The shared cluster is never stopped: its programs and its folder go when this process does, however it
-//!    ends (mainstay-devcluster, invariant 2).
+//!    ends (mainstay-devcluster).
 //! 3. Two tests never share a namespace, and no test waits for the deletion of its namespace.
 
 mod missing;
+mod server;
 mod shared;
 
 use std::net::SocketAddr;
@@ -22,20 +24,22 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Api, Client, Config};
 use mainstay::client::infer;
-use mainstay_devcluster::{DevCluster, Options, Progress};
+use mainstay_devcluster::{ControlPlane, DevCluster, DevClusterError, EmbeddedOptions, Options, Progress};
+use mainstay_devcluster::workloads::Controller;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use self::missing::{Failure, say};
+use self::server::Server;
 use self::shared::shared;
 use crate::audit::{self, Detail};
 use crate::manifests::Cleanup;
 
 pub(crate) use self::missing::skip_or_fail;
 
-/// A real control plane as one test uses it, with a namespace for this test alone.
+/// A cluster as one test uses it, with a namespace for this test alone.
 pub struct TestCluster {
     backing: Backing,
     admin: Client,
@@ -48,9 +52,9 @@ enum Backing {
     /// The shared cluster, with the sender of cleanups to its thread. Unbounded: at most a few entries per
     /// test.
     Shared(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>),
-    /// A cluster for this test alone, with the permit that keeps other tests of the binary from starting a
-    /// second one.
-    Exclusive(Box<DevCluster>, SemaphorePermit<'static>),
+    /// A cluster for this test alone; if it is a real one, with the permit that keeps other tests of the
+    /// binary from starting a second one.
+    Exclusive(Box<DevCluster>, Option<SemaphorePermit<'static>>),
     /// No cluster any more: left behind by `stop`, for the destructor.
     Stopped,
 }
@@ -72,10 +76,10 @@ impl Backing {
 impl TestCluster {
     /// Returns the cluster that all tests of this binary share, with a new namespace in it.
     ///
-    /// Returns None, after a printed notice, on a machine without a control plane and without Go to build
-    /// one; the test then returns. In CI it fails the test instead.
+    /// Returns None, after a printed notice, if the test needs the real programs and the machine has neither
+    /// them nor Go to build them; the test then returns. In CI it fails the test instead.
     pub async fn shared() -> Option<Self> {
-        let mut state = shared();
+        let mut state = shared(Server::of_this_test());
         let started = state.wait_for(Option::is_some).await.map(|state| state.clone());
         match started {
             Ok(Some(Ok((cluster, cleanups)))) => Some(Self::attach(Backing::Shared(cluster, cleanups)).await),
@@ -85,47 +89,49 @@ impl TestCluster {
     }
 
     /// Returns a cluster for this test alone, for tests that restart the server, delete CRDs or take away
-    /// rights. One at a time: each takes most of a gigabyte. None as for [`TestCluster::shared`].
+    /// rights. Of the real programs one at a time: each takes most of a gigabyte. None as for
+    /// [`TestCluster::shared`].
     pub async fn exclusive() -> Option<Self> {
-        Self::exclusive_with(options()).await
+        Self::exclusive_with(Server::of_this_test(), options()).await
     }
 
     /// Returns a cluster as [`TestCluster::exclusive`] does, without the CRDs of mainstay.
     pub async fn exclusive_without_crds() -> Option<Self> {
-        Self::exclusive_with(Options { crds: Vec::new(), ..options() }).await
+        Self::exclusive_with(Server::of_this_test(), Options { crds: Vec::new(), ..options() }).await
     }
 
-    /// Returns a cluster as [`TestCluster::exclusive`] does, with etcd and an API server alone: a second
-    /// cluster beside another one.
+    /// Returns a cluster as [`TestCluster::exclusive`] does, without CRDs and controllers: a second cluster
+    /// beside another one.
     pub async fn another() -> Option<Self> {
-        Self::exclusive_with(Options { crds: Vec::new(), bare: true, ..options() }).await
+        let options = Options { crds: Vec::new(), bare: true, ..options() };
+        Self::exclusive_with(Server::of_this_test(), options).await
     }
 
-    /// Returns a cluster as [`TestCluster::exclusive`] does, with a log of every request, for
+    /// Returns a real cluster as [`TestCluster::exclusive`] does, with a log of every request, for
     /// [`TestCluster::usage`]. Its server also checks `blockOwnerDeletion`: the writer of such an owner
     /// reference needs the right to set finalizers on the owner.
     pub async fn observed() -> Option<Self> {
         let mut options = Options { apiserver_flags: audit::flags(Detail::Requests), ..options() };
         let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
         options.apiserver_flags.push(plugin.to_owned());
-        Self::exclusive_with(options).await
+        Self::exclusive_with(Server::only_real(), options).await
     }
 
-    /// Returns a cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server
+    /// Returns a real cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server
     /// advertises this address.
     pub async fn advertised(address: &str) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.push(format!("--advertise-address={address}"));
         options.apiserver_flags.push("--endpoint-reconciler-type=lease".to_owned());
-        Self::exclusive_with(options).await
+        Self::exclusive_with(Server::only_real(), options).await
     }
 
-    /// Returns a cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server gets
+    /// Returns a real cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server gets
     /// these additional flags.
     pub async fn flagged(flags: Vec<String>) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.extend(flags);
-        Self::exclusive_with(options).await
+        Self::exclusive_with(Server::only_real(), options).await
     }
 
     /// Waits until no other test of this binary has a control plane of its own. Until the permit is dropped
@@ -135,9 +141,12 @@ impl TestCluster {
         TURN.acquire().await.unwrap_or_else(|_closed| panic!("the semaphore is never closed"))
     }
 
-    async fn exclusive_with(options: Options) -> Option<Self> {
-        let turn = Self::turn().await;
-        match DevCluster::start(options).await {
+    async fn exclusive_with(server: Server, options: Options) -> Option<Self> {
+        let turn = match server {
+            Server::Embedded => None,
+            Server::Real => Some(Self::turn().await),
+        };
+        match start(server, options).await {
             Ok(cluster) => Some(Self::attach(Backing::Exclusive(Box::new(cluster), turn)).await),
             Err(error) => Failure::from(error).skip_or_fail(),
         }
@@ -199,7 +208,7 @@ impl TestCluster {
         self.cluster().authority_path()
     }
 
-    /// Returns the path of the file with the private key of the API server's certificate authority.
+    /// Returns the path of the private key of the API server's certificate authority.
     pub fn authority_key_path(&self) -> PathBuf {
         self.cluster().authority_path().with_extension("key")
     }
@@ -227,10 +236,11 @@ impl TestCluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs kubectl in this test's namespace and returns its output, also if it fails.
+    /// Runs kubectl in this test's namespace and returns its output, also if it fails. Real clusters only:
+    /// kubectl is built with the programs.
     pub async fn try_kubectl(&self, arguments: &[&str]) -> Output {
         let cluster = self.cluster();
-        let run = tokio::process::Command::new(cluster.kubectl())
+        let run = tokio::process::Command::new(self.programs().kubectl())
             .args(["--namespace", &self.namespace])
             .args(arguments)
             .env_clear()
@@ -246,14 +256,23 @@ impl TestCluster {
     /// Returns the path of client-go's elector, which `tests/controlplane/build` puts beside the servers.
     /// None, after a printed notice, if the servers come from elsewhere; in CI that fails the test instead.
     pub(crate) fn elector(&self) -> Option<PathBuf> {
-        let path = self.cluster().kubectl().with_file_name("elector");
+        let path = self.programs().kubectl().with_file_name("elector");
         if path.is_file() {
             return Some(path);
         }
         skip_or_fail(&format!("no {}; build it with tests/controlplane/build", path.display()))
     }
 
-    /// Returns the control plane of an exclusive cluster, to stop and start its API server.
+    /// Returns the programs of a real cluster.
+    ///
+    /// # Panics
+    /// Panics on the embedded server: the test has to be in `tests/real.txt`.
+    pub fn programs(&self) -> &ControlPlane {
+        let programs = self.cluster().as_real();
+        programs.unwrap_or_else(|| panic!("a test that needs the real programs has to be in tests/real.txt"))
+    }
+
+    /// Returns an exclusive cluster, to stop and start its API server.
     ///
     /// # Panics
     /// Panics on the shared cluster, which must keep running for the other tests.
@@ -266,13 +285,16 @@ impl TestCluster {
         }
     }
 
-    /// Compacts etcd to the current revision, as it does by itself every few minutes. Does nothing while the
-    /// server is down.
+    /// Discards the history of all objects, as the API server does by itself every few minutes. Does nothing
+    /// while the server is down.
     ///
     /// # Panics
     /// Panics on the shared cluster, and if etcd refuses.
     pub async fn compact(&self) {
-        let socket = self.control_plane().etcd_socket();
+        if let Some(embedded) = self.control_plane().as_embedded() {
+            return embedded.compact();
+        }
+        let socket = self.programs().etcd_socket();
         let Ok(list) = self.api::<ConfigMap>().list_metadata(&ListParams::default().limit(1)).await else {
             return;
         };
@@ -317,8 +339,12 @@ impl std::fmt::Debug for TestCluster {
 
 impl Drop for TestCluster {
     fn drop(&mut self) {
-        if std::thread::panicking() && !matches!(self.backing, Backing::Stopped) {
-            match self.cluster().keep_logs() {
+        let stopped = matches!(self.backing, Backing::Stopped);
+        if std::thread::panicking()
+            && !stopped
+            && let Some(programs) = self.cluster().as_real()
+        {
+            match programs.keep_logs() {
                 Ok(kept) => {
                     say(&format!("{}: logs of the control plane kept in {}", self.namespace, kept.display()));
                 }
@@ -348,6 +374,24 @@ fn options() -> Options {
         apiserver_flags: audit::flags(Detail::Writes),
         progress: Progress::new(say),
         ..Options::default()
+    }
+}
+
+/// Starts a cluster. Of `options`, the embedded server has the definitions and whether there are controllers;
+/// it always keeps the audit log.
+async fn start(server: Server, options: Options) -> Result<DevCluster, DevClusterError> {
+    match server {
+        Server::Real => DevCluster::start_real(options).await,
+        Server::Embedded => {
+            let controllers = if options.bare { Vec::new() } else { Controller::ALL.to_vec() };
+            let options = EmbeddedOptions {
+                controllers: controllers.into_iter().collect(),
+                crds: options.crds,
+                audit: true,
+                ..EmbeddedOptions::default()
+            };
+            DevCluster::start_embedded(options).await
+        }
     }
 }
 

@@ -81,7 +81,19 @@ const DEVCLUSTER: House = House {
     source: "devcluster/src",
     prefix: "crate::",
     with_tests: false,
-    rooms: &["embedded", "server", "workloads", "api", "kinds", "store", "real", "authority"],
+    rooms: &[
+        "dev_cluster",
+        "embedded",
+        "server",
+        "workloads",
+        "api",
+        "kinds",
+        "store",
+        "real",
+        "authority",
+        "folder",
+        "port",
+    ],
 };
 
 /// The folder of each crate, and the crates of this workspace that it may depend on, dev-dependencies

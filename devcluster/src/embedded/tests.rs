@@ -11,12 +11,7 @@ use super::*;
 use crate::server::{Fault, FaultRule};
 
 async fn in_process() -> Embedded {
-    let options = EmbeddedOptions {
-        #[cfg(feature = "http")]
-        listen: false,
-        ..EmbeddedOptions::default()
-    };
-    Embedded::start_with(options).await.expect("a server")
+    Embedded::start().await.expect("a server")
 }
 
 fn config_map(name: &str) -> ConfigMap {

@@ -55,7 +55,7 @@ pub struct Options {
 
 /// A running control plane with one Node.
 #[derive(Debug)]
-pub struct DevCluster {
+pub struct ControlPlane {
     // Fields are dropped in this order: clients before servers, the folder last. Each lock is held over a
     // whole stop or start, so that two callers take turns.
     clients: Vec<Process>,
@@ -69,9 +69,9 @@ pub struct DevCluster {
     shell: Shell,
 }
 
-// === impl DevCluster ===
+// === impl ControlPlane ===
 
-impl DevCluster {
+impl ControlPlane {
     /// Finds or builds the programs of the control plane, starts them and returns once they work together:
     /// seconds, or about nine minutes where they must be built without a warm cache.
     ///

@@ -34,7 +34,7 @@ impl Flags {
         self
     }
 
-    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::real::port::Port) that
+    /// The flags of all HTTPS servers. They share the port with the [`Port`](crate::port::Port) that
     /// reserves it.
     fn serving(self, port: u16, certificates: &Certificates) -> Self {
         self.flag("bind-address", "127.0.0.1")

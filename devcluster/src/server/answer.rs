@@ -119,6 +119,11 @@ impl Answer {
         Self::new(200, content_type, Inner::Stream(Box::pin(stream)))
     }
 
+    /// Returns the status code.
+    pub(super) fn code(&self) -> u16 {
+        self.0.status().as_u16()
+    }
+
     /// Sets a header; a value with characters that a header cannot contain is ignored.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {

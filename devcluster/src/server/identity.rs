@@ -21,6 +21,7 @@ pub(crate) struct Identity {
     pub(crate) server: Arc<ServerConfig>,
     pub(crate) admin_der: CertificateDer<'static>,
     authority: String,
+    authority_key: String,
     admin: String,
     admin_key: String,
 }
@@ -66,6 +67,7 @@ impl Identity {
             server: Arc::new(config),
             admin_der: admin.der().clone(),
             authority: authority.certificate.pem(),
+            authority_key: authority.key(),
             admin: admin.pem(),
             admin_key: admin_key.serialize_pem(),
         })
@@ -74,6 +76,11 @@ impl Identity {
     /// Returns the certificate of the authority in PEM.
     pub(crate) fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// Returns the key of the authority in PEM.
+    pub(crate) fn authority_key(&self) -> &str {
+        &self.authority_key
     }
 
     /// Returns the kubeconfig of the administrator, with the certificates inline.

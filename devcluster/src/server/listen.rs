@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,10 @@ use super::auth::Peer;
 use super::identity::Identity;
 use super::service::ApiService;
 use crate::api::User;
+use crate::port::{self, Port};
+
+/// Most connections that the kernel completes before the server accepts them.
+const BACKLOG: u32 = 1024;
 
 /// Most open connections; further clients wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 1024;
@@ -47,16 +50,12 @@ const WINDOW_BYTES: u32 = 1 << 20;
 /// Most concurrent requests of one HTTP/2 connection, watches included.
 const MAX_STREAMS: u32 = 1000;
 
-/// Longest wait of a stop for open requests.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// Pause after a failed accept; the usual cause is a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running server on a port of loopback. Dropping it aborts all connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    address: SocketAddr,
     /// Cancelled to end each connection after its open requests.
     stop: CancellationToken,
     /// Cancelled to end all connections immediately.
@@ -85,10 +84,9 @@ struct Executor {
 // === impl Listener ===
 
 impl Listener {
-    /// Binds a free port of loopback and starts to serve.
-    pub(crate) async fn start(service: ApiService, identity: &Identity) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
+    /// Starts to serve on a reserved port.
+    pub(crate) fn start(service: ApiService, identity: &Identity, port: &Port) -> io::Result<Self> {
+        let listener = port::shared(port.number())?.listen(BACKLOG)?;
         let (stop, abort, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let executor = Executor { tasks: tasks.clone(), abort: abort.clone() };
         let shared = Shared {
@@ -99,19 +97,14 @@ impl Listener {
             executor: executor.clone(),
         };
         executor.spawn(accept(listener, shared));
-        Ok(Self { address, stop, abort, tasks })
+        Ok(Self { stop, abort, tasks })
     }
 
-    /// Returns the bound address.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Ends all connections and returns when no task is left. Open requests have two seconds to complete.
-    pub(crate) async fn stop(self) {
+    /// Ends all connections and returns when no task is left. Open requests have `grace` to complete.
+    pub(crate) async fn stop(self, grace: Duration) {
         self.stop.cancel();
         self.tasks.close();
-        if timeout(GRACE, self.tasks.wait()).await.is_err() {
+        if timeout(grace, self.tasks.wait()).await.is_err() {
             self.abort.cancel();
             self.tasks.wait().await;
         }

@@ -11,11 +11,12 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderName, Method, Response};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::accept::{self, Accepted, Convert};
 use super::answer::{Answer, AnswerBody};
+use super::audit::{self, Audit};
 use super::auth::{self, Action, Peer, Tokens};
 use super::faults::{Effects, Fault, Faults};
 use super::path::{self, Path, ResourcePath};
@@ -37,6 +38,7 @@ pub struct ApiService {
     shared: Arc<Shared>,
     /// The user of all requests; `None` if each request is authenticated.
     user: Option<User>,
+    audit: Option<Arc<Audit>>,
 }
 
 #[derive(Debug)]
@@ -56,19 +58,25 @@ impl ApiService {
     pub fn new(api: Api, tokens: impl IntoIterator<Item = (String, User)>, seed: u64) -> Self {
         let tokens = tokens.into_iter().collect();
         let (faults, random) = (Faults::new(seed), Mutex::new(fastrand::Rng::with_seed(seed)));
-        Self { shared: Arc::new(Shared { api, tokens, faults, random }), user: None }
+        Self { shared: Arc::new(Shared { api, tokens, faults, random }), user: None, audit: None }
+    }
+
+    /// Returns the same service with an audit log.
+    #[must_use]
+    pub fn audited(self, audit: Audit) -> Self {
+        Self { audit: Some(Arc::new(audit)), ..self }
     }
 
     /// Returns the same service with a fixed user, for requests without credentials.
     #[must_use]
     pub fn as_user(&self, user: User) -> Self {
-        Self { shared: Arc::clone(&self.shared), user: Some(auth::authenticated(user)) }
+        Self { user: Some(auth::authenticated(user)), ..self.clone() }
     }
 
     /// Returns the same service without the fixed user, so that requests need a token.
     #[cfg(test)]
     pub(super) fn without_user(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), user: None }
+        Self { user: None, ..self.clone() }
     }
 
     /// Returns the fault rules of this server.
@@ -105,7 +113,7 @@ impl ApiService {
             let verb = route::verb_name(method, resource, &incoming.query);
             let action = Action::Resource(verb, resource);
             let user = auth::impersonated(sender, &incoming.parts.headers, &action)?;
-            return self.resource(incoming, resource, verb, user, body).await;
+            return self.audited_resource(incoming, resource, verb, user, body).await;
         }
         let verb = method.as_str().to_ascii_lowercase();
         let action = Action::Path(&verb, incoming.parts.uri.path());
@@ -128,6 +136,35 @@ impl ApiService {
         }
     }
 
+    /// Handles a request to a resource, and appends it to the audit log if that contains such requests.
+    async fn audited_resource<B: http_body::Body>(
+        &self,
+        incoming: &Incoming<'_>,
+        path: &ResourcePath,
+        verb: &str,
+        user: User,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let log = self.audit.as_ref();
+        let entry = log.and_then(|log| {
+            let uri = &incoming.parts.uri;
+            Some((log, audit::Entry::of(verb, path, &user, uri, self.shared.api.now())?))
+        });
+        let mut sent = None;
+        let answer =
+            self.resource(incoming, path, verb, user, body, entry.is_some().then_some(&mut sent)).await;
+        if let Some((log, entry)) = entry {
+            let code = match &answer {
+                Ok(answer) => answer.code(),
+                Err(Refusal::Status(status)) => status.code(),
+                Err(Refusal::NoPage) => 404,
+            };
+            log.append(entry, sent, code);
+        }
+        answer
+    }
+
+    /// Handles a request to a resource; `sent` receives a copy of its decoded body.
     async fn resource<B: http_body::Body>(
         &self,
         incoming: &Incoming<'_>,
@@ -135,6 +172,7 @@ impl ApiService {
         verb_name: &str,
         user: User,
         body: B,
+        sent: Option<&mut Option<Value>>,
     ) -> Result<Answer, Refusal> {
         let effects = self.shared.faults.effects(verb_name, path);
         if !effects.delay.is_zero() {
@@ -156,6 +194,9 @@ impl ApiService {
         let mut accepted = accept::negotiate(incoming.header(&ACCEPT), Convert::is_metadata)?;
         accepted.pretty |= incoming.wants_pretty();
         let body = decode(body, verb, path, &kind, content_type).await?;
+        if let Some(sent) = sent {
+            *sent = body.as_ref().map(|body| body.value.clone());
+        }
         let request = request(incoming, path, verb, user, body)?;
         let response = self.shared.api.call(request).await?;
         Ok(represent::answer(response, &kind, &accepted, self.limits(&effects))?)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use mainstay_devcluster::api::User;
-use mainstay_devcluster::{DevCluster, Embedded, EmbeddedOptions, Options};
+use mainstay_devcluster::{ControlPlane, Embedded, Options};
 use serde_json::Value;
 
 use super::side::{self, Side};
@@ -14,7 +14,7 @@ use super::{print, run, script};
 /// An embedded and a real server with the shared definitions.
 pub(crate) struct Pair {
     embedded_server: Embedded,
-    real_server: DevCluster,
+    real_server: ControlPlane,
     pub(crate) embedded: Client,
     pub(crate) real: Client,
 }
@@ -25,7 +25,7 @@ impl Pair {
     /// Starts both; returns None after a notice if this machine lacks the programs, which in CI is a failure.
     pub(crate) async fn start() -> Option<Self> {
         let options = Options { bare: true, ..Options::default() };
-        let real_server = match DevCluster::start(options).await {
+        let real_server = match ControlPlane::start(options).await {
             Ok(server) => server,
             Err(error) => {
                 let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
@@ -34,12 +34,7 @@ impl Pair {
                 return None;
             }
         };
-        let options = EmbeddedOptions {
-            #[cfg(feature = "http")]
-            listen: false,
-            ..EmbeddedOptions::default()
-        };
-        let embedded_server = Embedded::start_with(options).await.expect("the embedded server starts");
+        let embedded_server = Embedded::start().await.expect("the embedded server starts");
         let service = embedded_server.service().as_user(User::admin());
         let pair = Self {
             embedded: Client::new(service, "default"),
@@ -83,7 +78,7 @@ impl Pair {
 }
 
 /// Returns a client with the administrator's certificate.
-async fn real_client(server: &DevCluster) -> Client {
+async fn real_client(server: &ControlPlane) -> Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig_path()).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let mut config = config.expect("a complete kubeconfig");

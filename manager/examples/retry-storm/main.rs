@@ -1,6 +1,6 @@
 //! The cost of objects that keep failing for the others: the retries of the article, and a storm of retries.
 //!
-//! `cargo run --example retry-storm` starts a control plane of its own and runs both parts on it, about two
+//! `cargo run --example retry-storm` starts an API server in this process and runs both parts on it, about two
 //! minutes in all; `-- article` and `-- storm` after it run one of them. `docs/retries.md` explains the
 //! figures.
 
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use mainstay::client::connect;
-use mainstay_devcluster::{DevCluster, Options, Progress};
+use mainstay_devcluster::DevCluster;
 
 use storm::{Figures, Plan};
 
@@ -45,8 +45,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(parts: &Parts) -> anyhow::Result<()> {
-    say("starting a control plane");
-    let cluster = DevCluster::start(Options { progress: Progress::new(say), ..Options::default() }).await?;
+    let cluster = DevCluster::start().await?;
     let result = run_parts(parts, &cluster).await;
     cluster.stop().await;
     result

@@ -32,7 +32,7 @@ mod watcher;
 use std::time::Duration;
 
 use mainstay::client::connect;
-use mainstay_devcluster::{DevCluster, Options};
+use mainstay_devcluster::DevCluster;
 use mainstay_tests::report::figure;
 
 use storm::{Figures, Plan};
@@ -46,7 +46,7 @@ const RUN: Duration = Duration::from_millis(2);
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let quick = std::env::var("MAINSTAY_BENCH").is_ok_and(|form| form == "quick");
-    let cluster = DevCluster::start(Options::default()).await?;
+    let cluster = DevCluster::real().await?;
     let result = measure(&cluster, quick).await;
     cluster.stop().await;
     result

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::Context as _;
-use mainstay_devcluster::{DevCluster, Options};
+use mainstay_devcluster::DevCluster;
 use mainstay_tests::report::figure;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -59,7 +59,7 @@ fn main() -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let cluster = DevCluster::start(Options::default()).await?;
+        let cluster = DevCluster::real().await?;
         let measured = measure(&cluster, form).await;
         cluster.stop().await;
         measured

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use mainstay_devcluster::StartError;
+use mainstay_devcluster::DevClusterError;
 
 /// The error of a cluster that did not start.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub(super) struct Failure {
 
 // === impl Failure ===
 
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
+impl From<DevClusterError> for Failure {
+    fn from(error: DevClusterError) -> Self {
         let unavailable = error.is_unavailable();
         Self { text: format!("{:#}", anyhow::Error::from(error)), unavailable }
     }

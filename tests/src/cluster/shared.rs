@@ -6,33 +6,39 @@ use mainstay_devcluster::DevCluster;
 use tokio::sync::{mpsc, watch};
 
 use super::missing::Failure;
+use super::server::Server;
 use super::{client_of, options};
 use crate::manifests::Cleanup;
 
 /// The shared cluster, and the sender of cleanups to its thread; None while it starts.
 pub(super) type Shared = Option<Result<(Arc<DevCluster>, mpsc::UnboundedSender<Cleanup>), Failure>>;
 
-/// Returns a receiver of the shared cluster, which the first call starts.
-pub(super) fn shared() -> watch::Receiver<Shared> {
-    static SHARED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
-    SHARED.get_or_init(start).clone()
+/// Returns a receiver of the shared cluster on this server, which the first call starts.
+pub(super) fn shared(server: Server) -> watch::Receiver<Shared> {
+    static EMBEDDED: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
+    static REAL: OnceLock<watch::Receiver<Shared>> = OnceLock::new();
+    let shared = match server {
+        Server::Embedded => &EMBEDDED,
+        Server::Real => &REAL,
+    };
+    shared.get_or_init(|| start(server)).clone()
 }
 
-fn start() -> watch::Receiver<Shared> {
+fn start(server: Server) -> watch::Receiver<Shared> {
     let (state, started) = watch::channel(None);
     let thread = std::thread::Builder::new().name("shared-cluster".to_owned());
     // Detached on purpose: invariant 2 of `cluster`.
-    if let Err(error) = thread.spawn(move || run(&state)) {
+    if let Err(error) = thread.spawn(move || run(server, &state)) {
         panic!("no thread for the shared cluster: {error}");
     }
     started
 }
 
-fn run(state: &watch::Sender<Shared>) {
+fn run(server: Server, state: &watch::Sender<Shared>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap_or_else(|error| panic!("no runtime for the shared cluster: {error}"));
     runtime.block_on(async {
-        match DevCluster::start(options()).await {
+        match super::start(server, options()).await {
             Err(error) => {
                 state.send_replace(Some(Err(error.into())));
             }

@@ -176,7 +176,7 @@ fn spawn(cluster: &TestCluster, number: usize, impostor: &Impostor) -> ManagerPr
 
 /// Applies the faults of API server and etcd, each at its time.
 async fn servers(cluster: &TestCluster, schedule: &Schedule, began: Instant) {
-    let servers = cluster.control_plane();
+    let servers = cluster.programs();
     for fault in schedule.faults_of(Target::Servers) {
         sleep_until(began + fault.at).await;
         if fault.kind == FaultKind::KillApiServer {
@@ -287,7 +287,7 @@ async fn after_random_faults_objects_converge_and_every_write_is_within_its_term
         // The garbage collector of kube-controller-manager can miss the deletion of an owner while it has no
         // watch, and then never deletes the child. kwok does not repeat a write to a Pod that has failed.
         // Both list again after a restart.
-        cluster.control_plane().restart_controllers().await.expect("the controllers start again");
+        cluster.programs().restart_controllers().await.expect("the controllers start again");
         judge::until_converged(&cluster, "chaos.converged_after").await;
         judge::until_at_rest(&cluster).await;
     };

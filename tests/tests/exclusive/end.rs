@@ -25,8 +25,8 @@ async fn victim() {
     // Bypasses the test runner's capture of output.
     let print = |line: &str| writeln!(std::io::stderr(), "{line}").expect("the parent reads");
     let Some(cluster) = TestCluster::exclusive().await else { return print(NO_VICTIM) };
-    let folder = cluster.control_plane().folder().display().to_string();
-    let ids = cluster.control_plane().process_ids().await;
+    let folder = cluster.programs().folder().display().to_string();
+    let ids = cluster.programs().process_ids().await;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     print(&format!("victim {folder} {}", ids.join(" ")));
     std::future::pending::<()>().await;
@@ -65,8 +65,8 @@ async fn a_killed_test_leaves_no_process_and_no_folder() {
 #[tokio::test]
 async fn a_stopped_cluster_is_gone_at_once() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
-    let folder = cluster.control_plane().folder().to_owned();
-    let ids = cluster.control_plane().process_ids().await;
+    let folder = cluster.programs().folder().to_owned();
+    let ids = cluster.programs().process_ids().await;
     cluster.stop().await;
     assert!(!ids.iter().any(|id| runs(&id.to_string())), "no program of {ids:?} runs");
     assert!(!folder.exists(), "{} is removed", folder.display());
@@ -75,8 +75,8 @@ async fn a_stopped_cluster_is_gone_at_once() {
 #[tokio::test]
 async fn a_dropped_cluster_is_removed_in_the_background() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
-    let folder = cluster.control_plane().folder().display().to_string();
-    let ids = cluster.control_plane().process_ids().await;
+    let folder = cluster.programs().folder().display().to_string();
+    let ids = cluster.programs().process_ids().await;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     drop(cluster);
     gone(&ids.iter().map(String::as_str).collect::<Vec<_>>(), &folder).await;

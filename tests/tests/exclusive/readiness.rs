@@ -59,7 +59,7 @@ async fn an_api_server_outage_fails_readiness_after_the_limit_and_never_liveness
 async fn restarting_two_api_servers_in_turn_changes_no_check_and_no_leader() {
     let Some(cluster) = TestCluster::exclusive().await else { return };
     let identity = cluster.install_base().await;
-    let first = cluster.control_plane();
+    let first = cluster.programs();
     let second = first.another_apiserver().await.expect("a second server");
     let middlebox = Middlebox::before_all(vec![cluster.address(), address(&second.url())]).await;
     // Short enough that a watch that does not recover from a restart fails its check within the test.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Mutex;
 
 use super::shell::Shell;
-use super::{APISERVER_GRACE, DevCluster, StartError};
-use crate::real::port::Port;
+use super::{APISERVER_GRACE, ControlPlane, StartError};
+use crate::port::Port;
 use crate::real::process::Process;
 
 /// Another API server on the data of a cluster, with the same identities, at an address of its own. Dropping
@@ -22,9 +22,9 @@ pub struct ApiServer<'c> {
     process: Mutex<Option<Process>>,
 }
 
-// === impl DevCluster ===
+// === impl ControlPlane ===
 
-impl DevCluster {
+impl ControlPlane {
     /// Starts another API server on the same data and returns when it is ready. The programs of the cluster
     /// go on using the first one.
     ///

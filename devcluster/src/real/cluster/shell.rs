@@ -16,9 +16,9 @@ use super::Options;
 use super::error::{READY_TIMEOUT, StartError};
 use crate::real::certificates::Certificates;
 use crate::real::command_line;
-use crate::real::folder::Folder;
+use crate::folder::Folder;
 use crate::real::https::{Https, Response};
-use crate::real::port::Port;
+use crate::port::Port;
 use crate::real::process::Process;
 use crate::real::programs::Programs;
 

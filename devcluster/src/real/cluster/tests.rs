@@ -10,7 +10,7 @@ async fn controllers_that_could_not_be_restarted_are_started_by_the_next_call() 
     };
     let (apiserver, etcd) = (sleep("kube-apiserver"), sleep("etcd"));
     let controllers = vec![sleep(CONTROLLERS)];
-    let cluster = DevCluster::of(Vec::new(), controllers, apiserver, etcd, shell);
+    let cluster = ControlPlane::of(Vec::new(), controllers, apiserver, etcd, shell);
     for _ in 0..2 {
         let error = cluster.restart_controllers().await.unwrap_err();
         assert!(matches!(error, StartError::Spawn { program: CONTROLLERS, .. }), "{error}");

@@ -25,7 +25,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder of a cluster, closed to other users: it holds keys and the data of etcd.
+    /// Makes the folder of a cluster, closed to other users: it holds keys, and perhaps the data of etcd.
     pub(crate) fn create() -> io::Result<Self> {
         let path = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir()?.keep();
         let mut child = Command::new("sh")

@@ -31,7 +31,7 @@ impl Port {
 }
 
 /// Binds a TCP port on 127.0.0.1, 0 for a free one, that other processes of this user may share.
-fn shared(port: u16) -> io::Result<TcpSocket> {
+pub(crate) fn shared(port: u16) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseport(true)?;
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
