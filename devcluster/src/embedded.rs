@@ -3,7 +3,7 @@
 //! It runs only the controllers that `EmbeddedOptions::controllers` names: without them Pods stay pending.
 
 #[cfg(feature = "http")]
-mod http;
+mod loopback;
 
 #[cfg(feature = "workloads")]
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "http")]
-use self::http::Http;
+use self::loopback::Loopback;
 use crate::api::{Api, ApiOptions, Request, Status, Target, User, Verb};
 #[cfg(feature = "http")]
 use crate::server::IdentityError;
@@ -62,7 +62,7 @@ pub struct Embedded {
     #[cfg(feature = "workloads")]
     controllers: JoinSet<()>,
     #[cfg(feature = "http")]
-    http: Http,
+    loopback: Loopback,
 }
 
 /// An error while the server starts.
@@ -126,11 +126,11 @@ impl Embedded {
         }
         let service = ApiService::new(api.clone(), options.tokens, seed);
         #[cfg(feature = "http")]
-        let (http, service) = Http::start(service, options.audit).await?;
+        let (loopback, service) = Loopback::start(service, options.audit).await?;
         #[cfg(feature = "workloads")]
         let controllers = {
             #[cfg(feature = "http")]
-            let root_ca = http.authority();
+            let root_ca = loopback.authority();
             #[cfg(not(feature = "http"))]
             let root_ca = "";
             let settings = workloads::Options {
@@ -149,7 +149,7 @@ impl Embedded {
             #[cfg(feature = "workloads")]
             controllers,
             #[cfg(feature = "http")]
-            http,
+            loopback,
         })
     }
 
@@ -188,33 +188,33 @@ impl Embedded {
     /// Returns the URL of the server on loopback.
     #[cfg(feature = "http")]
     pub fn url(&self) -> String {
-        self.http.url()
+        self.loopback.url()
     }
 
     /// Returns the kubeconfig of the administrator as YAML, with the certificates inline.
     #[cfg(feature = "http")]
     pub fn kubeconfig(&self) -> &str {
-        self.http.kubeconfig()
+        self.loopback.kubeconfig()
     }
 
     /// Returns the path of a file with [`kubeconfig`](Self::kubeconfig).
     #[cfg(feature = "http")]
     pub fn kubeconfig_path(&self) -> &Path {
-        self.http.kubeconfig_path()
+        self.loopback.kubeconfig_path()
     }
 
     /// Returns the path of the certificate of the authority that signed the server's certificate. Its key is
     /// beside it, with the extension `key`.
     #[cfg(feature = "http")]
     pub fn authority_path(&self) -> &Path {
-        self.http.authority_path()
+        self.loopback.authority_path()
     }
 
     /// Returns the path of the temporary folder of this server, which is removed with the server, also if
     /// this process is killed.
     #[cfg(feature = "http")]
     pub fn folder(&self) -> &Path {
-        self.http.folder()
+        self.loopback.folder()
     }
 
     /// Closes the port, as if the API server had ended, and returns when no connection is left. Open requests
@@ -222,14 +222,14 @@ impl Embedded {
     /// port is closed.
     #[cfg(feature = "http")]
     pub async fn close_port(&self, grace: Duration) {
-        self.http.close(grace).await;
+        self.loopback.close(grace).await;
     }
 
     /// Opens the port again after [`close_port`](Self::close_port), with the same certificates. No effect if
     /// it is open.
     #[cfg(feature = "http")]
     pub async fn open_port(&self) -> Result<(), EmbeddedError> {
-        self.http.open(&self.service).await
+        self.loopback.open(&self.service).await
     }
 
     /// Ends all controllers, open watches and connections, and returns when no task, no socket and no file is
@@ -248,7 +248,7 @@ impl Embedded {
         }
         self.service.faults().cut_watches();
         #[cfg(feature = "http")]
-        self.http.stop().await;
+        self.loopback.stop().await;
     }
 }
 

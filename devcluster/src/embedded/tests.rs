@@ -166,7 +166,8 @@ mod over_tcp {
     use hyper_util::rt::TokioExecutor;
     use kube::Config;
     use kube::client::ConfigExt as _;
-    use kube::config::{KubeConfigOptions, Kubeconfig};
+    use k8s_openapi::api::core::v1::ServiceAccount;
+    use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpStream;
 
@@ -200,6 +201,56 @@ mod over_tcp {
         let service = tower::ServiceBuilder::new().layer(config.base_uri_layer()).service(http);
         use_config_maps(Client::new(service, "default")).await;
         cluster.stop().await;
+    }
+
+    /// Returns a client with a token of a new `ServiceAccount`.
+    async fn service_account(cluster: &Embedded, name: &str) -> Client {
+        let account = json!({"metadata": {"name": name}});
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(cluster.client());
+        let account = serde_json::from_value(account).expect("an account");
+        accounts.create(&PostParams::default(), &account).await.expect("created");
+        let request = serde_json::from_value(json!({"spec": {"audiences": []}})).expect("a request");
+        let token = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let mut config = config(cluster).await;
+        let token = token.expect("a token").status.expect("a status").token;
+        config.auth_info = AuthInfo { token: token.map(Into::into), ..AuthInfo::default() };
+        Client::try_from(config).expect("a client")
+    }
+
+    #[tokio::test]
+    async fn the_audit_log_has_the_writes_of_service_accounts() {
+        let options = EmbeddedOptions { audit: true, ..EmbeddedOptions::default() };
+        let cluster = Embedded::start_with(options).await.expect("a server");
+        let maps: Api<ConfigMap> = Api::default_namespaced(service_account(&cluster, "robot").await);
+        maps.create(&PostParams::default(), &config_map("a")).await.expect("created");
+        maps.get("a").await.expect("read");
+        maps.create(&PostParams::default(), &config_map("a")).await.expect_err("exists");
+        let log = std::fs::read_to_string(cluster.folder().join("audit.log")).expect("a log");
+        let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let codes: Vec<_> = lines.iter().map(|line| line["responseStatus"]["code"].clone()).collect();
+        assert_eq!(codes, [201, 409]);
+        assert_eq!(lines[0]["user"]["username"], "system:serviceaccount:default:robot");
+        assert_eq!(lines[0]["verb"], "create");
+        let object = json!({"apiVersion": "v1", "namespace": "default", "resource": "configmaps"});
+        assert_eq!(lines[0]["objectRef"], object);
+        assert_eq!(lines[0]["requestObject"]["data"]["key"], "value");
+        cluster.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_opens_again_with_the_same_address_and_objects() {
+        let cluster = Embedded::start().await.expect("a server");
+        let (url, config) = (cluster.url(), config(&cluster).await);
+        let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).expect("a client"));
+        maps.create(&PostParams::default(), &config_map("a")).await.expect("created");
+        cluster.close_port(Duration::ZERO).await;
+        maps.get("a").await.expect_err("the port is closed");
+        cluster.open_port().await.expect("opened");
+        assert_eq!(cluster.url(), url);
+        maps.get("a").await.expect("read");
+        let folder = cluster.folder().to_owned();
+        cluster.stop().await;
+        assert!(!folder.exists(), "nothing is left");
     }
 
     #[tokio::test]

@@ -33,15 +33,20 @@ pub(super) enum Action<'a> {
     Path(&'a str, &'a str),
 }
 
-/// Returns the user of a bearer token.
+/// Returns the user of a bearer token: one of `tokens`, or one that the server has `issued`.
 ///
 /// # Errors
 /// 401 if the token is missing or unknown.
-pub(super) fn by_token(headers: &HeaderMap, tokens: &Tokens) -> Result<User, Status> {
+pub(super) fn by_token(
+    headers: &HeaderMap,
+    tokens: &Tokens,
+    issued: impl FnOnce(&str) -> Option<User>,
+) -> Result<User, Status> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (scheme, token) = header.split_once(' ').unwrap_or_default();
-    let user = if scheme.eq_ignore_ascii_case("bearer") { tokens.get(token.trim()) } else { None };
-    let user = user.cloned().ok_or_else(|| Status::new(401, "Unauthorized", "Unauthorized"))?;
+    let token = if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" };
+    let user = tokens.get(token).cloned().or_else(|| issued(token));
+    let user = user.ok_or_else(|| Status::new(401, "Unauthorized", "Unauthorized"))?;
     Ok(authenticated(user))
 }
 
@@ -187,10 +192,10 @@ mod tests {
     #[test]
     fn a_token_stands_for_its_user() {
         let tokens = Tokens::from([("secret".to_owned(), user("bob", &["devs"]))]);
-        let bob = by_token(&headers(&[("authorization", "bearer secret")]), &tokens).expect("known");
+        let bob = by_token(&headers(&[("authorization", "bearer secret")]), &tokens, |_| None).expect("known");
         assert_eq!(bob, user("bob", &["devs", "system:authenticated"]));
         for header in ["Bearer nope", "Basic secret", "secret", ""] {
-            let status = by_token(&headers(&[("authorization", header)]), &tokens).expect_err(header);
+            let status = by_token(&headers(&[("authorization", header)]), &tokens, |_| None).expect_err(header);
             assert_eq!((status.code(), status.message()), (401, "Unauthorized"));
         }
     }

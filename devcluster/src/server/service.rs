@@ -105,7 +105,10 @@ impl ApiService {
     async fn answer<B: http_body::Body>(&self, incoming: &Incoming<'_>, body: B) -> Result<Answer, Refusal> {
         let sender = match (&self.user, incoming.parts.extensions.get::<Peer>()) {
             (Some(user), _) | (None, Some(Peer(user))) => user.clone(),
-            (None, None) => auth::by_token(&incoming.parts.headers, &self.shared.tokens)?,
+            (None, None) => {
+                let issued = |token: &str| self.shared.api.authenticate(token);
+                auth::by_token(&incoming.parts.headers, &self.shared.tokens, issued)?
+            }
         };
         let method = &incoming.parts.method;
         let path = path::parse(incoming.parts.uri.path());

@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The port and the files of a server.
 #[derive(Debug)]
-pub(super) struct Http {
+pub(super) struct Loopback {
     /// `None` while the port is closed. The lock is held for the whole of a close or open.
     listener: Mutex<Option<Listener>>,
     identity: Identity,
@@ -27,9 +27,9 @@ pub(super) struct Http {
     folder: Folder,
 }
 
-// === impl Http ===
+// === impl Loopback ===
 
-impl Http {
+impl Loopback {
     /// Starts to serve on a free port. Returns the service with the audit log, if one is kept.
     pub(super) async fn start(
         mut service: ApiService,
@@ -52,9 +52,9 @@ impl Http {
             service = service.audited(Audit::new(file.map_err(EmbeddedError::Folder)?));
         }
         let listener = Mutex::new(None);
-        let http = Self { listener, identity, port, kubeconfig, kubeconfig_path, authority_path, folder };
-        http.open(&service).await?;
-        Ok((http, service))
+        let loopback = Self { listener, identity, port, kubeconfig, kubeconfig_path, authority_path, folder };
+        loopback.open(&service).await?;
+        Ok((loopback, service))
     }
 
     pub(super) async fn open(&self, service: &ApiService) -> Result<(), EmbeddedError> {
