@@ -11,6 +11,7 @@ mod create;
 mod definitions;
 mod delete;
 mod events;
+mod import;
 mod list;
 mod object;
 mod options;
@@ -98,6 +99,7 @@ impl fmt::Debug for ApiOptions {
 
 impl Api {
     /// Returns a server with the objects of every new cluster: its namespaces and the Service `kubernetes`.
+    /// Waits only for the admission hooks of the options.
     pub async fn new(options: ApiOptions) -> Self {
         let store = Store::new(options.window, Arc::clone(&options.clock));
         let mut admission: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle::new(store.clone()))];
@@ -117,10 +119,7 @@ impl Api {
 
     /// Executes a request.
     pub async fn call(&self, request: Request) -> Result<Response, Status> {
-        let target = &request.target;
-        let served = self.served(&target.group, &target.version, &target.resource).ok_or_else(|| {
-            Status::new(404, "NotFound", "the server could not find the requested resource")
-        })?;
+        let served = self.target(&request.target)?;
         let mut call = Call::new(served, request);
         let mut response = self.dispatch(&mut call).await?;
         response.warnings = call.into_warnings();
@@ -146,6 +145,11 @@ impl Api {
 
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.shared.registry.read())
+    }
+
+    fn target(&self, target: &Target) -> Result<Arc<Served>, Status> {
+        self.served(&target.group, &target.version, &target.resource)
+            .ok_or_else(|| Status::new(404, "NotFound", "the server could not find the requested resource"))
     }
 
     fn served(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Served>> {

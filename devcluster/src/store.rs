@@ -190,6 +190,19 @@ impl Store {
         .map(|change| change.outcome())
     }
 
+    /// Puts an object into the store at a revision of the past, in place of an object of the same key. Watches
+    /// do not report it, older states of the resource are dropped, and later writes get higher revisions.
+    pub fn import(&self, resource: &GroupResource, key: Key, value: Value, revision: u64) {
+        let mut state = self.shared.state.lock();
+        state.revision = state.revision.max(revision);
+        let current = state.revision;
+        state.table(resource).import(
+            Version::new(key, value, revision, revision),
+            current,
+            &self.shared.window,
+        );
+    }
+
     /// Returns the current version of an object; `None` if it does not exist.
     pub fn get(&self, resource: &GroupResource, key: &Key) -> Option<Arc<Version>> {
         self.shared.state.lock().tables.get(resource)?.get(key).map(Arc::clone)

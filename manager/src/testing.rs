@@ -51,6 +51,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -125,9 +126,21 @@ impl TestContext {
     #[must_use]
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {
-        self.api.serve(store.untyped());
+        self.api.follow(store.untyped());
         let compare_with = |writes: &mut Writes| writes.compare_with(store.untyped());
         self.writing(store.untyped().kind(), compare_with)
+    }
+
+    /// Serves the custom resource of this definition, with its defaults and validation. Must come before the
+    /// stores of the kind; without a definition, every field is accepted.
+    ///
+    /// # Panics
+    /// Panics on a definition that an API server refuses.
+    #[must_use]
+    #[track_caller]
+    pub fn with_definition(self, definition: &CustomResourceDefinition) -> Self {
+        self.api.define(json!(definition));
+        self
     }
 
     /// Lets the reconciler under test write a kind with [`Context::apply`], as [`Controller::writes`] does.
@@ -142,8 +155,7 @@ impl TestContext {
         K::Scope: KindScope,
     {
         let kind = KindId::of::<K>();
-        // The API server keeps the objects; the reconciler has no store of them.
-        self.api.serve(Store::<K>::from_values(&kind, []).untyped());
+        self.api.serve(&kind);
         self.writing(&kind, |_| {})
     }
 

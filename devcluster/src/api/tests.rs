@@ -3,6 +3,7 @@
 mod creation;
 mod custom;
 mod deletion;
+mod import;
 mod lists;
 mod subresources;
 mod updates;

@@ -178,6 +178,16 @@ impl Watch {
         }
     }
 
+    /// Returns the events of all changes so far without waiting, possibly none.
+    pub fn ready(&mut self) -> Vec<WatchEvent> {
+        while let Some(Ok(changes)) = self.watcher.as_mut().map(Watcher::ready)
+            && !changes.is_empty()
+        {
+            self.report(&changes);
+        }
+        self.ready.drain(..).collect()
+    }
+
     /// Queues the events of changes in the watched namespace.
     fn report(&mut self, changes: &[Arc<Change>]) {
         for change in changes {

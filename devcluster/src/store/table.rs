@@ -58,6 +58,12 @@ impl Table {
         self.expire(now, window);
     }
 
+    /// Adds an object without a change in the history, whose older states are therefore dropped.
+    pub(super) fn import(&mut self, version: Version, current: u64, window: &Window) {
+        self.current.insert(version.key().clone(), Arc::new(version));
+        self.compact(current, window);
+    }
+
     /// Raises the floor to `revision` and drops the changes below it that exceed the watch buffer.
     pub(super) fn compact(&mut self, revision: u64, window: &Window) {
         self.floor = self.floor.max(revision);

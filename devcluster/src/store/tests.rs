@@ -146,6 +146,21 @@ async fn a_waiting_watcher_wakes_on_a_write_and_skips_other_resources() {
 }
 
 #[test]
+fn an_imported_object_keeps_its_revision_and_later_writes_get_higher_ones() {
+    let store = store_with(Window::default());
+    let key = Key::new("", "x");
+    let mut watcher = store.watch(&widgets(), 1).unwrap();
+    store.import(&widgets(), key.clone(), json!({}), 70);
+    store.import(&widgets(), Key::new("", "old"), json!({}), 5);
+    assert_eq!(store.get(&widgets(), &key).unwrap().revision(), 70);
+    assert_eq!(store.get(&widgets(), &Key::new("", "old")).unwrap().revision(), 5);
+    let expired = ReadError::Expired { requested: 69, floor: 70 };
+    assert_eq!(store.list(&widgets(), None, None, At::Exact(69)).unwrap_err(), expired);
+    assert_eq!(store.update(&widgets(), &key, json!({}), 70).unwrap().revision(), 71);
+    assert_eq!(revisions(&watcher.ready().unwrap()), [71], "an import is no change");
+}
+
+#[test]
 fn lists_are_in_byte_order_of_keys_and_stay_in_their_namespace() {
     let store = store_with(Window::default());
     for (namespace, name) in [("a", "x"), ("a-b", "x"), ("a", "w"), ("b", "x")] {

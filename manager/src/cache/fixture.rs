@@ -5,15 +5,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::settings::CacheSettings;
-use super::{Projection, Scope, writes};
+use super::{Projection, Scope};
 use crate::cache::object::ResourceVersion;
 use crate::cache::store::{ObjectStore, Received, UntypedStore};
-use crate::client::{ResourcePath, Writer};
-use crate::key::{KindId, NamespacedName};
+use crate::key::KindId;
 
 impl UntypedStore {
     /// Makes a synced store for a test that holds these whole objects, in all namespaces. Each must have
@@ -41,15 +39,9 @@ impl UntypedStore {
         Ok(Arc::new(Self::new(store)))
     }
 
-    /// Applies the response to a write to this store, as the cache of a manager does.
-    pub(crate) fn apply_write(&self, path: &ResourcePath, body: &Bytes) {
-        writes::apply_write(self.core(), path, body, Writer::default());
-    }
-
-    /// Applies the response to a DELETE of one object to this store, as the cache of a manager does.
-    pub(crate) fn apply_delete(&self, path: &ResourcePath, body: &Bytes) {
-        let request =
-            NamespacedName::new(path.namespace.as_deref(), path.name.as_deref().unwrap_or_default());
-        writes::apply_delete(self.core(), path, &request, body, &[], Writer::default());
+    /// Stores the object of a watch event, or removes it if it was deleted, as the watch of a manager does.
+    pub(crate) fn receive(&self, deleted: bool, object: &[u8]) {
+        let received = if deleted { Received::Deleted } else { Received::Changed };
+        drop(self.core().receive(0, received, object));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use bytes::Bytes;
+use http::{Method, header};
+use serde_json::{Value, json};
 
 use crate::client::ResourcePath;
 use crate::key::NamespacedName;
@@ -15,7 +17,7 @@ pub struct Write {
     pub verb: Verb,
     /// The API resource that the request names.
     pub path: ResourcePath,
-    /// The body of the request; `Null` if there was none.
+    /// The body of the request: `Null` if there was none, and a string if it is no JSON.
     pub body: Value,
     /// Whether the request is a dry run.
     pub dry_run: bool,
@@ -44,6 +46,29 @@ pub enum Verb {
 // === impl Write ===
 
 impl Write {
+    /// Returns the record of a request that has no answer yet; `None` for a read.
+    pub(super) fn new(head: &http::request::Parts, path: ResourcePath, body: &Bytes) -> Option<Self> {
+        let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let verb = match (&head.method, content_type.unwrap_or_default()) {
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Replace,
+            (&Method::DELETE, _) => Verb::Delete,
+            (&Method::PATCH, "application/apply-patch+yaml") => Verb::Apply,
+            (&Method::PATCH, "application/merge-patch+json") => Verb::Merge,
+            (&Method::PATCH, _) => Verb::Patch,
+            _ => return None,
+        };
+        let text = || Value::String(String::from_utf8_lossy(body).into_owned());
+        let body = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(body).unwrap_or_else(|_| text())
+        };
+        let in_query = head.uri.query().is_some_and(|query| query.contains("dryRun=All"));
+        let dry_run = in_query || body["dryRun"] == json!(["All"]);
+        Some(Self { verb, path, body, dry_run, code: 0 })
+    }
+
     /// Returns the namespace and name of the written object; for a create, the name in the body.
     pub fn name(&self) -> NamespacedName {
         let in_body = self.body["metadata"]["name"].as_str();
