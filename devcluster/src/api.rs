@@ -40,6 +40,7 @@ use admission::{Admission, NamespaceLifecycle};
 use call::Call;
 use registry::Registry;
 use served::Served;
+use services::Reserved;
 use subresources::Tokens;
 
 pub use request::{Body, PatchType, Query, Request, Target, User, Verb};
@@ -73,6 +74,7 @@ struct Shared {
     random: Mutex<fastrand::Rng>,
     registry: RwLock<Arc<Registry>>,
     tokens: Tokens,
+    reserved: Reserved,
     admission: Vec<Arc<dyn Admission>>,
 }
 
@@ -108,6 +110,7 @@ impl Api {
             random: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             tokens: Tokens::default(),
+            reserved: Reserved::default(),
             admission,
         };
         let api = Self { shared: Arc::new(shared) };
@@ -122,9 +125,10 @@ impl Api {
             Status::new(404, "NotFound", "the server could not find the requested resource")
         })?;
         let mut call = Call::new(served, request);
-        let mut response = self.dispatch(&mut call).await?;
-        response.warnings = call.into_warnings();
-        Ok(response)
+        match self.dispatch(&mut call).await {
+            Ok(response) => Ok(Response { warnings: call.into_warnings(), ..response }),
+            Err(status) => Err(status.with_warnings(call.into_warnings())),
+        }
     }
 
     /// Returns the kind served under a group, version and plural name; `None` if there is none.

@@ -63,7 +63,7 @@ impl Api {
                 object::set_meta(&mut object, "name", name);
             }
             object::meta(&object, "name").clone_into(&mut call.target.name);
-            self.prepare_create(kind, &mut object)?;
+            let _reservation = self.prepare_create(kind, &mut object)?;
             // Another attempt, with another name, is made only for generated names.
             let attempt = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
             match self.try_insert(call, attempt).await {

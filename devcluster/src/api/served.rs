@@ -107,11 +107,11 @@ impl Served {
         }
     }
 
-    /// The answer to an object with errors: it names the kind that was sent.
+    /// The answer to an object with errors: it names the kind that was sent, in the group of storage.
     pub(super) fn invalid(&self, object: &Value, errors: &[FieldError]) -> Status {
         let sent = object::text(object, "kind");
         let kind = if sent.is_empty() { &self.kind.kind } else { sent };
-        Status::invalid_kind(&self.kind.group, kind, object::meta(object, "name"), errors)
+        Status::invalid_kind(&self.kind.stored_as.0, kind, object::meta(object, "name"), errors)
     }
 
     /// Records in `managedFields` which fields a plain write changed.

@@ -23,6 +23,8 @@ pub struct Failure {
     pub details: Option<Details>,
     /// A token that continues an expired list at the newest state; empty if there is none.
     pub continue_token: String,
+    /// Texts of `Warning` headers, without duplicates.
+    pub warnings: Vec<String>,
 }
 
 /// The object of an error, and its single errors.
@@ -72,6 +74,13 @@ impl Status {
     #[must_use]
     pub fn with_continue(mut self, token: String) -> Self {
         self.0.continue_token = token;
+        self
+    }
+
+    /// Sets the texts of `Warning` headers.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.0.warnings = warnings;
         self
     }
 

@@ -123,6 +123,7 @@ impl Api {
             _ => return Err(Status::modified(kind, &name)),
         }
         call.place(&mut object)?;
+        let _reservation = self.prepare_change(kind, &mut object, old, &call.target.subresource)?;
         prepare(kind, served.custom.is_some(), &mut object, old, &call.target.subresource);
         let errors = served.check_update(&object, old, &call.target.subresource);
         if !errors.is_empty() {
@@ -223,13 +224,12 @@ fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Valu
 
 /// Returns whether a change increases the generation.
 fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
-    let annotations = |object: &Value| object::meta_value(object, "annotations").cloned();
+    let differs = |field| object::meta_value(object, field) != object::meta_value(old, field);
     match kind.generation {
         Generation::None => false,
         Generation::Content => content_differs(object, old),
-        Generation::ContentAndAnnotations => {
-            content_differs(object, old) || annotations(object) != annotations(old)
-        }
+        Generation::ContentAndAnnotations => content_differs(object, old) || differs("annotations"),
+        Generation::ContentAndLabels => content_differs(object, old) || differs("labels"),
     }
 }
 

@@ -89,7 +89,10 @@ impl Answer {
 
     /// Returns a response with a `Status` in the accepted format.
     pub(super) fn status(status: &Status, accepted: &Accepted) -> Self {
-        let answer = Self::value(status.code(), &status.to_value(), accepted);
+        let mut answer = Self::value(status.code(), &status.to_value(), accepted);
+        for warning in &status.failure().warnings {
+            answer.warn(warning);
+        }
         match status.retry_after_seconds() {
             Some(seconds) => answer.with(RETRY_AFTER.as_str(), &seconds.to_string()),
             None => answer,

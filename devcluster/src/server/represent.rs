@@ -1,5 +1,6 @@
 //! Converts API responses into the accepted representation: complete objects, or their metadata only.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::accept::{Accepted, Convert, Format};
@@ -34,6 +35,9 @@ pub(super) fn answer(
 
 fn of_object(code: u16, object: &Object, kind: &Kind, accepted: &Accepted) -> Result<Answer, Status> {
     let value = object.value();
+    if code == 204 {
+        return Ok(Answer::json(code, Bytes::new()));
+    }
     let is_status = value.get("kind").is_some_and(|kind| kind == "Status");
     match &accepted.convert {
         Some(convert) if !is_status => {
