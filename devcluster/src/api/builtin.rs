@@ -60,7 +60,10 @@ pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource:
 
 /// Returns the warnings about an object; `old` is `None` for a creation.
 pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<String> {
-    if is_definition(kind) { definition::warnings(value, old) } else { Vec::new() }
+    if is_definition(kind) {
+        return definition::warnings(value, old);
+    }
+    validation::warnings(kind, value)
 }
 
 /// Returns the rule for object names of a kind.
@@ -128,6 +131,19 @@ impl Api {
             ("", "Service", "") => services::prepare(self, kind, value, Some(old)),
             _ => Ok(Reservation::default()),
         }
+    }
+}
+
+/// Adds the fields of a bookmark's object that the server's internal form always has, unlike that of requests.
+pub(super) fn complete_bookmark(kind: &Kind, value: &mut Value) {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("apps", "DaemonSet") => set_template_generation(value, 0),
+        ("apps", _) => {
+            if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.insert("replicas".to_owned(), json!(0));
+            }
+        }
+        _ => {}
     }
 }
 

@@ -77,8 +77,9 @@ impl Api {
     }
 
     /// Validates and stores an object with its final name.
-    async fn try_insert(&self, call: &mut Call, object: Value) -> Result<Object, Status> {
+    async fn try_insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         let served = Arc::clone(&call.served);
+        served.settle(&mut object);
         let kind = &*served.kind;
         let name = object::meta(&object, "name").to_owned();
         let errors = served.check_create(&object);

@@ -43,7 +43,11 @@ impl Api {
             _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
         };
         let now = self.now();
-        let terms = Terms { unconditional: true, ..Terms::default() };
+        let uid = match &sent {
+            Sent::Scale(sent) => Some(object::meta(sent, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+            Sent::Patch(..) => None,
+        };
+        let terms = Terms { unconditional: true, uid, ..Terms::default() };
         let mut make = |call: &mut Call, old: Option<&Value>| {
             let Some(old) = old else { return Err(Status::not_found(&call.served.kind, &call.target.name)) };
             let paths = replica_paths(&call.served);
@@ -163,11 +167,7 @@ fn show(object: &Value, scale: &Scale, custom: bool, missing: Option<i64>) -> Re
     let replicas = match number(&scale.spec_replicas).or(missing.filter(|_| custom)) {
         None if custom => {
             let path = &scale.spec_replicas;
-            return Err(Status::new(
-                500,
-                "InternalError",
-                format!("Internal error occurred: the spec replicas field \"{path}\" does not exist"),
-            ));
+            return Err(Status::internal(format!("the spec replicas field \"{path}\" does not exist")));
         }
         replicas => replicas.unwrap_or(0),
     };

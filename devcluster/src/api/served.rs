@@ -116,10 +116,7 @@ impl Served {
 
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
-        let mut owned =
-            self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
-        self.settle(&mut owned);
-        owned
+        self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
     }
 
     /// Merges an apply configuration into `old` (`None` for a creation). `force` takes over
@@ -134,13 +131,11 @@ impl Served {
         let applied = self.with_resource(author, |resource, writer| {
             apply::apply(resource, old, configuration, writer, force)
         });
-        let mut applied = applied.map_err(Self::apply_status)?;
-        self.settle(&mut applied);
-        Ok(applied)
+        applied.map_err(Self::apply_status)
     }
 
     /// Brings an object into the form that it has once it is stored.
-    fn settle(&self, object: &mut Value) {
+    pub(super) fn settle(&self, object: &mut Value) {
         if let Some(of) = typed::type_of(&self.kind) {
             typed::as_stored(of, object);
         }
@@ -231,7 +226,17 @@ impl Served {
     pub(super) fn storage_path(&self, key: &str) -> String {
         match &self.custom {
             Some(_) => format!("/registry/{}/{}/{key}", self.resource.group, self.resource.resource),
-            None => format!("/registry/{}/{key}", self.resource.resource),
+            None => {
+                let folder = match &*self.resource.resource {
+                    "services" => "services/specs",
+                    "endpoints" => "services/endpoints",
+                    "nodes" => "minions",
+                    "replicationcontrollers" => "controllers",
+                    "ingresses" => "ingress",
+                    other => other,
+                };
+                format!("/registry/{folder}/{key}")
+            }
         }
     }
 }

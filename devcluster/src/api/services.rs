@@ -68,7 +68,7 @@ pub(super) fn prepare(
     if !is_external(spec) && old.is_none_or(is_external) {
         allocate_address(api, spec, &mut reservation).map_err(|failure| match failure {
             Some(error) => invalid(&[error]),
-            None => Status::new(500, "InternalError", "failed to allocate a serviceIP: range is full"),
+            None => Status::internal("failed to allocate a serviceIP: range is full"),
         })?;
     }
     allocate_ports(api, spec, old, &mut reservation).map_err(|error| invalid(&[error]))?;
@@ -339,6 +339,9 @@ fn allocate_ports(
 
 /// Removes values of the old type that the new type does not use and the client has not changed.
 fn drop_unused(spec: &mut Spec, old: &Spec) {
+    if is_external(spec) {
+        spec.remove("internalTrafficPolicy");
+    }
     if is_external(spec) && !is_external(old) {
         if same_addresses(spec, old) {
             spec.remove("clusterIP");

@@ -118,6 +118,14 @@ impl Status {
         Self::new(405, "MethodNotAllowed", message).with_details(Details::of(kind, ""))
     }
 
+    /// Returns a 500: the server fails for the reason `why`.
+    pub fn internal(why: impl Into<String>) -> Self {
+        let cause = Cause { message: why.into(), ..Cause::default() };
+        let message = format!("Internal error occurred: {}", cause.message);
+        let details = Details { causes: vec![cause], ..Details::default() };
+        Self::new(500, "InternalError", message).with_details(details)
+    }
+
     /// Returns a 409: an object of this name exists.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", kind.resource());

@@ -66,6 +66,9 @@ impl Api {
                 if !terms.creates {
                     return Err(Status::not_found(&served.kind, &call.target.name));
                 }
+                if let Some(uid) = &terms.uid {
+                    return Err(other_uid(call, uid, ""));
+                }
                 let object = make(call, None)?;
                 let created = self.insert(call, object).await?;
                 return Ok(Response::new(201, Content::Object(created)));
@@ -92,17 +95,7 @@ impl Api {
         if let Some(uid) = &terms.uid
             && uid != object::meta(old, "uid")
         {
-            let path = served.storage_path(call.key().as_str());
-            return Err(Status::conflict(
-                kind,
-                &name,
-                format!(
-                    "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
-                     AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
-                     meta: {}",
-                    object::meta(old, "uid")
-                ),
-            ));
+            return Err(other_uid(call, uid, object::meta(old, "uid")));
         }
         let mut object = make(call, Some(old))?;
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
@@ -133,10 +126,12 @@ impl Api {
             call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
         }
         call.warnings.extend(super::builtin::warnings(kind, &object, Some(old)));
+        let last = completes_deletion(kind, &object, old).then(|| object.clone());
+        served.settle(&mut object);
         apply::keep_times(old, &mut object);
         self.validate(call, Operation::Update, Some(old), &object).await?;
-        if completes_deletion(kind, &object, old) {
-            return Ok(self.finish_deletion(call, object, version));
+        if let Some(last) = last {
+            return Ok(self.finish_deletion(call, last, version));
         }
         if call.options.dry_run {
             return Ok(Some(Object::Made(Arc::new(object))));
@@ -166,6 +161,16 @@ impl Api {
         }
         Some(Object::Made(Arc::new(object)))
     }
+}
+
+/// The answer to a write that expects another uid than that of the object; `found` is empty without an object.
+fn other_uid(call: &Call, expected: &str, found: &str) -> Status {
+    let path = call.served.storage_path(call.key().as_str());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {expected}, UID in object meta: {found}"
+    );
+    Status::conflict(&call.served.kind, &call.target.name, why)
 }
 
 /// Returns whether a write leaves a terminating object without finalizers and grace period.

@@ -256,5 +256,6 @@ fn bookmark(kind: &Kind, revision: u64, annotations: Option<Value>) -> WatchEven
     if let Some(object) = object.as_object_mut() {
         object.insert("metadata".to_owned(), metadata);
     }
+    super::builtin::complete_bookmark(kind, &mut object);
     WatchEvent::Bookmark(Arc::new(object))
 }

@@ -110,6 +110,13 @@ impl Answer {
         Self::new(code, content_type, Inner::Whole(text.into()))
     }
 
+    /// Returns a response without content.
+    pub(super) fn empty(code: u16) -> Self {
+        let mut answer = Self::json(code, Bytes::new());
+        answer.0.headers_mut().remove(CONTENT_TYPE);
+        answer
+    }
+
     /// Returns a response with JSON that is encoded already.
     pub(super) fn json(code: u16, json: Bytes) -> Self {
         let content_type = HeaderValue::from_static(Format::Json.content_type());

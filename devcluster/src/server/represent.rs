@@ -1,6 +1,5 @@
 //! Converts API responses into the accepted representation: complete objects, or their metadata only.
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::accept::{Accepted, Convert, Format};
@@ -36,7 +35,7 @@ pub(super) fn answer(
 fn of_object(code: u16, object: &Object, kind: &Kind, accepted: &Accepted) -> Result<Answer, Status> {
     let value = object.value();
     if code == 204 {
-        return Ok(Answer::json(code, Bytes::new()));
+        return Ok(Answer::empty(code));
     }
     let is_status = value.get("kind").is_some_and(|kind| kind == "Status");
     match &accepted.convert {

@@ -50,7 +50,7 @@ impl Api {
                     options.resource_version.get_or_insert_with(read);
                 }
                 [budget] => self.disrupt(call, budget).await?,
-                _ => return Ok(Response::made(201, several_budgets())),
+                _ => return Ok(Response::made(500, several_budgets())),
             }
         }
         match self.remove_evicted(call, options).await {
@@ -193,7 +193,7 @@ fn too_many(message: String, retry_after_seconds: u32) -> Status {
     Status::new(429, "TooManyRequests", why).with_details(details)
 }
 
-/// The answer about a Pod with several budgets, which the real server sends with the status 201.
+/// The answer about a Pod with several budgets; the real server sends it without a reason.
 fn several_budgets() -> Value {
     let message =
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";

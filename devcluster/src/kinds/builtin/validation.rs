@@ -93,6 +93,14 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
     checks.errors
 }
 
+/// Returns the warnings about an object that is accepted.
+pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
+    match kind.type_name.as_deref() {
+        Some("core/v1.Service") => services::warnings(&object["spec"]),
+        _ => Vec::new(),
+    }
+}
+
 fn lease(checks: &mut Checks, spec: &Value) {
     if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
         let path = "spec.leaseDurationSeconds";

@@ -172,3 +172,31 @@ pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
         }
     }
 }
+
+/// Returns the warnings about fields of a Service's `spec` that have no effect or are deprecated.
+pub(super) fn warnings(spec: &Value) -> Vec<String> {
+    let text = |field: &str| spec[field].as_str().unwrap_or_default();
+    let external = text("type") == "ExternalName";
+    let headless = text("type") == "ClusterIP" && text("clusterIP") == "None";
+    let external_ips = !items(&spec["externalIPs"]).is_empty();
+    let mut warnings = Vec::new();
+    let mut warn = |applies: bool, text: &str| {
+        if applies {
+            warnings.push(text.to_owned());
+        }
+    };
+    let ignored = !text("loadBalancerIP").is_empty();
+    warn(headless && ignored, "spec.loadBalancerIP is ignored for headless services");
+    warn(headless && external_ips, "spec.externalIPs is ignored for headless services");
+    let affinity = text("sessionAffinity") != "None";
+    warn(headless && affinity, "spec.SessionAffinity is ignored for headless services");
+    let deprecated = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+    warn(external_ips && !headless && !external, deprecated);
+    let ignored = "spec.externalIPs is ignored when spec.type is \"ExternalName\"";
+    warn(external_ips && external, ignored);
+    let ignored = "spec.externalName is ignored when spec.type is not \"ExternalName\"";
+    warn(!external && !text("externalName").is_empty(), ignored);
+    let deprecated = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+    warn(text("trafficDistribution") == "PreferClose", deprecated);
+    warnings
+}
