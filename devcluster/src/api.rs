@@ -120,11 +120,16 @@ impl Api {
 
     /// Executes a request.
     pub async fn call(&self, request: Request) -> Result<Response, Status> {
+        self.call_with(request, |_| ()).await
+    }
+
+    async fn call_with(&self, request: Request, adjust: impl FnOnce(&mut Call)) -> Result<Response, Status> {
         let target = &request.target;
         let served = self.served(&target.group, &target.version, &target.resource).ok_or_else(|| {
             Status::new(404, "NotFound", "the server could not find the requested resource")
         })?;
         let mut call = Call::new(served, request);
+        adjust(&mut call);
         match self.dispatch(&mut call).await {
             Ok(response) => Ok(Response { warnings: call.into_warnings(), ..response }),
             Err(status) => Err(status.with_warnings(call.into_warnings())),

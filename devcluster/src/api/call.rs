@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) warnings: Vec<String>,
     /// The decoded body; `None` if the request has none, or once it was taken.
     pub(super) body: Option<Body>,
+    /// Whether a write skips validation, as those of the server's own objects: they have an address on loopback.
+    pub(super) unchecked: bool,
     user_agent: String,
 }
 
@@ -75,7 +77,8 @@ impl Call {
             target.namespace.clear();
         }
         let options = WriteOptions::default();
-        Self { served, verb, target, query, user, options, warnings: Vec::new(), body, user_agent }
+        let (warnings, unchecked) = (Vec::new(), false);
+        Self { served, verb, target, query, user, options, warnings, body, unchecked, user_agent }
     }
 
     /// Returns the warnings without duplicates.

@@ -114,7 +114,11 @@ impl Api {
         let generation = object::generation(definition);
         let terminating = object::is_terminating(definition);
         self.change_registry(|registry| {
-            registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+            // A later write serves its own version, and a deletion none.
+            let current = self.shared.store.get(&definitions(), version.key());
+            if current.is_some_and(|current| current.revision() == version.revision()) {
+                registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+            }
         });
     }
 

@@ -224,20 +224,19 @@ impl Served {
 
     /// Returns the etcd key of an object, as in error messages of kube-apiserver.
     pub(super) fn storage_path(&self, key: &str) -> String {
-        match &self.custom {
-            Some(_) => format!("/registry/{}/{}/{key}", self.resource.group, self.resource.resource),
-            None => {
-                let folder = match &*self.resource.resource {
-                    "services" => "services/specs",
-                    "endpoints" => "services/endpoints",
-                    "nodes" => "minions",
-                    "replicationcontrollers" => "controllers",
-                    "ingresses" => "ingress",
-                    other => other,
-                };
-                format!("/registry/{folder}/{key}")
-            }
+        let GroupResource { group, resource } = &self.resource;
+        if self.custom.is_some() {
+            return format!("/registry/{group}/{resource}/{key}");
         }
+        let folder = match &**resource {
+            "services" => "services/specs",
+            "endpoints" => "services/endpoints",
+            "nodes" => "minions",
+            "replicationcontrollers" => "controllers",
+            "ingresses" => "ingress",
+            other => other,
+        };
+        format!("/registry/{folder}/{key}")
     }
 }
 

@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 use super::accepted::Accepted;
 use super::pair::Pair;
 use super::run;
-use super::{AT_ONCE, print};
 use super::script::{Scenario, Step};
+use super::{AT_ONCE, print};
 
 /// Steps of one sequence; each has a namespace of its own.
 const LENGTH: usize = 40;
@@ -81,12 +81,7 @@ const SELECTORS: &[&str] = &["x=1", "x!=1", "x+in+(1,2)", "y", "!x", "x=2,y=z"];
 
 /// Runs so many random steps. Returns the number of steps that were run, and the smallest sequences that
 /// differ.
-pub(crate) async fn run(
-    pair: &Pair,
-    seed: u64,
-    steps: usize,
-    accepted: &Accepted,
-) -> (usize, Vec<String>) {
+pub(crate) async fn run(pair: &Pair, seed: u64, steps: usize, accepted: &Accepted) -> (usize, Vec<String>) {
     let mut random = Rng::with_seed(seed);
     let sequences = std::iter::repeat_with(|| sequence(&mut random, LENGTH)).take(steps.div_ceil(LENGTH));
     let mut runs = futures_util::stream::iter(sequences)

@@ -69,16 +69,14 @@ fn transfer(
             own
         } else {
             let position = versions.iter().position(|(version, _)| *version == owner.api_version);
-            let position = match position {
-                Some(position) => position,
-                None => {
-                    let schema = resource.schema_for(&owner.api_version, new);
-                    let schema = schema.map_err(|error| format!("failed to convert new object: {error}"))?;
-                    let schema = schema.unwrap_or(resource.schema);
-                    let comparison = Comparison::of(schema, old, new).without(resource.reset);
-                    versions.push((&owner.api_version, comparison));
-                    versions.len() - 1
-                }
+            let position = if let Some(position) = position {
+                position
+            } else {
+                let schema = resource.schema_for(&owner.api_version, new);
+                let schema = schema.map_err(|error| format!("failed to convert new object: {error}"))?;
+                let comparison = Comparison::of(schema.unwrap_or(resource.schema), old, new);
+                versions.push((&owner.api_version, comparison.without(resource.reset)));
+                versions.len() - 1
             };
             &versions[position].1
         };

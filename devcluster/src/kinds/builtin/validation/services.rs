@@ -108,7 +108,7 @@ pub fn check_addresses(spec: &Map<String, Value>, old: Option<&Map<String, Value
                 let text = "'None' must be the first and only value";
                 errors.push(FieldError::invalid(ADDRESSES, &shown, text));
             }
-        } else if !known.contains(address) && !address.as_str().is_some_and(|it| it.parse::<IpAddr>().is_ok())
+        } else if !known.contains(address) && address.as_str().is_none_or(|it| it.parse::<IpAddr>().is_err())
         {
             malformed = true;
             let text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
