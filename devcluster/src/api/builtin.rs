@@ -134,7 +134,7 @@ impl Api {
     }
 }
 
-/// Adds the fields of a bookmark's object that the server's internal form always has, unlike that of requests.
+/// Adds the fields of a bookmark's object that the server's internal form always has.
 pub(super) fn complete_bookmark(kind: &Kind, value: &mut Value) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apps", "DaemonSet") => set_template_generation(value, 0),

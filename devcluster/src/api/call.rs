@@ -27,7 +27,7 @@ pub(super) struct Call {
     pub(super) warnings: Vec<String>,
     /// The decoded body; `None` if the request has none, or once it was taken.
     pub(super) body: Option<Body>,
-    /// Whether a write skips validation, as those of the server's own objects: they have an address on loopback.
+    /// Whether a write skips validation: the server's own objects have an address on loopback.
     pub(super) unchecked: bool,
     user_agent: String,
 }

@@ -79,7 +79,9 @@ impl Api {
     /// Validates and stores an object with its final name.
     async fn try_insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         let served = Arc::clone(&call.served);
-        served.settle(&mut object);
+        if served.custom.is_none() {
+            served.settle(&mut object);
+        }
         let kind = &*served.kind;
         let name = object::meta(&object, "name").to_owned();
         let errors = served.check_create(&object);
@@ -101,10 +103,11 @@ impl Api {
             }
         };
         if call.options.dry_run {
-            return match self.shared.store.get(&served.resource, &key) {
-                Some(existing) => Err(exists(existing.value())),
-                None => Ok(Object::Made(Arc::new(object))),
-            };
+            if let Some(existing) = self.shared.store.get(&served.resource, &key) {
+                return Err(exists(existing.value()));
+            }
+            served.settle(&mut object);
+            return Ok(Object::Made(Arc::new(object)));
         }
         let stored = served.to_storage(object);
         match self.shared.store.create(&served.resource, key, stored) {

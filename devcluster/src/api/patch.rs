@@ -30,8 +30,15 @@ impl Api {
                     prepare_created(call, &mut applied)?;
                 }
                 call.refuse_duplicates(&body.strict_errors)?;
+                let sent = call.served.custom.is_some().then(|| applied.get("metadata").cloned()).flatten();
                 // No strict errors: the apply itself has refused unknown fields.
                 call.admit(&mut applied, Vec::new())?;
+                // The real server stores the empty lists and maps, so that their removal is a change.
+                for (field, value) in sent.as_ref().and_then(Value::as_object).into_iter().flatten() {
+                    if object::is_empty(value) {
+                        object::set_meta(&mut applied, field, value.clone());
+                    }
+                }
                 applied
             } else {
                 let Some(old) = old else {

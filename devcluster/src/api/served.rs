@@ -134,10 +134,18 @@ impl Served {
         applied.map_err(Self::apply_status)
     }
 
-    /// Brings an object into the form that it has once it is stored.
+    /// Returns whether a stored object has empty lists or maps in its metadata, which readers do not get.
+    pub(super) fn stores_empties(&self, stored: &Value) -> bool {
+        let metadata = stored.get("metadata").and_then(Value::as_object).filter(|_| self.custom.is_some());
+        metadata.is_some_and(|metadata| metadata.values().any(object::is_empty))
+    }
+
+    /// Brings an object into the form that it has when it is read from the store.
     pub(super) fn settle(&self, object: &mut Value) {
         if let Some(of) = typed::type_of(&self.kind) {
             typed::as_stored(of, object);
+        } else if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|_, value| !object::is_empty(value));
         }
     }
 
@@ -183,11 +191,14 @@ impl Served {
     pub(super) fn view(&self, version: &Arc<Version>) -> Object {
         let stored_as = object::text(version.value(), "apiVersion");
         let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
-        if stored_as == self.api_version && current {
+        // Applied objects of custom kinds are stored with empty lists and maps, and read without them.
+        let empties = self.stores_empties(version.value());
+        if stored_as == self.api_version && current && !empties {
             return Object::Stored(Arc::clone(version));
         }
         let mut value = version.value().clone();
         self.convert(&mut value);
+        self.settle(&mut value);
         Object::Made(Arc::new(value))
     }
 

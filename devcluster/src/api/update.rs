@@ -127,17 +127,21 @@ impl Api {
         }
         call.warnings.extend(super::builtin::warnings(kind, &object, Some(old)));
         let last = completes_deletion(kind, &object, old).then(|| object.clone());
-        served.settle(&mut object);
+        if served.custom.is_none() {
+            served.settle(&mut object);
+        }
         apply::keep_times(old, &mut object);
         self.validate(call, Operation::Update, Some(old), &object).await?;
         if let Some(last) = last {
             return Ok(self.finish_deletion(call, last, version));
         }
         if call.options.dry_run {
+            served.settle(&mut object);
             return Ok(Some(Object::Made(Arc::new(object))));
         }
         let stored = served.to_storage(object);
-        if stored == *version.value() {
+        // The real server compares with the object as it is read, so empty lists always count as a change.
+        if stored == *version.value() && !served.stores_empties(&stored) {
             return Ok(Some(view));
         }
         match self.shared.store.update(&served.resource, version.key(), stored, version.revision()) {
@@ -163,7 +167,7 @@ impl Api {
     }
 }
 
-/// The answer to a write that expects another uid than that of the object; `found` is empty without an object.
+/// The answer to a write that expects another uid than that of the object, which is empty without an object.
 fn other_uid(call: &Call, expected: &str, found: &str) -> Status {
     let path = call.served.storage_path(call.key().as_str());
     let why = format!(

@@ -28,8 +28,9 @@ static REVISIONS: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A PodSpec or the difference of two, in the internal form of the server.
 static DUMP: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r#"(?s)^(Invalid value: )\{"(?:Volumes|containers)":.*\}(: field is immutable)$|(previously negative\)\n).*$"#;
-    Regex::new(pattern).expect("a pattern")
+    let value = r#"^(Invalid value: )\{"(?:Volumes|containers)":.*\}(: field is immutable)$"#;
+    let difference = r"(previously negative\)\n).*$";
+    Regex::new(&format!("(?s){value}|{difference}")).expect("a pattern")
 });
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
 

@@ -82,7 +82,8 @@ async fn a_deployment_gets_defaults_a_scale_and_a_generation_per_change() {
 }
 
 fn pod() -> Value {
-    json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec})
 }
 
 #[tokio::test]

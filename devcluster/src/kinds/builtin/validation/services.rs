@@ -64,8 +64,8 @@ pub(super) fn check(checks: &mut Checks, spec: &Value) {
 /// The path of the field that `check_addresses` and the allocation of addresses refuse.
 pub const FAMILY_POLICY: &str = "spec.ipFamilyPolicy";
 
-/// Checks the cluster addresses, their families and the policy of a Service's `spec`. `old` is the spec before
-/// an update. The server does so before it allocates addresses.
+/// Checks the cluster addresses, their families and the policy of a Service's `spec`, before addresses are
+/// allocated. `old` is the spec before an update.
 pub fn check_addresses(spec: &Map<String, Value>, old: Option<&Map<String, Value>>) -> Vec<FieldError> {
     const ADDRESSES: &str = "spec.clusterIPs";
     let list =
