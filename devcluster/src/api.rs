@@ -41,6 +41,7 @@ use admission::{Admission, NamespaceLifecycle};
 use call::Call;
 use registry::Registry;
 use served::Served;
+use services::Reserved;
 use subresources::Tokens;
 
 pub use request::{Body, PatchType, Query, Request, Target, User, Verb};
@@ -74,6 +75,7 @@ struct Shared {
     random: Mutex<fastrand::Rng>,
     registry: RwLock<Arc<Registry>>,
     tokens: Tokens,
+    reserved: Reserved,
     admission: Vec<Arc<dyn Admission>>,
 }
 
@@ -110,6 +112,7 @@ impl Api {
             random: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             registry: RwLock::new(Arc::new(Registry::builtin())),
             tokens: Tokens::default(),
+            reserved: Reserved::default(),
             admission,
         };
         let api = Self { shared: Arc::new(shared) };
@@ -119,11 +122,17 @@ impl Api {
 
     /// Executes a request.
     pub async fn call(&self, request: Request) -> Result<Response, Status> {
+        self.call_with(request, |_| ()).await
+    }
+
+    async fn call_with(&self, request: Request, adjust: impl FnOnce(&mut Call)) -> Result<Response, Status> {
         let served = self.target(&request.target)?;
         let mut call = Call::new(served, request);
-        let mut response = self.dispatch(&mut call).await?;
-        response.warnings = call.into_warnings();
-        Ok(response)
+        adjust(&mut call);
+        match self.dispatch(&mut call).await {
+            Ok(response) => Ok(Response { warnings: call.into_warnings(), ..response }),
+            Err(status) => Err(status.with_warnings(call.into_warnings())),
+        }
     }
 
     /// Returns the kind served under a group, version and plural name; `None` if there is none.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::object;
-use super::{Api, Status, definitions, services};
+use super::services::{self, Reservation};
+use super::{Api, Status, definitions};
 use crate::kinds::builtin::{defaults, typed, validation};
 use crate::kinds::custom::definition;
 use crate::kinds::names::NameRule;
@@ -59,7 +60,10 @@ pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource:
 
 /// Returns the warnings about an object; `old` is `None` for a creation.
 pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<String> {
-    if is_definition(kind) { definition::warnings(value, old) } else { Vec::new() }
+    if is_definition(kind) {
+        return definition::warnings(value, old);
+    }
+    validation::warnings(kind, value)
 }
 
 /// Returns the rule for object names of a kind.
@@ -75,7 +79,7 @@ fn name_rule(kind: &Kind) -> NameRule {
 
 impl Api {
     /// Sets the fields that the server controls in a new object.
-    pub(super) fn prepare_create(&self, kind: &Kind, value: &mut Value) -> Result<(), Status> {
+    pub(super) fn prepare_create(&self, kind: &Kind, value: &mut Value) -> Result<Reservation, Status> {
         match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Namespace") => {
                 let name = object::meta(value, "name").to_owned();
@@ -97,7 +101,7 @@ impl Api {
                 admit_pod(value);
             }
             ("batch", "Job") => select_pods_of_job(value),
-            ("", "Service") => return services::allocate(self, kind, value),
+            ("", "Service") => return services::prepare(self, kind, value, None),
             ("", "PersistentVolumeClaim" | "PersistentVolume") => {
                 set(value, "status", json!({"phase": "Pending"}));
                 let volume = if kind.kind == "PersistentVolume" { "pv" } else { "pvc" };
@@ -109,9 +113,54 @@ impl Api {
                 object::set_finalizers(value, &finalizers);
             }
             ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::prepare_create(value),
+            ("apps", "DaemonSet") => set_template_generation(value, 1),
             _ => {}
         }
-        Ok(())
+        Ok(Reservation::default())
+    }
+
+    /// Completes a changed object before its validation.
+    pub(super) fn prepare_change(
+        &self,
+        kind: &Kind,
+        value: &mut Value,
+        old: &Value,
+        subresource: &str,
+    ) -> Result<Reservation, Status> {
+        match (kind.group.as_str(), kind.kind.as_str(), subresource) {
+            ("", "Service", "") => services::prepare(self, kind, value, Some(old)),
+            _ => Ok(Reservation::default()),
+        }
+    }
+}
+
+/// Adds the fields of a bookmark's object that the server's internal form always has.
+pub(super) fn complete_bookmark(kind: &Kind, value: &mut Value) {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("apps", "DaemonSet") => set_template_generation(value, 0),
+        ("apps", _) => {
+            if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.insert("replicas".to_owned(), json!(0));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The annotation with the number of changes of a `DaemonSet`'s template.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn template_generation(value: &Value) -> i64 {
+    let number = object::meta_value(value, "annotations").and_then(|all| all.get(TEMPLATE_GENERATION));
+    number.and_then(|number| number.as_str()?.parse().ok()).unwrap_or(0)
+}
+
+/// Sets the annotation, if it is less than `least`.
+fn set_template_generation(value: &mut Value, least: i64) {
+    let number = template_generation(value).max(least);
+    let annotations = object::metadata(value).map(|metadata| metadata.entry("annotations"));
+    if let Some(Value::Object(annotations)) = annotations.map(|all| all.or_insert_with(|| json!({}))) {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), number.to_string().into());
     }
 }
 
@@ -128,7 +177,12 @@ pub(super) fn prepare_update(kind: &Kind, value: &mut Value, old: &Value, subres
                 spec.insert("finalizers".to_owned(), finalizers);
             }
         }
-        ("", "Service", "") => services::keep_addresses(value, old),
+        ("apps", "DaemonSet", "") => {
+            let changed = value.pointer("/spec/template") != old.pointer("/spec/template");
+            let annotations = object::metadata(value).and_then(|metadata| metadata.get_mut("annotations"));
+            annotations.and_then(|all| all.as_object_mut()?.remove(TEMPLATE_GENERATION));
+            set_template_generation(value, template_generation(old) + i64::from(changed));
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition", "") => definition::prepare_update(value, old),
         _ => {}
     }

@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) warnings: Vec<String>,
     /// The decoded body; `None` if the request has none, or once it was taken.
     pub(super) body: Option<Body>,
+    /// Whether a write skips validation: the server's own objects have an address on loopback.
+    pub(super) unchecked: bool,
     user_agent: String,
 }
 
@@ -75,7 +77,8 @@ impl Call {
             target.namespace.clear();
         }
         let options = WriteOptions::default();
-        Self { served, verb, target, query, user, options, warnings: Vec::new(), body, user_agent }
+        let (warnings, unchecked) = (Vec::new(), false);
+        Self { served, verb, target, query, user, options, warnings, body, unchecked, user_agent }
     }
 
     /// Returns the warnings without duplicates.
@@ -167,6 +170,19 @@ impl Call {
     /// The answer to an object of another type where one of a built-in kind is expected.
     fn other_kind(&self, sent: &Value) -> Status {
         let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let why = self.unrelated_kind(sent);
+        let message = format!(
+            "{name} in version {} cannot be handled as a {}: {why}",
+            quoted(version),
+            self.served.kind.kind
+        );
+        Status::bad_request(message)
+    }
+
+    /// Returns the reason why an object of another type is none of a built-in kind.
+    pub(super) fn unrelated_kind(&self, sent: &Value) -> String {
+        let (api_version, name) = (object::text(sent, "apiVersion"), object::text(sent, "kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = &self.served.kind;
         let package = |group: &str| match group.split('.').next().unwrap_or_default() {
@@ -174,7 +190,7 @@ impl Call {
             package => package.to_owned(),
         };
         let known = builtin::find(group, version, name).is_some() || (name, api_version) == ("Status", "v1");
-        let why = if known {
+        if known {
             format!(
                 "converting ({version}.{name}) to ({}.{}): unknown conversion",
                 package(&kind.group),
@@ -182,10 +198,7 @@ impl Call {
             )
         } else {
             not_registered(name, api_version)
-        };
-        let message =
-            format!("{name} in version {} cannot be handled as a {}: {why}", quoted(version), kind.kind);
-        Status::bad_request(message)
+        }
     }
 
     /// Removes unknown fields and sets defaults. Unknown and duplicate fields are refused or become warnings.

@@ -63,7 +63,7 @@ impl Api {
                 object::set_meta(&mut object, "name", name);
             }
             object::meta(&object, "name").clone_into(&mut call.target.name);
-            self.prepare_create(kind, &mut object)?;
+            let _reservation = self.prepare_create(kind, &mut object)?;
             // Another attempt, with another name, is made only for generated names.
             let attempt = if attempts == 0 { std::mem::take(&mut object) } else { object.clone() };
             match self.try_insert(call, attempt).await {
@@ -77,12 +77,15 @@ impl Api {
     }
 
     /// Validates and stores an object with its final name.
-    async fn try_insert(&self, call: &mut Call, object: Value) -> Result<Object, Status> {
+    async fn try_insert(&self, call: &mut Call, mut object: Value) -> Result<Object, Status> {
         let served = Arc::clone(&call.served);
+        if served.custom.is_none() {
+            served.settle(&mut object);
+        }
         let kind = &*served.kind;
         let name = object::meta(&object, "name").to_owned();
         let errors = served.check_create(&object);
-        if !errors.is_empty() {
+        if !errors.is_empty() && !call.unchecked {
             return Err(served.invalid(&object, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
@@ -100,10 +103,11 @@ impl Api {
             }
         };
         if call.options.dry_run {
-            return match self.shared.store.get(&served.resource, &key) {
-                Some(existing) => Err(exists(existing.value())),
-                None => Ok(Object::Made(Arc::new(object))),
-            };
+            if let Some(existing) = self.shared.store.get(&served.resource, &key) {
+                return Err(exists(existing.value()));
+            }
+            served.settle(&mut object);
+            return Ok(Object::Made(Arc::new(object)));
         }
         let stored = served.to_storage(object);
         match self.shared.store.create(&served.resource, key, stored) {

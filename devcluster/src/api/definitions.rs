@@ -13,6 +13,7 @@ use super::call::Call;
 use super::object;
 use super::options::DeleteOptions;
 use super::request::{Request, Target, Verb};
+use super::served::Author;
 use super::{Api, builtin};
 use crate::kinds::Kind;
 use crate::kinds::custom::{self, status};
@@ -67,6 +68,7 @@ impl Api {
                 self.serve(&version);
             }
             let Some(next) = next else { return };
+            let next = self.owned_by_server(definition, next);
             let store = &self.shared.store;
             if object::is_terminating(&next) && object::finalizers(&next).next().is_none() {
                 if store.delete(&resource, key, version.revision()).is_ok() {
@@ -97,13 +99,26 @@ impl Api {
         Some(next)
     }
 
+    /// Records that the server itself has changed the status of a definition.
+    fn owned_by_server(&self, definition: &Value, next: Value) -> Value {
+        let author = Author { manager: "kube-apiserver", subresource: "status", now: self.now() };
+        match self.served("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
+            Some(served) if next != *definition => served.own(Some(definition), next, &author),
+            _ => next,
+        }
+    }
+
     /// Serves the versions of a definition.
     fn serve(&self, version: &Version) {
         let definition = version.value();
         let generation = object::generation(definition);
         let terminating = object::is_terminating(definition);
         self.change_registry(|registry| {
-            registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+            // A later write serves its own version, and a deletion none.
+            let current = self.shared.store.get(&definitions(), version.key());
+            if current.is_some_and(|current| current.revision() == version.revision()) {
+                registry.serve(custom::kinds(definition), generation, version.revision(), terminating);
+            }
         });
     }
 

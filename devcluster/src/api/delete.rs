@@ -190,7 +190,7 @@ fn answer(kind: &Kind, object: Object) -> Object {
     Object::Made(Arc::new(success(kind, object::meta(value, "name"), object::meta(value, "uid"))))
 }
 
-fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Result<(), Status> {
+pub(super) fn check_preconditions(kind: &Kind, options: &DeleteOptions, old: &Value) -> Result<(), Status> {
     let name = object::meta(old, "name");
     let conflict = |why: String| {
         // kube-apiserver uses the kind in this error, and the resource in all others.

@@ -72,6 +72,15 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
+/// Returns whether a value is a list or map without entries.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty(),
+        _ => false,
+    }
+}
+
 /// Returns whether an object has a deletion timestamp.
 pub(super) fn is_terminating(object: &Value) -> bool {
     meta_value(object, "deletionTimestamp").is_some()

@@ -1,6 +1,6 @@
 //! Patch requests: JSON patch, merge patch, strategic merge patch and server-side apply.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::call::Call;
 use super::object;
@@ -30,8 +30,15 @@ impl Api {
                     prepare_created(call, &mut applied)?;
                 }
                 call.refuse_duplicates(&body.strict_errors)?;
+                let sent = call.served.custom.is_some().then(|| applied.get("metadata").cloned()).flatten();
                 // No strict errors: the apply itself has refused unknown fields.
                 call.admit(&mut applied, Vec::new())?;
+                // The real server stores the empty lists and maps, so that their removal is a change.
+                for (field, value) in sent.as_ref().and_then(Value::as_object).into_iter().flatten() {
+                    if object::is_empty(value) {
+                        object::set_meta(&mut applied, field, value.clone());
+                    }
+                }
                 applied
             } else {
                 let Some(old) = old else {
@@ -39,7 +46,7 @@ impl Api {
                 };
                 let mut object = old.clone();
                 apply_patch(&call.served.kind, &mut object, patch_type, &body.value)?;
-                check_type(call, &object)?;
+                check_type(call, &mut object, patch_type)?;
                 let patched = object.to_string();
                 call.admit_or(&mut object, body.strict_errors.clone(), |error| undecodable(&patched, error))?;
                 call.served.own(Some(old), object, &call.author(now))
@@ -136,19 +143,22 @@ fn undecodable(patched: &str, error: &str) -> Status {
 }
 
 /// A patch may not turn the object into one of another type.
-fn check_type(call: &Call, object: &Value) -> Result<(), Status> {
+fn check_type(call: &Call, object: &mut Value, patch_type: PatchType) -> Result<(), Status> {
+    let (expected_kind, expected_version) = (&call.served.kind.kind, call.served.api_version());
+    if call.served.custom.is_none() {
+        for (field, default) in [("kind", expected_kind.as_str()), ("apiVersion", expected_version)] {
+            // A strategic merge patch decodes into the Go type, whatever type the result has.
+            if object::text(object, field).is_empty() || patch_type == PatchType::Strategic {
+                object::set_text(object, field, default);
+            }
+        }
+    }
     let (kind, api_version) = (object::text(object, "kind"), object::text(object, "apiVersion"));
-    if api_version == call.served.api_version()
-        && (kind == call.served.kind.kind || call.served.custom.is_some())
-    {
+    if api_version == expected_version && (kind == expected_kind || call.served.custom.is_some()) {
         return Ok(());
     }
     if call.served.custom.is_none() {
-        let sent = json!({"kind": kind, "apiVersion": api_version});
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {sent}",
-            call.served.kind.kind
-        )));
+        return Err(undecodable(&object.to_string(), &call.unrelated_kind(object)));
     }
     if kind.is_empty() {
         let error = format!("Object 'Kind' is missing in '{object}'");

@@ -1,6 +1,6 @@
 //! The `scale` subresource: reads and sets the replicas of an object through a Scale.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,19 @@ use super::options::{WriteOptions, revision};
 use super::patch::{apply_patch, begin};
 use super::request::{PatchType, Verb};
 use super::response::{Content, Object};
+use super::served::Served;
 use super::update::Terms;
 use super::{Api, Response, Status};
 use crate::kinds::custom::at_path;
-use crate::kinds::{FieldError, Scale};
+use crate::kinds::{FieldError, Scale, apply, builtin};
 
 const API_VERSION: &str = "autoscaling/v1";
+/// The replicas of a custom resource that has none, as in kube-apiserver.
+const MISSING: i64 = i32::MIN as i64;
+
+/// The kind of the objects in requests, which are never stored.
+static SCALES: LazyLock<Served> =
+    LazyLock::new(|| Served::new(Arc::new(builtin::scale_kind()), None, Vec::new()));
 
 // === impl Api ===
 
@@ -36,21 +43,49 @@ impl Api {
             _ => return Err(Status::method_not_allowed(&call.served.kind, call.verb.as_str())),
         };
         let now = self.now();
-        let terms = Terms { unconditional: true, ..Terms::default() };
+        let uid = match &sent {
+            Sent::Scale(sent) => Some(object::meta(sent, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+            Sent::Patch(..) => None,
+        };
+        let terms = Terms { unconditional: true, uid, ..Terms::default() };
         let mut make = |call: &mut Call, old: Option<&Value>| {
             let Some(old) = old else { return Err(Status::not_found(&call.served.kind, &call.target.name)) };
-            let wanted = sent.scale(call, old, scale, custom)?;
-            check(call, &wanted)?;
-            let mut object = old.clone();
+            let paths = replica_paths(&call.served);
+            let owners = apply::Scale { api_version: call.served.api_version(), replicas: &paths };
+            let entries = object::meta_value(old, "managedFields").unwrap_or(&Value::Null);
+            let mut current = show(old, scale, custom, Some(MISSING))?;
+            if let Some(entries) = owners.from_object(entries) {
+                object::set_meta(&mut current, "managedFields", entries);
+            }
+            let wanted = sent.scale(call, &current, now)?;
+            check(call, &wanted, custom)?;
             let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+            if custom && replicas == MISSING {
+                let path = crate::kinds::quoted(&scale.spec_replicas);
+                return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
+            }
+            let mut object = old.clone();
             set_path(&mut object, &scale.spec_replicas, replicas);
-            let mut owned = call.served.own(Some(old), object, &call.author(now));
-            object::set_meta(&mut owned, "resourceVersion", object::meta(&wanted, "resourceVersion"));
-            Ok(owned)
+            object::set_meta(&mut object, "resourceVersion", object::meta(&wanted, "resourceVersion"));
+            let written = object::meta_value(&wanted, "managedFields").unwrap_or(&Value::Null);
+            match owners.to_object(entries, written) {
+                Some(entries) => object::set_meta(&mut object, "managedFields", entries),
+                None => object::remove_meta(&mut object, "managedFields"),
+            }
+            Ok(object)
         };
         let response = self.modify(call, &terms, &mut make).await?;
         shown(response, scale, custom)
     }
+}
+
+/// Returns the path of the replicas in each version of a kind; `None` for a version without `scale`.
+fn replica_paths(served: &Served) -> Vec<(String, Option<Vec<String>>)> {
+    let kinds = std::iter::once(&served.kind).chain(&served.siblings);
+    let path = |scale: &Scale| {
+        scale.spec_replicas.trim_start_matches('.').split('.').map(str::to_owned).collect::<Vec<_>>()
+    };
+    kinds.map(|kind| (kind.api_version(), kind.scale.as_ref().map(path))).collect()
 }
 
 /// The body of an update or patch.
@@ -62,33 +97,34 @@ enum Sent {
 // === impl Sent ===
 
 impl Sent {
-    /// Returns the wanted Scale for the object `old`.
-    fn scale(&self, call: &Call, old: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
+    /// Returns the wanted Scale in place of `current`, with the owners of its replicas.
+    fn scale(&self, call: &Call, current: &Value, now: jiff::Timestamp) -> Result<Value, Status> {
+        let author = call.author(now);
+        let admitted = |mut wanted: Value| {
+            SCALES.admit(&mut wanted).map_err(|error| {
+                Status::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {error}"))
+            })?;
+            Ok(SCALES.own(Some(current), wanted, &author))
+        };
         match self {
-            Self::Scale(sent) => Ok(sent.clone()),
+            Self::Scale(sent) => {
+                check_type(sent)?;
+                admitted(sent.clone())
+            }
             Self::Patch(PatchType::Apply, sent) => {
-                let mut current = show(old, scale, custom)?;
-                apply_patch(&call.served.kind, &mut current, PatchType::Merge, sent)?;
-                Ok(current)
+                SCALES.apply(Some(current), sent, &author, call.options.force.unwrap_or(false))
             }
             Self::Patch(patch_type, patch) => {
-                // A Scale has no lists, so a strategic merge patch is a merge patch.
-                let patch_type =
-                    if *patch_type == PatchType::Strategic { PatchType::Merge } else { *patch_type };
-                let mut current = show(old, scale, custom)?;
-                let read = object::meta(&current, "resourceVersion").to_owned();
-                apply_patch(&call.served.kind, &mut current, patch_type, patch)?;
-                if object::meta(&current, "resourceVersion") == read {
-                    object::remove_meta(&mut current, "resourceVersion");
-                }
-                Ok(current)
+                let mut wanted = current.clone();
+                apply_patch(&SCALES.kind, &mut wanted, *patch_type, patch)?;
+                check_type(&wanted)?;
+                admitted(wanted)
             }
         }
     }
 }
 
-/// Validates a wanted Scale.
-fn check(call: &Call, scale: &Value) -> Result<(), Status> {
+fn check_type(scale: &Value) -> Result<(), Status> {
     let (api_version, kind) = (object::text(scale, "apiVersion"), object::text(scale, "kind"));
     if !kind.is_empty() && (kind != "Scale" || api_version != API_VERSION) {
         return Err(Status::bad_request(format!(
@@ -96,13 +132,18 @@ fn check(call: &Call, scale: &Value) -> Result<(), Status> {
              ({API_VERSION})"
         )));
     }
+    Ok(())
+}
+
+/// Validates a wanted Scale. The replicas of a custom resource are checked in the object itself.
+fn check(call: &Call, scale: &Value, custom: bool) -> Result<(), Status> {
     let name = object::meta(scale, "name");
     if !name.is_empty() {
         call.check_name(scale)?;
     }
     revision(object::meta(scale, "resourceVersion")).map_err(Status::unclassified)?;
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-    if replicas < 0 {
+    if replicas < 0 && !custom {
         let detail = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", &replicas.into(), detail);
         return Err(Status::invalid_kind("autoscaling", "Scale", &call.target.name, &[error]));
@@ -113,22 +154,20 @@ fn check(call: &Call, scale: &Value) -> Result<(), Status> {
 /// Replaces the object of a response by its Scale.
 fn shown(mut response: Response, scale: &Scale, custom: bool) -> Result<Response, Status> {
     if let Content::Object(object) = &response.content {
-        response.content = Content::Object(Object::Made(Arc::new(show(object.value(), scale, custom)?)));
+        let shown = show(object.value(), scale, custom, None)?;
+        response.content = Content::Object(Object::Made(Arc::new(shown)));
     }
     Ok(response)
 }
 
-/// Returns the Scale of an object. Custom resources without replicas are an error.
-fn show(object: &Value, scale: &Scale, custom: bool) -> Result<Value, Status> {
+/// Returns the Scale of an object. `missing` stands for missing replicas of a custom resource, which are an
+/// error without it.
+fn show(object: &Value, scale: &Scale, custom: bool, missing: Option<i64>) -> Result<Value, Status> {
     let number = |path: &str| at_path(object, path).and_then(Value::as_i64);
-    let replicas = match number(&scale.spec_replicas) {
+    let replicas = match number(&scale.spec_replicas).or(missing.filter(|_| custom)) {
         None if custom => {
             let path = &scale.spec_replicas;
-            return Err(Status::new(
-                500,
-                "InternalError",
-                format!("Internal error occurred: the spec replicas field \"{path}\" does not exist"),
-            ));
+            return Err(Status::internal(format!("the spec replicas field \"{path}\" does not exist")));
         }
         replicas => replicas.unwrap_or(0),
     };

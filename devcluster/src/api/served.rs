@@ -107,19 +107,16 @@ impl Served {
         }
     }
 
-    /// The answer to an object with errors: it names the kind that was sent.
+    /// The answer to an object with errors: it names the kind that was sent, in the group of storage.
     pub(super) fn invalid(&self, object: &Value, errors: &[FieldError]) -> Status {
         let sent = object::text(object, "kind");
         let kind = if sent.is_empty() { &self.kind.kind } else { sent };
-        Status::invalid_kind(&self.kind.group, kind, object::meta(object, "name"), errors)
+        Status::invalid_kind(&self.kind.stored_as.0, kind, object::meta(object, "name"), errors)
     }
 
     /// Records in `managedFields` which fields a plain write changed.
     pub(super) fn own(&self, old: Option<&Value>, new: Value, author: &Author<'_>) -> Value {
-        let mut owned =
-            self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer));
-        self.settle(&mut owned);
-        owned
+        self.with_resource(author, |resource, writer| apply::update(resource, old, new, writer))
     }
 
     /// Merges an apply configuration into `old` (`None` for a creation). `force` takes over
@@ -134,15 +131,21 @@ impl Served {
         let applied = self.with_resource(author, |resource, writer| {
             apply::apply(resource, old, configuration, writer, force)
         });
-        let mut applied = applied.map_err(Self::apply_status)?;
-        self.settle(&mut applied);
-        Ok(applied)
+        applied.map_err(Self::apply_status)
     }
 
-    /// Brings an object into the form that it has once it is stored.
-    fn settle(&self, object: &mut Value) {
+    /// Returns whether a stored object has empty lists or maps in its metadata, which readers do not get.
+    pub(super) fn stores_empties(&self, stored: &Value) -> bool {
+        let metadata = stored.get("metadata").and_then(Value::as_object).filter(|_| self.custom.is_some());
+        metadata.is_some_and(|metadata| metadata.values().any(object::is_empty))
+    }
+
+    /// Brings an object into the form that it has when it is read from the store.
+    pub(super) fn settle(&self, object: &mut Value) {
         if let Some(of) = typed::type_of(&self.kind) {
             typed::as_stored(of, object);
+        } else if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|_, value| !object::is_empty(value));
         }
     }
 
@@ -188,11 +191,14 @@ impl Served {
     pub(super) fn view(&self, version: &Arc<Version>) -> Object {
         let stored_as = object::text(version.value(), "apiVersion");
         let current = self.custom.as_ref().is_none_or(|custom| version.revision() > custom.defined_at);
-        if stored_as == self.api_version && current {
+        // Applied objects of custom kinds are stored with empty lists and maps, and read without them.
+        let empties = self.stores_empties(version.value());
+        if stored_as == self.api_version && current && !empties {
             return Object::Stored(Arc::clone(version));
         }
         let mut value = version.value().clone();
         self.convert(&mut value);
+        self.settle(&mut value);
         Object::Made(Arc::new(value))
     }
 
@@ -229,10 +235,19 @@ impl Served {
 
     /// Returns the etcd key of an object, as in error messages of kube-apiserver.
     pub(super) fn storage_path(&self, key: &str) -> String {
-        match &self.custom {
-            Some(_) => format!("/registry/{}/{}/{key}", self.resource.group, self.resource.resource),
-            None => format!("/registry/{}/{key}", self.resource.resource),
+        let GroupResource { group, resource } = &self.resource;
+        if self.custom.is_some() {
+            return format!("/registry/{group}/{resource}/{key}");
         }
+        let folder = match &**resource {
+            "services" => "services/specs",
+            "endpoints" => "services/endpoints",
+            "nodes" => "minions",
+            "replicationcontrollers" => "controllers",
+            "ingresses" => "ingress",
+            other => other,
+        };
+        format!("/registry/{folder}/{key}")
     }
 }
 

@@ -63,14 +63,18 @@ impl Api {
     /// Updates the object `kubernetes`, or creates it if the update fails.
     async fn replace_first(&self, target: Target, object: Value) {
         let update = first(Verb::Update, target.clone().name("kubernetes"), object.clone());
-        if self.call(update).await.is_err() {
+        if self.call_first(update).await.is_err() {
             self.create_first(target, object).await;
         }
     }
 
+    async fn call_first(&self, request: Request) -> Result<Response, Status> {
+        self.call_with(request, |call| call.unchecked = true).await
+    }
+
     /// Creates an initial object; logs a failure.
     async fn create_first(&self, target: Target, object: Value) {
-        let created: Result<Response, Status> = self.call(first(Verb::Create, target, object)).await;
+        let created: Result<Response, Status> = self.call_first(first(Verb::Create, target, object)).await;
         if let Err(status) = created {
             tracing::warn!(%status, "an object of every cluster was refused");
         }

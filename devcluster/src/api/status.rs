@@ -23,6 +23,8 @@ pub struct Failure {
     pub details: Option<Details>,
     /// A token that continues an expired list at the newest state; empty if there is none.
     pub continue_token: String,
+    /// Texts of `Warning` headers, without duplicates.
+    pub warnings: Vec<String>,
 }
 
 /// The object of an error, and its single errors.
@@ -75,6 +77,13 @@ impl Status {
         self
     }
 
+    /// Sets the texts of `Warning` headers.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.0.warnings = warnings;
+        self
+    }
+
     /// Puts a text in front of the message.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
@@ -107,6 +116,14 @@ impl Status {
     pub fn method_not_allowed(kind: &Kind, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind \"{}\"", kind.resource());
         Self::new(405, "MethodNotAllowed", message).with_details(Details::of(kind, ""))
+    }
+
+    /// Returns a 500: the server fails for the reason `why`.
+    pub fn internal(why: impl Into<String>) -> Self {
+        let cause = Cause { message: why.into(), ..Cause::default() };
+        let message = format!("Internal error occurred: {}", cause.message);
+        let details = Details { causes: vec![cause], ..Details::default() };
+        Self::new(500, "InternalError", message).with_details(details)
     }
 
     /// Returns a 409: an object of this name exists.

@@ -1,5 +1,7 @@
 //! Dispatch of requests for subresources, and the reviews, which are never stored.
 
+mod eviction;
+mod log;
 mod pods;
 mod reviews;
 mod tokens;
@@ -40,6 +42,8 @@ impl Api {
             ("pods", "binding", Verb::Create) => self.bind(call).await,
             ("pods", "eviction", Verb::Create) => self.evict(call).await,
             ("serviceaccounts", "token", Verb::Create) => self.create_token(call),
+            // No kubelet keeps logs; the real server fails in the same way to find the Node of the Pod.
+            ("pods", "log", Verb::Get) => self.log(call),
             // Subresources with the kind of the object, such as `finalize` of a Namespace,
             // change a part of it.
             (_, _, Verb::Get) if known.kind == kind.kind => self.get(call),

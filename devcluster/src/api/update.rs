@@ -66,6 +66,9 @@ impl Api {
                 if !terms.creates {
                     return Err(Status::not_found(&served.kind, &call.target.name));
                 }
+                if let Some(uid) = &terms.uid {
+                    return Err(other_uid(call, uid, ""));
+                }
                 let object = make(call, None)?;
                 let created = self.insert(call, object).await?;
                 return Ok(Response::new(201, Content::Object(created)));
@@ -92,17 +95,7 @@ impl Api {
         if let Some(uid) = &terms.uid
             && uid != object::meta(old, "uid")
         {
-            let path = served.storage_path(call.key().as_str());
-            return Err(Status::conflict(
-                kind,
-                &name,
-                format!(
-                    "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, \
-                     AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
-                     meta: {}",
-                    object::meta(old, "uid")
-                ),
-            ));
+            return Err(other_uid(call, uid, object::meta(old, "uid")));
         }
         let mut object = make(call, Some(old))?;
         self.admit(call, Operation::Update, Some(old), &mut object).await?;
@@ -123,25 +116,32 @@ impl Api {
             _ => return Err(Status::modified(kind, &name)),
         }
         call.place(&mut object)?;
+        let _reservation = self.prepare_change(kind, &mut object, old, &call.target.subresource)?;
         prepare(kind, served.custom.is_some(), &mut object, old, &call.target.subresource);
         let errors = served.check_update(&object, old, &call.target.subresource);
-        if !errors.is_empty() {
+        if !errors.is_empty() && !call.unchecked {
             return Err(served.invalid(&object, &errors));
         }
         if let Some(metadata) = object.get("metadata") {
             call.warnings.extend(metadata::finalizer_warnings(metadata, old.get("metadata")));
         }
         call.warnings.extend(super::builtin::warnings(kind, &object, Some(old)));
+        let last = completes_deletion(kind, &object, old).then(|| object.clone());
+        if served.custom.is_none() {
+            served.settle(&mut object);
+        }
         apply::keep_times(old, &mut object);
         self.validate(call, Operation::Update, Some(old), &object).await?;
-        if completes_deletion(kind, &object, old) {
-            return Ok(self.finish_deletion(call, object, version));
+        if let Some(last) = last {
+            return Ok(self.finish_deletion(call, last, version));
         }
         if call.options.dry_run {
+            served.settle(&mut object);
             return Ok(Some(Object::Made(Arc::new(object))));
         }
         let stored = served.to_storage(object);
-        if stored == *version.value() {
+        // The real server compares with the object as it is read, so empty lists always count as a change.
+        if stored == *version.value() && !served.stores_empties(&stored) {
             return Ok(Some(view));
         }
         match self.shared.store.update(&served.resource, version.key(), stored, version.revision()) {
@@ -165,6 +165,16 @@ impl Api {
         }
         Some(Object::Made(Arc::new(object)))
     }
+}
+
+/// The answer to a write that expects another uid than that of the object, which is empty without an object.
+fn other_uid(call: &Call, expected: &str, found: &str) -> Status {
+    let path = call.served.storage_path(call.key().as_str());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {expected}, UID in object meta: {found}"
+    );
+    Status::conflict(&call.served.kind, &call.target.name, why)
 }
 
 /// Returns whether a write leaves a terminating object without finalizers and grace period.
@@ -223,13 +233,12 @@ fn keep_all_but_status(kind: &Kind, custom: bool, object: &mut Value, old: &Valu
 
 /// Returns whether a change increases the generation.
 fn bumps(kind: &Kind, object: &Value, old: &Value) -> bool {
-    let annotations = |object: &Value| object::meta_value(object, "annotations").cloned();
+    let differs = |field| object::meta_value(object, field) != object::meta_value(old, field);
     match kind.generation {
         Generation::None => false,
         Generation::Content => content_differs(object, old),
-        Generation::ContentAndAnnotations => {
-            content_differs(object, old) || annotations(object) != annotations(old)
-        }
+        Generation::ContentAndAnnotations => content_differs(object, old) || differs("annotations"),
+        Generation::ContentAndLabels => content_differs(object, old) || differs("labels"),
     }
 }
 

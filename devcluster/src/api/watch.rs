@@ -166,14 +166,21 @@ impl Watch {
             let watcher = self.watcher.as_mut()?;
             let bookmark_at =
                 self.bookmarks.as_ref().map_or(self.end, |bookmarks| bookmarks.next.min(self.end));
-            // Biased: pending changes come before a bookmark, whose revision covers them.
+            // Biased: steady changes must not delay a bookmark or the end of the watch.
             tokio::select! {
                 biased;
+                () = sleep_until(bookmark_at) => {
+                    // A batch of pending changes comes first, and the bookmark covers it.
+                    match watcher.ready() {
+                        Ok(changes) => self.report(&changes),
+                        Err(_) => self.watcher = None,
+                    }
+                    self.tick();
+                }
                 changes = watcher.next() => match changes {
                     Some(changes) => self.report(&changes),
                     None => self.watcher = None,
                 },
-                () = sleep_until(bookmark_at) => self.tick(),
             }
         }
     }
@@ -266,5 +273,6 @@ fn bookmark(kind: &Kind, revision: u64, annotations: Option<Value>) -> WatchEven
     if let Some(object) = object.as_object_mut() {
         object.insert("metadata".to_owned(), metadata);
     }
+    super::builtin::complete_bookmark(kind, &mut object);
     WatchEvent::Bookmark(Arc::new(object))
 }

@@ -54,7 +54,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::managers::{Id, Managers};
-use self::updater::{Applied, Conflict};
+use self::updater::{Applied, Conflict, Failure};
 use crate::kinds::Schema;
 
 pub use self::field_set::FieldSet;
@@ -161,20 +161,24 @@ pub fn apply(
     if managers.owners.is_empty() {
         let first = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
         let id = first.update_id(resource);
-        managers = updater::update(resource, resource.empty, live, managers, id, &first);
+        managers = updater::update(resource, resource.empty, live, managers, id, &first)
+            .map_err(ApplyError::Internal)?;
     }
     let attempt = updater::apply(resource, live, applied, managers.clone(), writer, force);
     let outcome = match attempt {
-        Err(conflicts) if writer.manager == last_applied::KUBECTL => {
+        Err(Failure::Conflicts(conflicts)) if writer.manager == last_applied::KUBECTL => {
             let rest = last_applied::without_allowed(resource, live, conflicts);
             match rest.as_slice() {
                 [] => updater::apply(resource, live, applied, managers, writer, true),
-                _ => Err(rest),
+                _ => Err(Failure::Conflicts(rest)),
             }
         }
         other => other,
     };
-    let Applied { object, managers } = outcome.map_err(conflict)?;
+    let Applied { object, managers } = outcome.map_err(|failure| match failure {
+        Failure::Conflicts(conflicts) => conflict(conflicts),
+        Failure::Conversion(error) => ApplyError::Internal(error),
+    })?;
     let mut object = object.unwrap_or_else(|| updater::without_managed_fields(live));
     if writer.manager == last_applied::KUBECTL {
         last_applied::refresh(&mut object, applied);
@@ -210,8 +214,11 @@ pub fn update(resource: &Resource<'_>, live: Option<&Value>, mut new: Value, wri
         // Objects without entries stay untracked, and so do objects that do not follow the schema.
         return new;
     }
-    let managers = updater::update(resource, live, &new, managers, writer.update_id(resource), writer);
-    set_managed_fields(&mut new, managers);
+    let id = writer.update_id(resource);
+    // Without the entries, the object becomes untracked.
+    if let Ok(managers) = updater::update(resource, live, &new, managers, id, writer) {
+        set_managed_fields(&mut new, managers);
+    }
     new
 }
 
@@ -254,6 +261,20 @@ impl<'a> Resource<'a> {
             return Some(self.schema);
         }
         self.other_versions.iter().find(|(version, _)| *version == api_version).map(|(_, schema)| *schema)
+    }
+
+    /// Returns the schema of a version for an object in the version of the request; `None` if the version is
+    /// not served.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the object does not follow the schema.
+    fn schema_for(&self, api_version: &str, object: &Value) -> Result<Option<&'a Schema>, String> {
+        let schema = self.schema_of(api_version);
+        match schema.filter(|_| api_version != self.api_version) {
+            Some(other) => collect::validate(other, object, false).map(|()| schema),
+            None => Ok(schema),
+        }
     }
 
     /// Returns the object in the form that messages use: `default/web; apps/v1, Kind=Deployment`.

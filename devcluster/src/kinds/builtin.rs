@@ -30,6 +30,11 @@ pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Arc<Kind>
     kinds().iter().find(|known| known.group == group && known.version == version && known.kind == kind)
 }
 
+/// Returns the kind of the subresource `scale`, which no endpoint of its own serves.
+pub fn scale_kind() -> Kind {
+    table::scale_kind()
+}
+
 /// Returns the release of Kubernetes that the table was generated from, such as `v1.36.3`.
 pub fn release() -> &'static str {
     table::header().release

@@ -72,6 +72,11 @@ impl FieldError {
         Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
     }
 
+    /// Returns the error of a malformed value that the message shows as `shown`.
+    pub fn invalid_shown(path: impl Into<String>, shown: &str, detail: &str) -> Self {
+        Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {shown}"), detail))
+    }
+
     /// Returns the error of an unsupported value. The message lists the supported values in the given order.
     pub fn unsupported(path: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let supported: Vec<_> = supported.iter().map(|value| quoted(value)).collect();

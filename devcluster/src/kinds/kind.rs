@@ -106,6 +106,8 @@ pub enum Generation {
     Content,
     /// The changes of [`Content`](Self::Content), and changes of annotations.
     ContentAndAnnotations,
+    /// The changes of [`Content`](Self::Content), and changes of labels.
+    ContentAndLabels,
 }
 
 /// A field that a field selector can name.

@@ -89,7 +89,10 @@ impl Answer {
 
     /// Returns a response with a `Status` in the accepted format.
     pub(super) fn status(status: &Status, accepted: &Accepted) -> Self {
-        let answer = Self::value(status.code(), &status.to_value(), accepted);
+        let mut answer = Self::value(status.code(), &status.to_value(), accepted);
+        for warning in &status.failure().warnings {
+            answer.warn(warning);
+        }
         match status.retry_after_seconds() {
             Some(seconds) => answer.with(RETRY_AFTER.as_str(), &seconds.to_string()),
             None => answer,
@@ -105,6 +108,13 @@ impl Answer {
         };
         let content_type = HeaderValue::from_static(accepted.format.content_type());
         Self::new(code, content_type, Inner::Whole(text.into()))
+    }
+
+    /// Returns a response without content.
+    pub(super) fn empty(code: u16) -> Self {
+        let mut answer = Self::json(code, Bytes::new());
+        answer.0.headers_mut().remove(CONTENT_TYPE);
+        answer
     }
 
     /// Returns a response with JSON that is encoded already.

@@ -135,7 +135,9 @@ pub(crate) fn patch(text: &[u8], patch_type: PatchType) -> Result<Body, Status> 
     };
     let refuse = |why: String| Status::bad_request(format!("{prefix}{why}"));
     let decoded = json::decode(text).map_err(refuse)?;
-    if patch_type != PatchType::Json && !decoded.value.is_object() {
+    // A null is refused with another text when it is merged.
+    let null = patch_type == PatchType::Merge && decoded.value.is_null();
+    if patch_type != PatchType::Json && !decoded.value.is_object() && !null {
         return Err(refuse(not_a_map(&decoded.value)));
     }
     Ok(from_json(decoded))

@@ -34,6 +34,9 @@ pub(super) fn answer(
 
 fn of_object(code: u16, object: &Object, kind: &Kind, accepted: &Accepted) -> Result<Answer, Status> {
     let value = object.value();
+    if code == 204 {
+        return Ok(Answer::empty(code));
+    }
     let is_status = value.get("kind").is_some_and(|kind| kind == "Status");
     match &accepted.convert {
         Some(convert) if !is_status => {

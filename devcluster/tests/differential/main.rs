@@ -49,7 +49,7 @@ const FILES: &[&str] = &[
     include_str!("scenarios/transport.txt"),
 ];
 
-/// Scenarios that run at the same time.
+/// Scenarios, or random sequences, that run at the same time.
 const AT_ONCE: usize = 3;
 
 fn variable(name: &str) -> Option<String> {
@@ -98,7 +98,10 @@ async fn both_servers_answer_alike() {
 
         let seed = variable("DIFFERENTIAL_SEED").map_or(1, |text| text.parse().expect("a seed"));
         let steps = variable("DIFFERENTIAL_STEPS").map_or(1_000, |text| text.parse().expect("a number"));
-        let found = random::run(&pair, seed, steps, &accepted).await;
+        let (done, found) = random::run(&pair, seed, steps, &accepted).await;
+        print(&format!("figure dev.random_steps {done} steps"));
+        print(&format!("figure dev.differences {} differences", found.len() + reports.len()));
+        print(&format!("figure dev.scenarios {} scenarios", scenarios.len()));
         pair.stop().await;
         assert!(found.is_empty(), "random steps with a difference:\n{}", found.join("\n"));
     } else {

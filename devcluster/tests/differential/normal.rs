@@ -7,6 +7,8 @@
 //!   marks.
 //! - Bookmarks that a timer sends are left out.
 //! - Causes are a set: the real server repeats some. The text that repeats them is dropped.
+//! - The resources of a custom group are a set: the real server lists them in the order of a Go map.
+//! - Dumps of Go structs in messages are cut. Their content is that of the request, in a form for debugging.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,6 +25,12 @@ static TIME: LazyLock<Regex> =
 /// Revisions in messages.
 static REVISIONS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"current: \d+|version: \d+ \(\d+\)|\(\d+\)|0x[0-9a-f]+").expect("a pattern")
+});
+/// A PodSpec or the difference of two, in the internal form of the server.
+static DUMP: LazyLock<Regex> = LazyLock::new(|| {
+    let value = r#"^(Invalid value: )\{"(?:Volumes|containers)":.*\}(: field is immutable)$"#;
+    let difference = r"(previously negative\)\n).*$";
+    Regex::new(&format!("(?s){value}|{difference}")).expect("a pattern")
 });
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+\.\d+\.\d+\.\d+$").expect("a pattern"));
 
@@ -130,6 +138,9 @@ impl Normaliser {
         if object.get("kind").is_some_and(|kind| kind == "Status") {
             causes(object);
         }
+        if let Some(Value::Array(rows)) = object.get_mut("resources") {
+            rows.sort_by_key(|row| row["name"].to_string());
+        }
         for (key, value) in object.iter_mut() {
             self.value(key, value);
         }
@@ -179,6 +190,11 @@ fn causes(status: &mut Map<String, Value>) {
             && let Some((_, error)) = message.rsplit_once("\": ")
         {
             *message = format!("Invalid value: <patched>: {error}");
+        }
+    }
+    for cause in causes.iter_mut() {
+        if let Some(Value::String(message)) = cause.get_mut("message") {
+            *message = DUMP.replace(message, "$1$3<dump>$2").into_owned();
         }
     }
     causes.sort_by_key(Value::to_string);

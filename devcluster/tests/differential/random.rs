@@ -1,12 +1,13 @@
 //! Random sequences of requests, which shrink when the servers differ.
 
 use fastrand::Rng;
+use futures_util::StreamExt as _;
 
 use super::accepted::Accepted;
 use super::pair::Pair;
-use super::print;
 use super::run;
 use super::script::{Scenario, Step};
+use super::{AT_ONCE, print};
 
 /// Steps of one sequence; each has a namespace of its own.
 const LENGTH: usize = 40;
@@ -78,23 +79,33 @@ const METADATA: &[&str] = &[
 ];
 const SELECTORS: &[&str] = &["x=1", "x!=1", "x+in+(1,2)", "y", "!x", "x=2,y=z"];
 
-/// Runs so many random steps and returns the smallest sequences that differ.
-pub(crate) async fn run(pair: &Pair, seed: u64, steps: usize, accepted: &Accepted) -> Vec<String> {
+/// Runs so many random steps. Returns the number of steps that were run, and the smallest sequences that
+/// differ.
+pub(crate) async fn run(pair: &Pair, seed: u64, steps: usize, accepted: &Accepted) -> (usize, Vec<String>) {
     let mut random = Rng::with_seed(seed);
-    let (mut found, mut done) = (Vec::new(), 0);
-    while done < steps && found.len() < ENOUGH {
-        let lines = sequence(&mut random, LENGTH.min(steps - done));
+    let sequences = std::iter::repeat_with(|| sequence(&mut random, LENGTH)).take(steps.div_ceil(LENGTH));
+    let mut runs = futures_util::stream::iter(sequences)
+        .map(async |lines| (judge(pair, &lines, accepted).await.is_some(), lines))
+        .buffered(AT_ONCE);
+    let (mut done, mut differing) = (0, Vec::new());
+    while differing.len() < ENOUGH
+        && let Some((differs, lines)) = runs.next().await
+    {
         done += lines.len();
-        if judge(pair, &lines, accepted).await.is_some() {
-            let lines = shrunk(pair, lines, accepted).await;
-            let report = judge(pair, &lines, accepted).await.unwrap_or_else(|| "not seen again".to_owned());
-            let report = format!("{}\n{report}", lines.join("\n"));
-            print(&format!("differential: after {done} random steps of seed {seed}:\n{report}"));
-            found.push(report);
+        if differs {
+            differing.push(lines);
         }
     }
-    print(&format!("differential: {done} random steps of seed {seed}, {} differences", found.len()));
-    found
+    drop(runs);
+    let mut found = Vec::new();
+    for lines in differing {
+        let lines = shrunk(pair, lines, accepted).await;
+        let report = judge(pair, &lines, accepted).await.unwrap_or_else(|| "not seen again".to_owned());
+        let report = format!("{}\n{report}", lines.join("\n"));
+        print(&format!("differential: in the random steps of seed {seed}:\n{report}"));
+        found.push(report);
+    }
+    (done, found)
 }
 
 async fn judge(pair: &Pair, lines: &[String], accepted: &Accepted) -> Option<String> {

@@ -200,8 +200,10 @@ func generation(strategy rest.RESTCreateUpdateStrategy, k *kind) (rule string) {
 		return ""
 	}
 	switch k.Kind {
-	case "Deployment", "EndpointSlice":
+	case "Deployment":
 		return "content+annotations"
+	case "EndpointSlice":
+		return "content+labels"
 	}
 	return "content"
 }

@@ -210,7 +210,7 @@ func (ts *types) addKeyDefaults() {
 			properties := ts.schemas[named.OpenAPIModelName()].Schema.Properties
 			for _, key := range keys {
 				for _, itemField := range items.Fields {
-					if itemField.Name == key && !isZero(properties[itemField.Name].Default) {
+					if itemField.Name == key {
 						itemField.Default = properties[itemField.Name].Default
 					}
 				}

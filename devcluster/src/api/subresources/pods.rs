@@ -1,18 +1,14 @@
-//! The subresources `binding` and `eviction` of Pods.
+//! The subresource `binding` of Pods, and writes to Pods without checks.
 
 use serde_json::{Value, json};
 
 use super::super::admission::Operation;
 use super::super::call::Call;
 use super::super::object;
-use super::super::options::{DeleteOptions, WriteOptions};
+use super::super::options::WriteOptions;
 use super::super::request::Body;
-use super::super::selector::LabelSelector;
-use super::super::status::{Cause, Details};
-use super::super::update::Terms;
 use super::super::{Api, Response, Status};
 use crate::kinds::FieldError;
-use crate::store::{At, GroupResource};
 
 // === impl Api ===
 
@@ -23,87 +19,73 @@ impl Api {
         let Body { value: mut binding, .. } = call.body.take().unwrap_or_default();
         self.admit(call, Operation::Connect, None, &mut binding).await?;
         self.validate(call, Operation::Connect, None, &binding).await?;
-        let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = call.target.name.clone();
+        if object::meta(&binding, "name") != name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        let target =
+            |field| binding.get("target").map(|target| object::text(target, field)).unwrap_or_default();
+        let (kind, node) = (target("kind"), target("name"));
+        let mut errors = Vec::new();
+        if !matches!(kind, "" | "Node") {
+            errors.push(FieldError::unsupported("target.kind", &kind.into(), &["Node", "<empty>"]));
+        }
         if node.is_empty() {
-            let error = FieldError::required("target.name", "");
-            return Err(Status::invalid_kind("", "Binding", &call.target.name, &[error]));
+            errors.push(FieldError::required("target.name", ""));
+        }
+        match errors.iter().map(ToString::to_string).collect::<Vec<_>>().as_slice() {
+            [] => {}
+            [error] => return Err(Status::unclassified(error.clone())),
+            errors => return Err(Status::unclassified(format!("[{}]", errors.join(", ")))),
         }
         let now = object::time(self.now());
-        let mut make = |call: &mut Call, old: Option<&Value>| {
-            let (kind, name) = (&call.served.kind, &call.target.name);
-            let Some(old) = old else { return Err(Status::not_found(kind, name)) };
-            let conflict = |why: String| Err(Status::conflict(kind, name, why).for_binding(name));
-            if object::is_terminating(old) {
-                return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
+        let refused = |why: String| Status::conflict(&call.served.kind, &name, why).for_binding(&name);
+        self.rewrite(call, &mut |pod| {
+            if object::is_terminating(pod) {
+                return Err(refused(format!("pod {name} is being deleted, cannot be assigned to a host")));
             }
-            let assigned = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+            let assigned = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
             if !assigned.is_empty() {
-                return conflict(format!("pod {name} is already assigned to node \"{assigned}\""));
+                return Err(refused(format!("pod {name} is already assigned to node \"{assigned}\"")));
             }
-            let mut pod = old.clone();
             if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
-                spec.insert("nodeName".to_owned(), node.as_str().into());
+                spec.insert("nodeName".to_owned(), node.into());
             }
-            let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
-            if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
-                let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-                if let Some(conditions) = conditions.as_array_mut() {
-                    conditions.retain(|condition| object::text(condition, "type") != "PodScheduled");
-                    conditions.push(scheduled);
+            for field in ["annotations", "labels"] {
+                let added = object::meta_value(&binding, field).and_then(Value::as_object);
+                let known = added.and_then(|_| object::metadata(pod)).map(|metadata| metadata.entry(field));
+                if let Some(Value::Object(known)) = known.map(|known| known.or_insert_with(|| json!({}))) {
+                    known
+                        .extend(added.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
                 }
             }
-            Ok(pod)
-        };
-        self.modify(call, &Terms::default(), &mut make).await?;
+            set_condition(pod, json!({"type": "PodScheduled", "status": "True"}), &now);
+            Ok(())
+        })?;
         Ok(Response::made(201, created()))
     }
 
-    /// Deletes a Pod, unless a `PodDisruptionBudget` allows no disruption of it.
-    pub(super) async fn evict(&self, call: &mut Call) -> Result<Response, Status> {
-        let Body { value: eviction, .. } = call.body.take().unwrap_or_default();
-        let body =
-            eviction.get("deleteOptions").cloned().map(|value| Body { value, strict_errors: Vec::new() });
-        let options = DeleteOptions::parse(&call.query, body.as_ref())?;
-        call.options.dry_run = options.dry_run;
-        let pod = self.shared.store.get(&call.served.resource, &call.key());
-        let pod = pod.ok_or_else(|| Status::not_found(&call.served.kind, &call.target.name))?;
-        let ended = matches!(
-            pod.value().pointer("/status/phase").and_then(Value::as_str),
-            Some("Succeeded" | "Failed")
-        );
-        if !ended && !object::is_terminating(pod.value()) {
-            self.check_budgets(&call.target.namespace, pod.value())?;
-        }
-        self.delete_object(call, &options).await?;
-        Ok(Response::made(201, created()))
-    }
-
-    /// Returns a 429 if a budget that selects the Pod allows no disruption.
-    fn check_budgets(&self, namespace: &str, pod: &Value) -> Result<(), Status> {
-        let resource = GroupResource::new("policy", "poddisruptionbudgets");
-        let listing = self.shared.store.list(&resource, Some(namespace), None, At::Newest);
-        for budget in listing.into_iter().flat_map(|listing| listing.items) {
-            let budget = budget.value();
-            let selector =
-                budget.pointer("/spec/selector").map(super::super::scale::selector_text).unwrap_or_default();
-            let selects = LabelSelector::parse(&selector)
-                .is_ok_and(|selector| selector.matches(pod.pointer("/metadata/labels")));
-            let number = |field: &str| budget.pointer(field).and_then(Value::as_i64).unwrap_or(0);
-            if !selects || number("/status/disruptionsAllowed") > 0 {
-                continue;
+    /// Changes the stored Pod of a call without admission hooks, validation, generation or owners of fields.
+    /// Returns its resourceVersion.
+    pub(super) fn rewrite(
+        &self,
+        call: &Call,
+        change: &mut dyn FnMut(&mut Value) -> Result<(), Status>,
+    ) -> Result<String, Status> {
+        let (served, key) = (&call.served, call.key());
+        loop {
+            let version = self.shared.store.get(&served.resource, &key);
+            let version = version.ok_or_else(|| Status::not_found(&served.kind, &call.target.name))?;
+            let mut pod = version.value().clone();
+            change(&mut pod)?;
+            if call.options.dry_run || pod == *version.value() {
+                return Ok(version.revision().to_string());
             }
-            let name = object::meta(budget, "name");
-            let message = format!(
-                "The disruption budget {name} needs {} healthy pods and has {} currently",
-                number("/status/desiredHealthy"),
-                number("/status/currentHealthy")
-            );
-            let cause = Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() };
-            let why = "Cannot evict pod as it would violate the pod's disruption budget.";
-            let details = Details { causes: vec![cause], ..Details::default() };
-            return Err(Status::new(429, "TooManyRequests", why).with_details(details));
+            if let Ok(version) = self.shared.store.update(&served.resource, &key, pod, version.revision()) {
+                self.after_write(&served.kind, &version);
+                return Ok(version.revision().to_string());
+            }
         }
-        Ok(())
     }
 }
 
@@ -113,13 +95,38 @@ impl Status {
     /// Changes the resource of a conflict to `pods/binding`.
     fn for_binding(self, name: &str) -> Self {
         let message = self.message().replacen("pods ", "pods/binding ", 1);
-        let details =
-            Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
+        let details = super::super::status::Details {
+            name: name.to_owned(),
+            kind: "pods/binding".to_owned(),
+            ..Default::default()
+        };
         Self::new(409, "Conflict", message).with_details(details)
     }
 }
 
 /// Returns the body of a successful binding or eviction.
-fn created() -> Value {
+pub(super) fn created() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+/// Sets a condition of a Pod; its transition time changes only with its status.
+pub(super) fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
+    let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let name = object::text(&condition, "type").to_owned();
+    let known = conditions.iter_mut().find(|known| object::text(known, "type") == name);
+    if let Some(fields) = condition.as_object_mut() {
+        fields.insert("lastProbeTime".to_owned(), Value::Null);
+        fields.insert("lastTransitionTime".to_owned(), now.into());
+    }
+    match known {
+        Some(known) => {
+            if known.get("status") == condition.get("status") {
+                object::copy_field(known, &mut condition, "lastTransitionTime");
+            }
+            *known = condition;
+        }
+        None => conditions.push(condition),
+    }
 }

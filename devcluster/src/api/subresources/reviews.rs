@@ -14,7 +14,8 @@ impl Api {
     /// Returns a review with its status set, without storing it.
     pub(in super::super) fn review(&self, call: &mut Call) -> Result<Response, Status> {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-        let mut review = call.decode()?;
+        let review = call.decode()?;
+        let mut review = call.served.own(None, review, &call.author(self.now()));
         let status = match call.served.kind.kind.as_str() {
             "TokenReview" => {
                 let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();

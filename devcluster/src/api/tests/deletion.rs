@@ -109,20 +109,3 @@ async fn a_collection_delete_removes_only_matching_objects() {
     assert_eq!(names(&server.list(request).await.unwrap()), ["a", "c"]);
     assert_eq!(names(&server.list(Request::new(Verb::List, widgets())).await.unwrap()), ["b"]);
 }
-
-#[tokio::test]
-async fn a_binding_sets_the_node_and_an_eviction_respects_budgets() {
-    let server = Server::start().await;
-    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
-    server.create(pods(), json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec})).await;
-    let binding = json!({"target": {"kind": "Node", "name": "n"}});
-    server.create(pods().name("p").subresource("binding"), binding).await;
-    assert_eq!(server.get(pods().name("p")).await["spec"]["nodeName"], "n");
-    let budgets = Target::new("policy", "v1", "poddisruptionbudgets").namespace("default");
-    let budget = json!({"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}});
-    server.create(budgets.clone(), budget).await;
-    let evict = || Request::new(Verb::Create, pods().name("p").subresource("eviction")).with_body(json!({}));
-    assert_eq!(server.call(evict()).await.unwrap_err().code(), 429);
-    server.object(delete(budgets.name("b"))).await;
-    assert_eq!(server.call(evict()).await.unwrap().code, 201);
-}

@@ -80,3 +80,59 @@ async fn a_deployment_gets_defaults_a_scale_and_a_generation_per_change() {
     let container = &patched["spec"]["template"]["spec"]["containers"][0];
     assert_eq!((&container["image"], &container["imagePullPolicy"]), (&json!("i:2"), &json!("IfNotPresent")));
 }
+
+fn pod() -> Value {
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_binding_sets_the_node_and_a_condition_but_no_generation() {
+    let server = Server::start().await;
+    server.create(pods(), pod()).await;
+    let binding = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+    server.create(pods().name("p").subresource("binding"), binding.clone()).await;
+    let bound = server.get(pods().name("p")).await;
+    assert_eq!((&bound["spec"]["nodeName"], &bound["metadata"]["generation"]), (&json!("n"), &json!(1)));
+    assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    let again = Request::new(Verb::Create, pods().name("p").subresource("binding")).with_body(binding);
+    assert_eq!(server.call(again).await.unwrap_err().code(), 409);
+}
+
+#[tokio::test]
+async fn an_eviction_counts_in_its_budget_until_none_is_allowed() {
+    let server = Server::start().await;
+    let budgets = Target::new("policy", "v1", "poddisruptionbudgets").namespace("default");
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}});
+    server.create(budgets.clone(), json!({"metadata": {"name": "b"}, "spec": spec})).await;
+    let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1}});
+    server.merge(budgets.clone().name("b").subresource("status"), status).await.unwrap();
+    let mut codes = Vec::new();
+    for name in ["p", "q"] {
+        let mut pod = pod();
+        pod["metadata"]["name"] = name.into();
+        server.create(pods(), pod).await;
+        let running =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        server.merge(pods().name(name).subresource("status"), running).await.unwrap();
+        let eviction = Request::new(Verb::Create, pods().name(name).subresource("eviction"));
+        let eviction = eviction.with_body(json!({"metadata": {"name": name}}));
+        codes.push(server.call(eviction).await.map_or_else(|status| status.code(), |response| response.code));
+    }
+    assert_eq!(codes, [201, 429]);
+    let budget = server.get(budgets.name("b")).await;
+    assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+    assert!(budget["status"]["disruptedPods"]["p"].is_string(), "{budget}");
+}
+
+#[tokio::test]
+async fn a_refused_write_carries_the_warnings_about_it() {
+    let server = Server::with_widgets().await;
+    let body = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},
+        "spec": {"replicas": -1, "bogus": 1},
+    });
+    let status = server.call(Request::new(Verb::Create, widgets()).with_body(body)).await.unwrap_err();
+    assert_eq!(status.code(), 422);
+    assert_eq!(status.failure().warnings, ["unknown field \"spec.bogus\""]);
+}

@@ -1,5 +1,7 @@
 //! Tests of watches: initial events, transitions, bookmarks and ends.
 
+use std::time::Duration;
+
 use super::*;
 
 fn watch() -> Request {
@@ -136,4 +138,19 @@ async fn a_bookmark_is_sent_only_after_a_newer_write() {
     assert_eq!(start.elapsed().as_secs(), 60);
     assert!(watch.next().await.is_none(), "nothing new until the end");
     assert_eq!(start.elapsed().as_secs(), 130);
+}
+
+#[tokio::test(start_paused = true)]
+async fn steady_changes_do_not_delay_the_end_of_a_watch() {
+    let server = Server::start().await;
+    server.create(maps(), map("m")).await;
+    let mut watch = server.watch(watch().with("timeoutSeconds", "3")).await.unwrap();
+    for second in 0..4 {
+        server.merge(maps().name("m"), json!({"data": {"k": second.to_string()}})).await.unwrap();
+        assert!(watch.next().await.is_some(), "the changes of second {second}");
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    server.merge(maps().name("m"), json!({"data": {"k": "last"}})).await.unwrap();
+    let last = watch.next().await;
+    assert!(last.is_none() || watch.next().await.is_none(), "ended");
 }

@@ -14,7 +14,7 @@ pub struct Scale<'a> {
     /// The version of the request, as in `apps/v1`.
     pub api_version: &'a str,
     /// The path of replicas in each served version; `None` for a version without a `scale` subresource.
-    pub replicas: &'a [(&'a str, Option<&'a [&'a str]>)],
+    pub replicas: &'a [(String, Option<Vec<String>>)],
 }
 
 impl Scale<'_> {
@@ -67,7 +67,7 @@ impl Scale<'_> {
     /// Returns the path of replicas in a version; `None` if the version has no `scale` subresource.
     fn path(&self, api_version: &str) -> Option<Vec<Element>> {
         let (_, path) = self.replicas.iter().find(|(version, _)| *version == api_version)?;
-        path.map(|path| path.iter().map(|name| Element::Field((*name).to_owned())).collect())
+        path.as_ref().map(|path| path.iter().cloned().map(Element::Field).collect())
     }
 }
 

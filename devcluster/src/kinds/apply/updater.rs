@@ -18,22 +18,37 @@ pub(super) struct Conflict {
     pub(super) path: Vec<Element>,
 }
 
+/// The reason why an apply does not change the entries.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Other managers own fields with other values.
+    Conflicts(Vec<Conflict>),
+    /// The object has fields that a version of one of its entries does not declare.
+    Conversion(String),
+}
+
 /// Prepares the entries for a write: drops entries of versions that are not served, and adapts field sets
 /// that were recorded under an earlier schema.
-fn reconcile(resource: &Resource<'_>, managers: &mut Managers) {
-    managers.owners.retain_mut(|owner| match resource.schema_of(&owner.api_version) {
-        Some(schema) => {
+fn reconcile(resource: &Resource<'_>, live: &Value, managers: &mut Managers) -> Result<(), String> {
+    let mut kept = Vec::with_capacity(managers.owners.len());
+    for mut owner in std::mem::take(&mut managers.owners) {
+        if let Some(schema) = resource.schema_for(&owner.api_version, live)? {
             settle(&mut owner.fields, schema);
-            true
+            kept.push(owner);
         }
-        None => false,
-    });
+    }
+    managers.owners = kept;
+    Ok(())
 }
 
 /// Takes the changed fields away from all managers except `writer`.
 ///
 /// Returns the conflicts: changed fields that another manager owns. With conflicts, ownership moves only if
 /// `force` is set.
+///
+/// # Errors
+///
+/// Returns an error if an object has fields that the version of an entry does not declare.
 fn transfer(
     resource: &Resource<'_>,
     old: &Value,
@@ -42,7 +57,7 @@ fn transfer(
     managers: &mut Managers,
     writer: Option<&Id>,
     force: bool,
-) -> Vec<Conflict> {
+) -> Result<Vec<Conflict>, String> {
     let mut versions: Vec<(&str, Comparison)> = Vec::new();
     let mut conflicts = Vec::new();
     let mut taken = Vec::new();
@@ -54,12 +69,15 @@ fn transfer(
             own
         } else {
             let position = versions.iter().position(|(version, _)| *version == owner.api_version);
-            let position = position.unwrap_or_else(|| {
-                let schema = resource.schema_of(&owner.api_version).unwrap_or(resource.schema);
-                let comparison = Comparison::of(schema, old, new).without(resource.reset);
-                versions.push((&owner.api_version, comparison));
+            let position = if let Some(position) = position {
+                position
+            } else {
+                let schema = resource.schema_for(&owner.api_version, new);
+                let schema = schema.map_err(|error| format!("failed to convert new object: {error}"))?;
+                let comparison = Comparison::of(schema.unwrap_or(resource.schema), old, new);
+                versions.push((&owner.api_version, comparison.without(resource.reset)));
                 versions.len() - 1
-            });
+            };
             &versions[position].1
         };
         let set = comparison.set();
@@ -78,10 +96,14 @@ fn transfer(
         }
         managers.owners.retain(|owner| !owner.fields.is_empty());
     }
-    conflicts
+    Ok(conflicts)
 }
 
 /// Returns the entries after a plain write: changed fields belong only to the writer.
+///
+/// # Errors
+///
+/// Returns an error if an object has fields that the version of an entry does not declare.
 pub(super) fn update(
     resource: &Resource<'_>,
     live: &Value,
@@ -89,10 +111,10 @@ pub(super) fn update(
     mut managers: Managers,
     id: Id,
     writer: &Writer<'_>,
-) -> Managers {
-    reconcile(resource, &mut managers);
+) -> Result<Managers, String> {
+    reconcile(resource, live, &mut managers)?;
     let comparison = Comparison::of(resource.schema, live, new).without(resource.reset);
-    transfer(resource, live, new, &comparison, &mut managers, None, true);
+    transfer(resource, live, new, &comparison, &mut managers, None, true)?;
     let fields = comparison.set().difference(&never_tracked());
     if !fields.is_empty() {
         let fields = match managers.take(&id) {
@@ -103,7 +125,7 @@ pub(super) fn update(
         managers.set(Owner { id, api_version, fields, time: Some(writer.now) });
     }
     managers.cap();
-    managers
+    Ok(managers)
 }
 
 /// The object and its entries after an apply.
@@ -117,7 +139,7 @@ pub(super) struct Applied {
 ///
 /// # Errors
 ///
-/// Returns the conflicts, unless `force` is set.
+/// Returns the conflicts, unless `force` is set, and fields that a version does not declare.
 pub(super) fn apply(
     resource: &Resource<'_>,
     live: &Value,
@@ -125,8 +147,8 @@ pub(super) fn apply(
     mut managers: Managers,
     writer: &Writer<'_>,
     force: bool,
-) -> Result<Applied, Vec<Conflict>> {
-    reconcile(resource, &mut managers);
+) -> Result<Applied, Failure> {
+    reconcile(resource, live, &mut managers).map_err(Failure::Conversion)?;
     let id = writer.apply_id();
     let last = managers.take(&id);
     let fields = field_set(resource.schema, applied).without(resource.reset);
@@ -143,12 +165,14 @@ pub(super) fn apply(
         .is_none_or(|last| last.api_version == owner.api_version && last.fields.is_subset(&owner.fields));
     managers.set(owner);
     if !sent_all && let Some(last) = last {
-        prune(resource, &mut object, &managers, &last);
+        prune(resource, &mut object, &managers, &last)
+            .map_err(|error| Failure::Conversion(format!("failed to prune fields: {error}")))?;
     }
     let comparison = Comparison::of(resource.schema, live, &object).without(resource.reset);
-    let conflicts = transfer(resource, live, &object, &comparison, &mut managers, Some(&id), force);
+    let conflicts = transfer(resource, live, &object, &comparison, &mut managers, Some(&id), force)
+        .map_err(Failure::Conversion)?;
     if !force && !conflicts.is_empty() {
-        return Err(conflicts);
+        return Err(Failure::Conflicts(conflicts));
     }
     let changed = !same_object(live, &object);
     if let Some(mut owner) = managers.take(&id) {
@@ -162,11 +186,19 @@ pub(super) fn apply(
 }
 
 /// Removes the fields of `last` that the manager no longer applies and that no other manager owns.
-fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last: &Owner) {
+fn prune(
+    resource: &Resource<'_>,
+    object: &mut Value,
+    managers: &Managers,
+    last: &Owner,
+) -> Result<(), String> {
     if last.fields.is_empty() {
-        return;
+        return Ok(());
     }
-    let Some(schema) = resource.schema_of(&last.api_version) else { return };
+    let merged = resource.schema_for(&last.api_version, object);
+    let merged = merged
+        .map_err(|error| format!("failed to convert merged object to last applied version: {error}"))?;
+    let Some(schema) = merged else { return Ok(()) };
     let mut pruned = object.clone();
     remove(schema, &mut pruned, &with_named_parents(&last.fields, Some(schema)));
 
@@ -175,7 +207,12 @@ fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last:
     versions.sort_by_key(|version| (*version != last.api_version, *version));
     versions.dedup();
     for version in versions {
-        let Some(schema) = resource.schema_of(version) else { continue };
+        let merged = resource.schema_for(version, object).map_err(|error| {
+            format!(
+                "failed add back owned items: failed to convert merged object at version {version}: {error}"
+            )
+        })?;
+        let Some(schema) = merged else { continue };
         let owned = managers.owners.iter().filter(|owner| owner.api_version == version);
         let owned = owned.fold(FieldSet::default(), |all, owner| all.union(&owner.fields));
         let kept = all_fields(schema, &pruned).union(&with_named_parents(&owned, Some(schema)));
@@ -187,6 +224,7 @@ fn prune(resource: &Resource<'_>, object: &mut Value, managers: &Managers, last:
     let gone = all_fields(schema, object).difference(&all_fields(schema, &pruned));
     let last = with_named_parents(&last.fields, Some(schema));
     remove(schema, object, &gone.intersection(&last));
+    Ok(())
 }
 
 fn all_fields(schema: &Schema, object: &Value) -> FieldSet {

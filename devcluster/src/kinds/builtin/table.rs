@@ -97,6 +97,7 @@ impl KindLine {
             generation: match self.generation {
                 "content" => Generation::Content,
                 "content+annotations" => Generation::ContentAndAnnotations,
+                "content+labels" => Generation::ContentAndLabels,
                 _ => Generation::None,
             },
             unconditional_update: self.unconditional,
@@ -132,6 +133,14 @@ pub(super) fn kinds() -> Vec<Arc<Kind>> {
         .map(|line| serde_json::from_str::<KindLine>(line).expect("the line of a kind"))
         .map(|line| Arc::new(line.into_kind()))
         .collect()
+}
+
+/// Returns the kind of the subresource `scale`.
+#[expect(clippy::expect_used, reason = "the line is a constant, and every test of a scale reads it")]
+pub(super) fn scale_kind() -> Kind {
+    let line = r#"{"kind":"Scale","group":"autoscaling","version":"v1","plural":"scales","singular":"scale",
+        "namespaced":true,"verbs":[],"as":"autoscaling/v1.Scale"}"#;
+    serde_json::from_str::<KindLine>(line).expect("the line of a kind").into_kind()
 }
 
 /// Returns the line of each struct type, by the name of the type.

@@ -9,13 +9,31 @@ use crate::kinds::{FieldError, names};
 
 mod batch;
 mod data;
+mod discovery;
+mod events;
 mod pods;
+mod policy;
+mod rbac;
 mod selectors;
 mod services;
 mod workloads;
 
+pub use services::{FAMILY_POLICY, check_addresses};
+
 /// Returns the errors of a new object, without those of its metadata.
 pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
+    let mut checks = Checks::default();
+    match kind.type_name.as_deref().unwrap_or_default() {
+        "events/v1.Event" => events::check(&mut checks, object),
+        "discovery/v1.EndpointSlice" => discovery::check(&mut checks, object),
+        _ => {}
+    }
+    checks.errors.extend(check_always(kind, object));
+    checks.errors
+}
+
+/// Returns the errors that both a new object and a changed one are refused for.
+fn check_always(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = Checks::default();
     let Some(type_name) = kind.type_name.as_deref() else { return checks.errors };
     match type_name {
@@ -32,18 +50,12 @@ pub fn check(kind: &Kind, object: &Value) -> Vec<FieldError> {
         "core/v1.ConfigMap" => data::check_config_map(&mut checks, object),
         "core/v1.Secret" => data::check_secret(&mut checks, object),
         "coordination/v1.Lease" => lease(&mut checks, &object["spec"]),
-        "discovery/v1.EndpointSlice" if object["addressType"].as_str().is_none_or(str::is_empty) => {
-            checks.add(FieldError::required("addressType", ""));
+        "rbac/v1.Role" | "rbac/v1.ClusterRole" => rbac::check_role(&mut checks, object, type_name),
+        "rbac/v1.RoleBinding" | "rbac/v1.ClusterRoleBinding" => {
+            rbac::check_binding(&mut checks, object, type_name);
         }
-        "rbac/v1.Role" | "rbac/v1.ClusterRole" => {
-            let rules = object["rules"].as_array().into_iter().flatten().enumerate();
-            for (index, _) in rules.filter(|(_, rule)| rule["verbs"].as_array().is_none_or(Vec::is_empty)) {
-                let path = format!("rules[{index}].verbs");
-                checks.add(FieldError::required(path, "verbs must contain at least one value"));
-            }
-        }
-        "core/v1.Event" => data::check_event(&mut checks, object),
-        "events/v1.Event" => data::check_new_event(&mut checks, object),
+        "policy/v1.PodDisruptionBudget" => policy::check_budget(&mut checks, &object["spec"]),
+        "core/v1.Event" => events::check_older(&mut checks, object),
         _ => {}
     }
     checks.errors
@@ -61,13 +73,12 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
         "core/v1.Service" => services::check_update(&mut checks, object, old),
         "core/v1.Pod" => pods::check_update(&mut checks, object, old),
         "core/v1.ConfigMap" | "core/v1.Secret" => data::check_update(&mut checks, object, old),
+        "events/v1.Event" => events::check_update(&mut checks, object, old),
+        "discovery/v1.EndpointSlice" => discovery::check_update(&mut checks, object, old),
         "rbac/v1.RoleBinding" | "rbac/v1.ClusterRoleBinding" if object["roleRef"] != old["roleRef"] => {
-            // The server quotes its internal form, which has names in upper case.
-            let role = &object["roleRef"];
-            let shown = serde_json::json!({
-                "APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"],
-            });
-            checks.add(FieldError::invalid("roleRef", &shown, "cannot change roleRef"));
+            let fields = [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")];
+            let shown = internal(&object["roleRef"], &fields, &"".into());
+            checks.add(FieldError::invalid_shown("roleRef", &shown, "cannot change roleRef"));
         }
         "storage/v1.StorageClass" => {
             for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
@@ -78,8 +89,16 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
         }
         _ => {}
     }
-    checks.errors.extend(check(kind, object));
+    checks.errors.extend(check_always(kind, object));
     checks.errors
+}
+
+/// Returns the warnings about an object that is accepted.
+pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
+    match kind.type_name.as_deref() {
+        Some("core/v1.Service") => services::warnings(&object["spec"]),
+        _ => Vec::new(),
+    }
 }
 
 fn lease(checks: &mut Checks, spec: &Value) {
@@ -144,9 +163,9 @@ impl Checks {
 
     /// Checks that a field has one of the supported values.
     fn one_of(&mut self, path: &str, of: &Value, field: &str, supported: &[&str]) {
-        let value = &of[field];
-        if !value.as_str().is_some_and(|text| supported.contains(&text)) {
-            self.add(FieldError::unsupported(format!("{path}.{field}"), value, supported));
+        let value = of[field].as_str().unwrap_or_default();
+        if !supported.contains(&value) {
+            self.add(FieldError::unsupported(format!("{path}.{field}"), &value.into(), supported));
         }
     }
 
@@ -175,6 +194,15 @@ fn port_name(name: &str) -> Vec<&'static str> {
         errors.push("must not begin or end with a hyphen");
     }
     errors
+}
+
+/// Returns the text of a struct's internal Go form, which some messages quote: the names of its fields in Go
+/// and in JSON are given, and `missing` stands for missing fields.
+fn internal(value: &Value, fields: &[(&str, &str)], missing: &Value) -> String {
+    let field = |(go, json): &(&str, &str)| {
+        format!("\"{go}\":{}", value.get(json).filter(|value| !value.is_null()).unwrap_or(missing))
+    };
+    format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
 }
 
 fn items(value: &Value) -> &[Value] {

@@ -84,6 +84,11 @@ pub(super) fn coerce_metadata(
     if let Some(detail) = wrong_type(metadata, schema, "") {
         return Err(FieldError::invalid(path.text(), metadata, &detail));
     }
+    for name in ["labels", "annotations"] {
+        // Go decodes the null as an empty text.
+        let entries = metadata.get_mut(name).and_then(Value::as_object_mut).into_iter().flatten();
+        entries.filter(|(_, value)| value.is_null()).for_each(|(_, value)| *value = "".into());
+    }
     let prefix = path.name();
     let removed = crate::kinds::prune::prune_metadata(metadata, schema);
     unknown.extend(

@@ -191,8 +191,9 @@ fn writes_produce_the_objects_and_owners_of_the_real_server() {
 
 #[test]
 fn scale_shares_the_ownership_of_replicas() {
-    let replicas: &[&str] = &["spec", "replicas"];
-    let scale = Scale { api_version: "apps/v1", replicas: &[("apps/v1", Some(replicas)), ("apps/v2", None)] };
+    let path = vec!["spec".to_owned(), "replicas".to_owned()];
+    let replicas = [("apps/v1".to_owned(), Some(path)), ("apps/v2".to_owned(), None)];
+    let scale = Scale { api_version: "apps/v1", replicas: &replicas };
     let lines = FIXTURE.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     for case in lines.filter(|case| case["kind"] == "Scale") {
         let entries = |value: Option<Value>| value.unwrap_or_default();

@@ -52,6 +52,22 @@ pub(super) fn pod(pod: &mut Object) {
     }
 }
 
+/// Makes the list of addresses agree with the first address, which decides if both are set.
+pub(super) fn addresses(pod: &mut Object) {
+    let Some(status) = object(pod, "status") else { return };
+    let first = status.get("podIPs").and_then(|list| list.get(0)?.get("ip")).cloned();
+    match (text(status, "podIP"), first) {
+        ("", Some(first)) => _ = status.insert("podIP".to_owned(), first),
+        ("", None) => {}
+        (address, first) => {
+            if first.is_none_or(|first| first != *address) {
+                let list = json!([{"ip": address}]);
+                status.insert("podIPs".to_owned(), list);
+            }
+        }
+    }
+}
+
 /// Copies limits to missing requests.
 fn requests(resources: &mut Object) {
     let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };

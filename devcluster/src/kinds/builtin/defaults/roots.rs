@@ -25,7 +25,10 @@ pub(super) fn before(type_name: &str, map: &mut Object) {
 /// Sets the defaults that must be set after those of nested structs.
 pub(super) fn after(type_name: &str, map: &mut Object) {
     match type_name {
-        "core/v1.Pod" => pods::pod(map),
+        "core/v1.Pod" => {
+            pods::pod(map);
+            pods::addresses(map);
+        }
         "core/v1.Namespace" => namespace(map),
         "apps/v1.DaemonSet" => {
             if let Some(annotations) = metadata_map(map, "annotations") {

@@ -56,7 +56,39 @@ pub(super) fn check_job_update(checks: &mut Checks, object: &Value, old: &Value)
     if !elastic {
         checks.immutable("spec.completions", &spec["completions"], &before["completions"]);
     }
-    if before["suspend"] != true {
+    if before["suspend"] == true {
+        check_suspended_template(checks, &spec["template"], &before["template"]);
+    } else {
         checks.immutable("spec.template", &spec["template"], &before["template"]);
+    }
+}
+
+/// Checks that an update of a suspended Job changes only the resources and the scheduling of its Pods.
+fn check_suspended_template(checks: &mut Checks, template: &Value, old: &Value) {
+    let fixed = |template: &Value| {
+        let mut spec = template["spec"].clone();
+        for list in ["containers", "initContainers"] {
+            let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+            for container in containers.filter_map(Value::as_object_mut) {
+                container.remove("resources");
+            }
+        }
+        if let Some(spec) = spec.as_object_mut() {
+            for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+                spec.remove(field);
+            }
+            let affinity = spec.get_mut("affinity").and_then(Value::as_object_mut);
+            let emptied = affinity.is_some_and(|affinity| {
+                affinity.remove("nodeAffinity");
+                affinity.is_empty()
+            });
+            if emptied {
+                spec.remove("affinity");
+            }
+        }
+        spec
+    };
+    if fixed(template) != fixed(old) {
+        checks.add(FieldError::invalid("spec.template.spec", &template["spec"], "field is immutable"));
     }
 }

@@ -1,4 +1,4 @@
-//! Validation of `ConfigMap`s, Secrets and Events.
+//! Validation of `ConfigMap`s and Secrets.
 
 use serde_json::Value;
 
@@ -7,6 +7,7 @@ use crate::kinds::FieldError;
 
 /// The largest total size of the values of a `ConfigMap` or Secret, in bytes.
 const MAX_SIZE: usize = 1 << 20;
+const BASIC_AUTH: [&str; 2] = ["password", "username"];
 
 pub(super) fn check_config_map(checks: &mut Checks, object: &Value) {
     let mut size = 0;
@@ -37,12 +38,23 @@ pub(super) fn check_secret(checks: &mut Checks, object: &Value) {
     let needed: &[&str] = match object["type"].as_str().unwrap_or_default() {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
         "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        // One of the two is enough.
+        "kubernetes.io/basic-auth" if !BASIC_AUTH.iter().any(|key| object["data"].get(key).is_some()) => {
+            &BASIC_AUTH
+        }
         "kubernetes.io/dockercfg" => &[".dockercfg"],
         "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
         _ => &[],
     };
+    if object["type"] == "kubernetes.io/service-account-token" {
+        const ACCOUNT: &str = "kubernetes.io/service-account.name";
+        if object["metadata"]["annotations"][ACCOUNT].as_str().is_none_or(str::is_empty) {
+            checks.add(FieldError::required(format!("metadata.annotations[{ACCOUNT}]"), ""));
+        }
+    }
     for key in needed {
-        if object["data"].get(key).is_none() {
+        let value = &object["data"][key];
+        if value.is_null() || value == "" && *key == "ssh-privatekey" {
             checks.add(FieldError::required(format!("data[{key}]"), ""));
         }
     }
@@ -90,41 +102,5 @@ pub(super) fn check_update(checks: &mut Checks, object: &Value, old: &Value) {
         if object[field] != old[field] {
             checks.add(FieldError::forbidden(field, text));
         }
-    }
-}
-
-/// Checks the namespace of an Event: that of its object, or `default` for a cluster-scoped object.
-pub(super) fn check_event(checks: &mut Checks, object: &Value) {
-    check_namespace(checks, object, "involvedObject");
-}
-
-pub(super) fn check_new_event(checks: &mut Checks, object: &Value) {
-    check_namespace(checks, object, "regarding");
-    if object["eventTime"].is_null() {
-        // The checks of the older Event type cover the other fields in this case.
-        checks.add(FieldError::required("eventTime", ""));
-    }
-    for field in ["reportingController", "reportingInstance", "action", "reason"] {
-        if object["eventTime"].is_string() && object[field].as_str().is_none_or(str::is_empty) {
-            checks.add(FieldError::required(field, ""));
-        }
-    }
-    if !matches!(object["type"].as_str(), Some("Normal" | "Warning")) {
-        let given = object["type"].as_str().unwrap_or_default();
-        checks.add(FieldError::invalid("type", &given.into(), &format!("has invalid value: {given}")));
-    }
-}
-
-fn check_namespace(checks: &mut Checks, object: &Value, reference: &str) {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let involved = &object[reference]["namespace"];
-    match involved.as_str().unwrap_or_default() {
-        "" if namespace == "default" || namespace.is_empty() => {}
-        involved if involved == namespace => {}
-        _ => checks.add(FieldError::invalid(
-            "involvedObject.namespace",
-            involved,
-            "does not match event.namespace",
-        )),
     }
 }

@@ -1,8 +1,8 @@
 //! Validation of Deployments and the other kinds that keep Pods running.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Checks, entries, pods, selectors};
+use super::{Checks, entries, internal, pods, selectors};
 use crate::kinds::FieldError;
 
 pub(super) fn check(checks: &mut Checks, type_name: &str, object: &Value) {
@@ -115,15 +115,22 @@ fn strategy(checks: &mut Checks, strategy: &Value) {
             }
         }
         kind => {
-            // The server quotes its internal form, which has names in upper case.
-            let shown = json!({"Type": kind, "RollingUpdate": rolling});
-            checks.add(FieldError::unsupported("spec.strategy", &shown, &["Recreate", "RollingUpdate"]));
+            let fields = [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")];
+            let rolling = match rolling {
+                Value::Null => "null".to_owned(),
+                rolling => internal(rolling, &fields, &0.into()),
+            };
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind));
+            let mut error =
+                FieldError::unsupported("spec.strategy", &kind.into(), &["Recreate", "RollingUpdate"]);
+            error.message = error.message.replacen(&Value::from(kind).to_string(), &shown, 1);
+            checks.add(error);
         }
     }
 }
 
 /// Checks a number that must not be negative, or a percentage.
-fn share(checks: &mut Checks, path: &str, value: &Value) {
+pub(super) fn share(checks: &mut Checks, path: &str, value: &Value) {
     match value {
         Value::String(text) => {
             let number = text.strip_suffix('%').filter(|digits| !digits.is_empty());
@@ -137,6 +144,14 @@ fn share(checks: &mut Checks, path: &str, value: &Value) {
             checks.add(FieldError::invalid(path, number, "must be greater than or equal to 0"));
         }
         _ => {}
+    }
+}
+
+/// Checks that a percentage is not above 100%.
+pub(super) fn at_most_all(checks: &mut Checks, path: &str, value: &Value) {
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        checks.add(FieldError::invalid(path, value, "must not be greater than 100%"));
     }
 }
 

@@ -152,6 +152,8 @@ pub(super) static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLoc
         functions.add_variable_from_value(name, name.to_owned());
     }
     functions.add_function("type", |value: Cel| type_name(&value).to_owned());
+    // Only tells a type checker that any type is allowed.
+    functions.add_function("dyn", |value: Cel| value);
     functions
 });
 
