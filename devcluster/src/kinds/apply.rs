@@ -163,16 +163,16 @@ pub fn apply(
         let id = first.update_id(resource);
         managers = updater::update(resource, resource.empty, live, managers, id, &first);
     }
-    let attempt = updater::apply(resource, live, applied, managers.clone(), writer, force);
-    let outcome = match attempt {
-        Err(conflicts) if writer.manager == last_applied::KUBECTL => {
+    let spare = (writer.manager == last_applied::KUBECTL).then(|| managers.clone());
+    let outcome = match (updater::apply(resource, live, applied, managers, writer, force), spare) {
+        (Err(conflicts), Some(managers)) => {
             let rest = last_applied::without_allowed(resource, live, conflicts);
             match rest.as_slice() {
                 [] => updater::apply(resource, live, applied, managers, writer, true),
                 _ => Err(rest),
             }
         }
-        other => other,
+        (outcome, _) => outcome,
     };
     let Applied { object, managers } = outcome.map_err(conflict)?;
     let mut object = object.unwrap_or_else(|| updater::without_managed_fields(live));
