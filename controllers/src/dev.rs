@@ -166,7 +166,9 @@ async fn start_cluster(server: Server, steps: &Steps) -> anyhow::Result<DevClust
         steps.print("starting an API server in this process");
         return Ok(DevCluster::start().await?);
     }
-    steps.print("starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok");
+    steps.print(
+        "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",
+    );
     let printer = steps.clone();
     let progress = Progress::new(move |line| printer.print(line));
     Ok(DevCluster::start_real(Options { progress, ..Options::default() }).await?)

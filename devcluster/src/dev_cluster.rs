@@ -76,7 +76,8 @@ impl DevCluster {
         let control_plane = ControlPlane::start(options).await?;
         let kubeconfig = Kubeconfig::read_from(control_plane.kubeconfig_path())?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config.clone()).map_err(|error| DevClusterError::Client(error.into()))?;
+        let client =
+            Client::try_from(config.clone()).map_err(|error| DevClusterError::Client(error.into()))?;
         Ok(Self(Server::Real(Box::new(Real { control_plane, config, client }))))
     }
 

@@ -10,6 +10,9 @@ mod auth;
 mod content;
 mod discovery;
 mod faults;
+#[cfg(any(test, fuzzing))]
+#[path = "server/tests/fuzz.rs"]
+pub mod fuzz;
 mod health;
 #[cfg(feature = "http")]
 mod identity;

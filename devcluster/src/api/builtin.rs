@@ -14,9 +14,9 @@ use crate::kinds::{FieldError, Kind, Path, metadata};
 /// Converts an object to the form of its Go type and sets defaults. Returns the paths of unknown fields.
 pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, String> {
     let Some(of) = typed::type_of(kind) else { return Ok(Vec::new()) };
-    let converted = typed::convert(of, value).map_err(|error| error.0)?;
     // A patch that empties the list of managers removes them all.
-    let emptied = value.pointer("/metadata/managedFields") == Some(&json!([]));
+    let emptied = object::meta_value(value, "managedFields") == Some(&json!([]));
+    let converted = typed::convert(of, std::mem::take(value)).map_err(|error| error.0)?;
     *value = converted.value;
     if emptied {
         object::set_meta(value, "managedFields", json!([]));
@@ -27,7 +27,7 @@ pub(super) fn admit(kind: &Kind, value: &mut Value) -> Result<Vec<String>, Strin
 
 /// Returns an empty object of a kind, with the fields that the Go encoder always writes.
 pub(super) fn empty(kind: &Kind) -> Value {
-    let converted = typed::type_of(kind).and_then(|of| typed::convert(of, &json!({})).ok());
+    let converted = typed::type_of(kind).and_then(|of| typed::convert(of, json!({})).ok());
     converted.map_or_else(|| json!({}), |converted| converted.value)
 }
 
@@ -50,8 +50,8 @@ pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource:
         return definition::check_update(value, old);
     }
     let mut errors = Vec::new();
-    let meta = |value: &Value| value.get("metadata").cloned().unwrap_or_default();
-    metadata::check_update(&meta(value), &meta(old), &Path::Root("metadata"), &mut errors);
+    let meta = |value| Value::get(value, "metadata").unwrap_or(&Value::Null);
+    metadata::check_update(meta(value), meta(old), &Path::Root("metadata"), &mut errors);
     if subresource.is_empty() {
         errors.extend(validation::check_update(kind, value, old));
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memchr2;
 use serde_json::Value;
 
 use super::watch::Watch;
@@ -107,13 +108,7 @@ impl List {
 
     /// Returns the list object as JSON, joined from the shared encodings of its items.
     pub fn json(&self) -> Bytes {
-        let mut items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
-        if self.kind.type_name.is_some() {
-            // Items of typed lists have no type of their own.
-            for item in &mut items {
-                *item = without_type(item);
-            }
-        }
+        let items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
         let length: usize = items.iter().map(|item| item.len() + 1).sum();
         let mut out = BytesMut::with_capacity(length + 256);
         let (api_version, kind) = (self.kind.api_version(), &self.kind.list_kind);
@@ -126,19 +121,22 @@ impl List {
             if i > 0 {
                 out.put_u8(b',');
             }
-            out.put_slice(item);
+            if self.kind.type_name.is_some() {
+                // Items of typed lists have no type of their own.
+                put_without_type(item, &mut out);
+            } else {
+                out.put_slice(item);
+            }
         }
         out.put_slice(b"]}");
         out.freeze()
     }
 }
 
-/// Returns the JSON of an object, whose fields are sorted, without `apiVersion` and `kind`.
-fn without_type(json: &Bytes) -> Bytes {
-    let mut rest = json.as_ref();
-    let mut out = BytesMut::with_capacity(json.len());
+/// Appends the JSON of an object, whose fields are sorted, without `apiVersion` and `kind`.
+fn put_without_type(json: &[u8], out: &mut BytesMut) {
+    let mut rest = json.get(1..).unwrap_or_default();
     out.put_u8(b'{');
-    rest = rest.get(1..).unwrap_or_default();
     while rest.first() == Some(&b'"') {
         let end = field_end(rest);
         let (field, after) = rest.split_at(end);
@@ -160,23 +158,33 @@ fn without_type(json: &Bytes) -> Bytes {
         }
         out.put_u8(b'}');
     }
-    out.freeze()
 }
 
 /// Returns the length of the field that the JSON starts with: up to a comma or bracket outside of it.
 fn field_end(json: &[u8]) -> usize {
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for (index, byte) in json.iter().enumerate() {
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
+            b'"' => at += text_length(json.get(at..).unwrap_or_default()),
             b'{' | b'[' => depth += 1,
-            b',' | b'}' if depth == 0 => return index,
+            b',' | b'}' if depth == 0 => return at - 1,
             b'}' | b']' => depth -= 1,
             _ => {}
         }
+    }
+    json.len()
+}
+
+/// Returns the length of the text that follows an opening quote, with its closing quote.
+fn text_length(json: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(next) = memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
+        at += next + 1;
+        if json.get(at - 1) == Some(&b'"') {
+            return at;
+        }
+        at += 1;
     }
     json.len()
 }

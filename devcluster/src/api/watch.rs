@@ -215,8 +215,9 @@ impl Watch {
     /// neither before nor after.
     fn event(&self, change: &Change) -> Option<WatchEvent> {
         let view = |version| (self.view)(version);
-        let matches = |object: &Object| self.selector.is_empty() || self.selector.matches(object.value());
-        let before = change.previous().map(view).is_some_and(|object| matches(&object));
+        let everything = self.selector.is_empty();
+        let matches = |object: &Object| everything || self.selector.matches(object.value());
+        let before = change.previous().is_some_and(|version| everything || matches(&view(version)));
         let current = change.current().map(view).filter(matches);
         let event = |event, object| Some(WatchEvent::Object(event, object));
         match (before, current) {

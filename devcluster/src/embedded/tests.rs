@@ -164,9 +164,9 @@ mod over_tcp {
 
     use hyper_util::client::legacy::Client as HttpClient;
     use hyper_util::rt::TokioExecutor;
+    use k8s_openapi::api::core::v1::ServiceAccount;
     use kube::Config;
     use kube::client::ConfigExt as _;
-    use k8s_openapi::api::core::v1::ServiceAccount;
     use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpStream;

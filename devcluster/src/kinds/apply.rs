@@ -164,16 +164,16 @@ pub fn apply(
         managers = updater::update(resource, resource.empty, live, managers, id, &first)
             .map_err(ApplyError::Internal)?;
     }
-    let attempt = updater::apply(resource, live, applied, managers.clone(), writer, force);
-    let outcome = match attempt {
-        Err(Failure::Conflicts(conflicts)) if writer.manager == last_applied::KUBECTL => {
+    let spare = (writer.manager == last_applied::KUBECTL).then(|| managers.clone());
+    let outcome = match (updater::apply(resource, live, applied, managers, writer, force), spare) {
+        (Err(Failure::Conflicts(conflicts)), Some(managers)) => {
             let rest = last_applied::without_allowed(resource, live, conflicts);
             match rest.as_slice() {
                 [] => updater::apply(resource, live, applied, managers, writer, true),
                 _ => Err(Failure::Conflicts(rest)),
             }
         }
-        other => other,
+        (outcome, _) => outcome,
     };
     let Applied { object, managers } = outcome.map_err(|failure| match failure {
         Failure::Conflicts(conflicts) => conflict(conflicts),

@@ -192,10 +192,12 @@ mod tests {
     #[test]
     fn a_token_stands_for_its_user() {
         let tokens = Tokens::from([("secret".to_owned(), user("bob", &["devs"]))]);
-        let bob = by_token(&headers(&[("authorization", "bearer secret")]), &tokens, |_| None).expect("known");
+        let bob =
+            by_token(&headers(&[("authorization", "bearer secret")]), &tokens, |_| None).expect("known");
         assert_eq!(bob, user("bob", &["devs", "system:authenticated"]));
         for header in ["Bearer nope", "Basic secret", "secret", ""] {
-            let status = by_token(&headers(&[("authorization", header)]), &tokens, |_| None).expect_err(header);
+            let status =
+                by_token(&headers(&[("authorization", header)]), &tokens, |_| None).expect_err(header);
             assert_eq!((status.code(), status.message()), (401, "Unauthorized"));
         }
     }

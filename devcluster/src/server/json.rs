@@ -4,6 +4,7 @@
 //! `serde_json` rejects invalid UTF-8, does not report duplicate keys and has other error texts; clients and
 //! scripts match on those of Go.
 
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// Most levels of nesting. kube-apiserver accepts 10,000, but recursive functions over values must not
@@ -118,11 +119,12 @@ impl Parser<'_> {
             self.at += 1;
             self.skip_space();
             let value = self.value(&Place::Key(place, &key))?;
-            if let Some(first) = map.get_mut(&key) {
-                *first = value;
-                note_duplicate(&mut self.duplicates, &Place::Key(place, &key));
-            } else {
-                map.insert(key, value);
+            match map.entry(key) {
+                Entry::Vacant(entry) => _ = entry.insert(value),
+                Entry::Occupied(mut entry) => {
+                    note_duplicate(&mut self.duplicates, &Place::Key(place, entry.key()));
+                    entry.insert(value);
+                }
             }
             self.skip_space();
             match self.peek() {
@@ -213,11 +215,10 @@ impl Parser<'_> {
         self.at += 1;
         let mut out = String::new();
         loop {
-            let start = self.at;
-            while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
-                self.at += 1;
-            }
-            let plain = self.text.get(start..self.at).unwrap_or_default();
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+            let plain = rest.get(..rest.iter().position(special).unwrap_or(rest.len())).unwrap_or_default();
+            self.at += plain.len();
             out.push_str(&String::from_utf8_lossy(plain));
             match self.peek() {
                 Some(b'"') => {

@@ -221,3 +221,6 @@ fn builder(executor: Executor, http2: bool) -> auto::Builder<Executor> {
         .max_concurrent_streams(MAX_STREAMS);
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
+
+#[cfg(test)]
+mod tests;

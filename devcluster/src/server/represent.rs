@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::accept::{Accepted, Convert, Format};
 use super::answer::Answer;
+use super::json::decode;
 use super::stream::{self, Limits};
 use crate::api::{Content, List, Object, Response, Status, Watch};
 use crate::kinds::Kind;
@@ -56,8 +57,8 @@ fn of_list(code: u16, list: &List, accepted: &Accepted) -> Result<Answer, Status
         if is_plain(accepted) {
             return Ok(Answer::json(code, json));
         }
-        let value = serde_json::from_slice(&json).map_err(|error| Status::unclassified(error.to_string()))?;
-        return Ok(Answer::value(code, &value, accepted));
+        let decoded = decode(&json).map_err(Status::unclassified)?;
+        return Ok(Answer::value(code, &decoded.value, accepted));
     };
     if convert.kind == "PartialObjectMetadata" {
         let of = go_type(&list.kind, "List");

@@ -79,15 +79,20 @@ impl State {
 
     /// Returns the next chunk: as many events as fit, and at least one.
     fn chunk(&mut self) -> Bytes {
-        let first = self.ready.pop_front().unwrap_or_default();
-        let fits =
-            |joined: usize, next: Option<&Bytes>| next.is_some_and(|next| joined + next.len() <= CHUNK_BYTES);
-        if !fits(first.len(), self.ready.front()) {
-            return first;
+        let (mut count, mut length) = (0, 0);
+        for frame in &self.ready {
+            if count > 0 && length + frame.len() > CHUNK_BYTES {
+                break;
+            }
+            count += 1;
+            length += frame.len();
         }
-        let mut chunk = BytesMut::from(first);
-        while fits(chunk.len(), self.ready.front()) {
-            chunk.extend_from_slice(&self.ready.pop_front().unwrap_or_default());
+        if count == 1 {
+            return self.ready.pop_front().unwrap_or_default();
+        }
+        let mut chunk = BytesMut::with_capacity(length);
+        for frame in self.ready.drain(..count) {
+            chunk.extend_from_slice(&frame);
         }
         chunk.freeze()
     }

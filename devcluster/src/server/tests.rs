@@ -1,5 +1,6 @@
 //! Raw requests to the service. The expected texts are those of kube-apiserver 1.36.3.
 
+mod bad_input;
 mod bodies;
 mod faults;
 mod openapi;

@@ -1,5 +1,7 @@
 //! Decodes and encodes YAML in the form of kube-apiserver.
 
+use std::thread;
+
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, SerializerOptions};
 
@@ -14,8 +16,20 @@ pub(crate) struct Decoded {
     pub(crate) duplicate: Option<String>,
 }
 
+/// Stack of the thread that parses a text. In a debug build the parser takes 25 KB for each level, more than
+/// the 2 MB that most threads have.
+const STACK_BYTES: usize = 16 << 20;
+
 /// Decodes a YAML text; an empty text is null. Errors have the form of go-yaml.
 pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
+    thread::scope(|scope| {
+        let parser = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || read(text));
+        let parser = parser.map_err(|error| format!("yaml: {error}"))?;
+        parser.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn read(text: &[u8]) -> Result<Decoded, String> {
     let text = String::from_utf8_lossy(text);
     if text.trim().is_empty() {
         return Ok(Decoded { value: Value::Null, duplicate: None });
@@ -87,7 +101,16 @@ mod tests {
     fn a_broken_text_is_located() {
         let error = decode(b"a: 1\nb: {").expect_err("broken");
         assert!(error.starts_with("yaml: line 2: "), "{error}");
-        assert!(decode("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        for (open, close) in [("[", "]"), ("{a: ", "}")] {
+            let nested = |depth: usize| open.repeat(depth) + "1" + &close.repeat(depth);
+            assert!(decode(nested(MAX_DEPTH - 1).as_bytes()).is_ok());
+            assert!(decode(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+            assert!(decode(open.repeat(100_000).as_bytes()).is_err());
+        }
     }
 
     #[test]

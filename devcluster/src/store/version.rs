@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::Key;
@@ -24,7 +24,7 @@ pub struct Version {
     key: Key,
     revision: u64,
     created: u64,
-    value: Value,
+    value: Arc<Value>,
     /// The type of the event for this revision. Its frame is encoded from `value`; other
     /// frames are copied from it.
     event: EventType,
@@ -82,6 +82,7 @@ impl Version {
     fn reported(key: Key, mut value: Value, revision: u64, created: u64, event: EventType) -> Self {
         set_resource_version(&mut value, revision);
         let (added, modified, deleted) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let value = Arc::new(value);
         Self { key, revision, created, value, event, added, modified, deleted }
     }
 
@@ -105,6 +106,11 @@ impl Version {
         &self.value
     }
 
+    /// Returns the object as [`value`](Self::value) does, for readers that outlive the version.
+    pub fn shared_value(&self) -> Arc<Value> {
+        Arc::clone(&self.value)
+    }
+
     /// Returns the object as JSON; the first call encodes it.
     pub fn json(&self) -> Bytes {
         let frame = self.frame(self.event);
@@ -122,17 +128,18 @@ impl Version {
     }
 
     fn encode(&self, event: EventType) -> Bytes {
-        let mut buffer = BytesMut::with_capacity(1024).writer();
-        buffer.get_mut().put_slice(event.start());
+        let mut buffer = Vec::with_capacity(2048);
+        buffer.extend_from_slice(event.start());
         if event == self.event {
             // A value with string keys always encodes, and writing to memory does not fail.
-            drop(serde_json::to_writer(&mut buffer, &self.value));
+            drop(serde_json::to_writer(&mut buffer, &*self.value));
         } else {
-            buffer.get_mut().put_slice(&self.json());
+            buffer.extend_from_slice(&self.json());
         }
-        let mut buffer = buffer.into_inner();
-        buffer.put_slice(END);
-        buffer.freeze()
+        buffer.extend_from_slice(END);
+        // Many encodings stay in the history.
+        buffer.shrink_to_fit();
+        buffer.into()
     }
 }
 
@@ -195,7 +202,7 @@ impl Change {
 
     fn departure_of(&self, previous: &Version) -> &Arc<Version> {
         self.departed.get_or_init(|| {
-            let (key, value) = (previous.key.clone(), previous.value.clone());
+            let (key, value) = (previous.key.clone(), previous.value().clone());
             let event = EventType::Deleted;
             Arc::new(Version::reported(key, value, self.revision, previous.created, event))
         })

@@ -43,7 +43,11 @@ impl Watcher {
             // Must precede the read of the history; otherwise a change right after the read would be missed.
             self.signal.mark_unchanged();
             match self.ready() {
-                Ok(changes) if changes.is_empty() => self.signal.changed().await.ok()?,
+                Ok(changes) if changes.is_empty() => {
+                    self.signal.changed().await.ok()?;
+                    // Lets other ready tasks write first, so that one read returns their changes together.
+                    tokio::task::yield_now().await;
+                }
                 Ok(changes) => return Some(changes),
                 Err(Cut) => return None,
             }

@@ -95,7 +95,7 @@ fn event(event: WatchEvent) -> Seen {
 
 fn shared(object: &api::Object) -> Arc<Value> {
     match object {
-        api::Object::Stored(version) => Arc::new(version.value().clone()),
+        api::Object::Stored(version) => version.shared_value(),
         api::Object::Made(value) => Arc::clone(value),
     }
 }

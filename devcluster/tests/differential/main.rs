@@ -47,6 +47,7 @@ const FILES: &[&str] = &[
     include_str!("scenarios/custom.txt"),
     include_str!("scenarios/kinds.txt"),
     include_str!("scenarios/transport.txt"),
+    include_str!("scenarios/bad_input.txt"),
 ];
 
 /// Scenarios, or random sequences, that run at the same time.

@@ -113,6 +113,10 @@ fn shaped(shape: &Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> Differ
             if old.is_empty() && new.is_empty() {
                 return leaf();
             }
+            // Most lists are equal, and to match their items by key takes longer.
+            if old == new {
+                return Difference::default();
+            }
             compare_items(*list, old, new, &mut below);
         }
         _ => return leaf(),

@@ -147,22 +147,29 @@ impl FieldSet {
     }
 
     /// Returns the paths of this set that are not in `other`.
-    pub(super) fn difference(&self, other: &Self) -> Self {
-        combine(self, other, |pair| match pair {
-            (Some(a), Some(b)) => {
-                Some(node(&a.element, a.member && !b.member, a.children.difference(&b.children)))
+    #[must_use]
+    pub(super) fn difference(mut self, other: &Self) -> Self {
+        self.nodes.retain_mut(|node| {
+            if let Some(removed) = other.get(&node.element) {
+                node.member &= !removed.member;
+                node.children = std::mem::take(&mut node.children).difference(&removed.children);
             }
-            (a, _) => a.cloned(),
-        })
+            node.member || !node.children.is_empty()
+        });
+        self
     }
 
     /// Returns the paths of this set that are neither in `other` nor below one of its paths.
-    pub(super) fn without(&self, other: &Self) -> Self {
-        combine(self, other, |pair| match pair {
-            (Some(_), Some(b)) if b.member => None,
-            (Some(a), Some(b)) => Some(node(&a.element, a.member, a.children.without(&b.children))),
-            (a, _) => a.cloned(),
-        })
+    #[must_use]
+    pub(super) fn without(mut self, other: &Self) -> Self {
+        self.nodes.retain_mut(|node| match other.get(&node.element) {
+            Some(removed) => {
+                node.children = std::mem::take(&mut node.children).without(&removed.children);
+                !removed.member && (node.member || !node.children.is_empty())
+            }
+            None => true,
+        });
+        self
     }
 
     /// Calls `visit` with each path. At each level, paths that end there come before longer ones.

@@ -102,14 +102,7 @@ impl Managers {
 
     /// Returns the value of `metadata.managedFields`, sorted like the real server's; `None` without entries.
     pub(super) fn encode(mut self) -> Option<Value> {
-        let operation = |owner: &Owner| owner.id.update.is_some();
-        self.owners.sort_by(|a, b| {
-            let key = |owner: &Owner| (operation(owner), seconds(owner.time));
-            let text = |owner: &Owner| {
-                (owner.id.manager.clone(), owner.api_version.clone(), owner.id.subresource.clone())
-            };
-            key(a).cmp(&key(b)).then_with(|| text(a).cmp(&text(b)))
-        });
+        self.owners.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         let entries: Vec<_> = self.owners.iter().map(encode).collect();
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
@@ -134,11 +127,12 @@ impl Managers {
 
     /// Combines the oldest updates of the same version until at most [`MAX_UPDATERS`] remain.
     pub(super) fn cap(&mut self) {
-        let mut updaters: Vec<_> =
-            self.owners.iter().filter(|owner| owner.id.update.is_some()).cloned().collect();
-        let Some(mut excess) = updaters.len().checked_sub(MAX_UPDATERS).filter(|excess| *excess > 0) else {
+        let updaters = self.owners.iter().filter(|owner| owner.id.update.is_some());
+        let mut excess = updaters.clone().count().saturating_sub(MAX_UPDATERS);
+        if excess == 0 {
             return;
-        };
+        }
+        let mut updaters: Vec<_> = updaters.cloned().collect();
         updaters.sort_by_cached_key(|owner| (seconds(owner.time), owner.id.order()));
         let mut first_of_version = BTreeMap::new();
         for updater in updaters {
@@ -164,6 +158,12 @@ impl Managers {
             excess -= 1;
         }
     }
+}
+
+/// The order of entries: applies before updates, then by time, then by name.
+fn sort_key(owner: &Owner) -> impl Ord {
+    let Id { manager, update, subresource } = &owner.id;
+    (update.is_some(), seconds(owner.time), manager, &owner.api_version, subresource)
 }
 
 fn seconds(time: Option<Timestamp>) -> i64 {

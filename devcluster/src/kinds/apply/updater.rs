@@ -1,5 +1,7 @@
 //! Moves the ownership of fields between managers when an object is written.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::collect::{field_set, settle, with_named_parents};
@@ -88,11 +90,12 @@ fn transfer(
         conflicting.each(&mut Vec::new(), &mut |path| {
             conflicts.push(Conflict { manager: owner.id.clone(), path: path.to_vec() });
         });
-        taken.push((index, owner.fields.difference(&set.union(&comparison.removed))));
+        taken.push((index, set.union(&comparison.removed)));
     }
     if force || conflicts.is_empty() {
-        for (index, fields) in taken {
-            managers.owners[index].fields = fields;
+        for (index, changed) in taken {
+            let owned = std::mem::take(&mut managers.owners[index].fields);
+            managers.owners[index].fields = owned.difference(&changed);
         }
         managers.owners.retain(|owner| !owner.fields.is_empty());
     }
@@ -115,7 +118,7 @@ pub(super) fn update(
     reconcile(resource, live, &mut managers)?;
     let comparison = Comparison::of(resource.schema, live, new).without(resource.reset);
     transfer(resource, live, new, &comparison, &mut managers, None, true)?;
-    let fields = comparison.set().difference(&never_tracked());
+    let fields = comparison.set().difference(&NEVER_TRACKED);
     if !fields.is_empty() {
         let fields = match managers.take(&id) {
             Some(earlier) => earlier.fields.union(&fields),
@@ -176,7 +179,7 @@ pub(super) fn apply(
     }
     let changed = !same_object(live, &object);
     if let Some(mut owner) = managers.take(&id) {
-        owner.fields = owner.fields.difference(&never_tracked());
+        owner.fields = owner.fields.difference(&NEVER_TRACKED);
         owner.time = if changed { Some(writer.now) } else { owner.time };
         if !owner.fields.is_empty() {
             managers.set(owner);
@@ -231,25 +234,23 @@ fn all_fields(schema: &Schema, object: &Value) -> FieldSet {
     with_named_parents(&field_set(schema, object), Some(schema))
 }
 
-/// Returns the fields that no entry lists.
-fn never_tracked() -> FieldSet {
-    let mut set = FieldSet::of(&[&["apiVersion"], &["kind"], &["metadata"]]);
-    let names = [
-        "clusterName",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    ];
-    for name in names {
-        set.insert(["metadata", name].map(|name| Element::Field(name.to_owned())));
-    }
-    set
-}
+/// The fields that no entry lists.
+static NEVER_TRACKED: LazyLock<FieldSet> = LazyLock::new(|| {
+    FieldSet::of(&[
+        &["apiVersion"],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "clusterName"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "resourceVersion"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+    ])
+});
 
 /// Returns a copy of the object without `metadata.managedFields`.
 pub(super) fn without_managed_fields(object: &Value) -> Value {

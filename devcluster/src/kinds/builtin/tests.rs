@@ -80,7 +80,7 @@ fn typed_form_and_errors_equal_those_of_the_server() {
     for sample in samples() {
         let parsed = json::parse(sample.r#in.as_bytes()).unwrap();
         let of = typed::type_of(kind_of(&parsed.value)).unwrap();
-        match (typed::convert(of, &parsed.value), sample.error) {
+        match (typed::convert(of, parsed.value), sample.error) {
             (Err(found), Some(expected)) if found.0 == expected => {}
             (Ok(found), None) => {
                 for difference in differences(&found.value, &sample.typed.unwrap()) {
@@ -136,7 +136,7 @@ fn validation_errors_equal_those_of_the_server() {
             None => validation::check(kind, &out),
             Some(old) => {
                 let of = typed::type_of(kind).unwrap();
-                let mut old = typed::convert(of, &serde_json::from_str(&old).unwrap()).unwrap().value;
+                let mut old = typed::convert(of, serde_json::from_str(&old).unwrap()).unwrap().value;
                 defaults::apply(kind, &mut old);
                 validation::check_update(kind, &out, &old)
             }
@@ -190,8 +190,8 @@ fn protobuf_and_json_decode_to_the_same_object() {
         let bytes = base64::engine::general_purpose::STANDARD.decode(&fixture.protobuf).unwrap();
         let found = protobuf::decode(&bytes).unwrap();
         let of = typed::type_of(kind_of(&found)).unwrap();
-        let found = typed::convert(of, &found).unwrap();
-        let expected = typed::convert(of, &fixture.json).unwrap();
+        let found = typed::convert(of, found).unwrap();
+        let expected = typed::convert(of, fixture.json.clone()).unwrap();
         for difference in differences(&found.value, &expected.value) {
             problems.push(format!("{}: {difference}", fixture.kind));
         }

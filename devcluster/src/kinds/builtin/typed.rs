@@ -3,6 +3,8 @@
 //! The typed form has no unknown fields and no empty fields that Go omits. It has the zero values that Go
 //! always writes, and times and quantities are canonical.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use super::types::{Field, Omit, SchemaOr, Shape, Type, find_type};
@@ -42,7 +44,7 @@ pub fn type_of(kind: &Kind) -> Option<&'static Type> {
 /// # Errors
 ///
 /// Returns an error if a value has the wrong type.
-pub fn convert(of: &'static Type, value: &Value) -> Result<Typed, TypeError> {
+pub fn convert(of: &'static Type, value: Value) -> Result<Typed, TypeError> {
     let mut conversion = Conversion { names: Vec::new(), path: String::new(), unknown: Vec::new() };
     let value = conversion.object(of, value, None)?;
     // Documents have no order here; the real server reports unknown fields in that of the document.
@@ -116,33 +118,45 @@ struct Place {
 }
 
 impl Conversion {
-    fn object(&mut self, of: &'static Type, value: &Value, place: Option<Place>) -> Result<Value, TypeError> {
-        let empty = Map::new();
-        let given = match value {
+    fn object(&mut self, of: &'static Type, value: Value, place: Option<Place>) -> Result<Value, TypeError> {
+        let mut given = match value {
             Value::Object(given) => given,
-            Value::Null => &empty,
-            _ => return Err(self.mismatch(&described(value, false), place, &short_name(of.name))),
+            Value::Null => Map::new(),
+            _ => return Err(self.mismatch(&described(&value, false), place, &short_name(of.name))),
         };
         if self.names.len() > MAX_DEPTH {
             return Err(TypeError("json: exceeded max depth".to_owned()));
         }
         let mut out = Map::new();
         let mut known = 0;
-        self.fields(of, of, given, &mut out, &mut known)?;
+        self.fields(of, of, &mut given, &mut out, &mut known)?;
         if known < given.len() {
             for name in given.keys().filter(|name| !has_field(of, name)) {
-                self.unknown.push(joined(&self.path, name));
+                let length = self.enter(name);
+                self.unknown.push(self.path.clone());
+                self.path.truncate(length);
             }
         }
         Ok(Value::Object(out))
     }
 
-    /// Converts the fields that `part` declares: `of` itself, or a struct embedded in it.
+    /// Appends a name to the path and returns the length of the path before it.
+    fn enter(&mut self, name: &str) -> usize {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        length
+    }
+
+    /// Converts the fields that `part` declares: `of` itself, or a struct embedded in it. Their values move
+    /// from `given` to `out`.
     fn fields(
         &mut self,
         of: &'static Type,
         part: &'static Type,
-        given: &Map<String, Value>,
+        given: &mut Map<String, Value>,
         out: &mut Map<String, Value>,
         known: &mut usize,
     ) -> Result<(), TypeError> {
@@ -153,13 +167,12 @@ impl Conversion {
                 }
                 continue;
             }
-            let value = given.get(field.name);
+            let value = given.get_mut(field.name).map(std::mem::take);
             *known += usize::from(value.is_some());
             let converted = match value {
                 None | Some(Value::Null) => zero(field.shape),
                 Some(value) => {
-                    let length = self.path.len();
-                    self.path = joined(&self.path, field.name);
+                    let length = self.enter(field.name);
                     self.names.push(field.name);
                     let converted = self.value(field.shape, value, Place { of, field })?;
                     self.names.pop();
@@ -174,37 +187,36 @@ impl Conversion {
         Ok(())
     }
 
-    fn value(&mut self, shape: Shape, value: &Value, place: Place) -> Result<Value, TypeError> {
+    fn value(&mut self, shape: Shape, value: Value, place: Place) -> Result<Value, TypeError> {
         if value.is_null() {
             return Ok(zero(shape));
         }
         match shape {
             Shape::Pointer(target) => self.value(*target, value, place),
             Shape::List(items) => {
-                let Value::Array(list) = value else { return Err(self.wrong(value, shape, place)) };
+                let Value::Array(list) = value else { return Err(self.wrong(&value, shape, place)) };
                 let length = self.path.len();
                 let mut out = Vec::with_capacity(list.len());
-                for (i, item) in list.iter().enumerate() {
-                    self.path = format!("{}[{i}]", self.path);
+                for (i, item) in list.into_iter().enumerate() {
+                    // Writing to memory does not fail.
+                    _ = write!(self.path, "[{i}]");
                     out.push(self.value(*items, item, place)?);
                     self.path.truncate(length);
                 }
                 Ok(Value::Array(out))
             }
             Shape::Map(values) => {
-                let Value::Object(map) = value else { return Err(self.wrong(value, shape, place)) };
-                let length = self.path.len();
-                let mut out = Map::new();
-                for (key, item) in map {
-                    self.path = joined(&self.path, key);
-                    out.insert(key.clone(), self.value(*values, item, place)?);
+                let Value::Object(mut map) = value else { return Err(self.wrong(&value, shape, place)) };
+                for (key, item) in &mut map {
+                    let length = self.enter(key);
+                    *item = self.value(*values, std::mem::take(item), place)?;
                     self.path.truncate(length);
                 }
-                Ok(Value::Object(out))
+                Ok(Value::Object(map))
             }
             Shape::Struct(name) => match find_type(name) {
                 Some(of) => self.object(of, value, Some(place)),
-                None => Ok(value.clone()),
+                None => Ok(value),
             },
             Shape::SchemaOr(other) => self.schema_or(other, value, place),
             _ => scalar::convert(shape, value).map_err(|problem| match problem {
@@ -216,11 +228,11 @@ impl Conversion {
         }
     }
 
-    fn schema_or(&mut self, other: SchemaOr, value: &Value, place: Place) -> Result<Value, TypeError> {
+    fn schema_or(&mut self, other: SchemaOr, value: Value, place: Place) -> Result<Value, TypeError> {
         const SCHEMA: Shape = Shape::Struct("apiextensions/v1.JSONSchemaProps");
-        match (other, value) {
+        match (other, &value) {
             (_, Value::Object(_)) => self.value(SCHEMA, value, place),
-            (SchemaOr::Bool, Value::Bool(_)) => Ok(value.clone()),
+            (SchemaOr::Bool, Value::Bool(_)) => Ok(value),
             (SchemaOr::Array, Value::Array(_)) => self.value(Shape::List(&SCHEMA), value, place),
             (SchemaOr::Strings, Value::Array(_)) => self.value(Shape::List(&Shape::String), value, place),
             (SchemaOr::Bool, _) => Err(TypeError("boolean or JSON schema expected".to_owned())),
@@ -256,10 +268,6 @@ fn described(value: &Value, quote: bool) -> String {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
     }
-}
-
-fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// Returns the name that Go prints for a type: `v1.Pod` for `core/v1.Pod`.

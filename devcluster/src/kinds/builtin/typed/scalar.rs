@@ -25,16 +25,16 @@ pub(super) enum Problem {
 }
 
 /// Converts a value that is not null.
-pub(super) fn convert(shape: Shape, value: &Value) -> Result<Value, Problem> {
-    let mismatch = || Problem::Type(described(value, false));
+pub(super) fn convert(shape: Shape, value: Value) -> Result<Value, Problem> {
+    let mismatch = || Problem::Type(described(&value, false));
     let text = || value.as_str().ok_or_else(mismatch);
     Ok(match shape {
-        Shape::String => Value::from(text()?),
-        Shape::IntOrString if value.is_string() => value.clone(),
+        Shape::String | Shape::IntOrString if value.is_string() => value,
+        Shape::String => return Err(mismatch()),
         Shape::Bool => Value::from(value.as_bool().ok_or_else(mismatch)?),
-        Shape::Int32 | Shape::IntOrString => whole(value, i64::from(i32::MIN), i64::from(i32::MAX))?,
-        Shape::Uint8 => whole(value, 0, i64::from(u8::MAX))?,
-        Shape::Int64 => whole(value, i64::MIN, i64::MAX)?,
+        Shape::Int32 | Shape::IntOrString => whole(&value, i64::from(i32::MIN), i64::from(i32::MAX))?,
+        Shape::Uint8 => whole(&value, 0, i64::from(u8::MAX))?,
+        Shape::Int64 => whole(&value, i64::MIN, i64::MAX)?,
         Shape::Float => float(value.as_f64().ok_or_else(mismatch)?),
         Shape::Bytes => {
             let bytes = base64_bytes(text()?)
@@ -45,7 +45,7 @@ pub(super) fn convert(shape: Shape, value: &Value) -> Result<Value, Problem> {
         Shape::MicroTime => time::micros(text()?).map_err(Problem::Text)?.into(),
         Shape::Quantity => {
             let number;
-            let text = match value {
+            let text = match &value {
                 Value::String(text) => text.trim(),
                 Value::Number(n) => {
                     number = n.to_string();
@@ -55,11 +55,11 @@ pub(super) fn convert(shape: Shape, value: &Value) -> Result<Value, Problem> {
             };
             quantity::canonical(text).map_err(|error| Problem::Text(error.to_owned()))?.into()
         }
-        Shape::Strings => match value {
-            Value::Array(items) if items.iter().all(Value::is_string) => value.clone(),
+        Shape::Strings => match &value {
+            Value::Array(items) if items.iter().all(Value::is_string) => value,
             _ => return Err(mismatch()),
         },
-        _ => value.clone(),
+        _ => value,
     })
 }
 
