@@ -1,9 +1,10 @@
-//! Unit tests of reconcilers, without a server: feature `testing`, for `[dev-dependencies]` only.
+//! Unit tests of reconcilers: feature `testing`, for `[dev-dependencies]` only.
 //!
 //! A reconciler reads from stores and writes through its context, so a test gives it both:
 //! [`Store::from_objects`] makes a store of plain values, and [`Context::for_test`] a context with an API
-//! server in memory ([`TestApi`]). [`reconcile_once`] returns the outcome, the writes and the Events of one
-//! run. For tests on a cluster there are [`eventually`] and [`Condition`].
+//! server in memory ([`TestApi`]), which validates, applies, lists and watches as a real one does.
+//! [`reconcile_once`] returns the outcome, the writes and the Events of one run. For tests on a cluster there
+//! are [`eventually`] and [`Condition`].
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -106,8 +107,8 @@ pub async fn reconcile_once<Q: Key>(reconciler: &impl Reconciler<Q>, request: &Q
 // === impl TestContext ===
 
 impl Context {
-    /// Makes a context for a unit test: first attempt, no deadline, and an API server in memory that accepts
-    /// writes ([`TestApi`]). Only with feature `testing`.
+    /// Makes a context for a unit test: first attempt, no deadline, and an empty API server in memory
+    /// ([`TestApi`]). Only with feature `testing`.
     ///
     /// # Panics
     /// Panics outside a tokio runtime, because kube needs one to make a client: use `#[tokio::test]`.
@@ -123,6 +124,9 @@ impl Context {
 impl TestContext {
     /// Gives the API server of the unit test the objects of this store. Writes enter the store, as in a
     /// manager. The reconciler may write the kind of the store with [`Context::apply`].
+    ///
+    /// # Panics
+    /// Panics on an object whose resourceVersion is no number, as no API server would store it.
     #[must_use]
     #[track_caller]
     pub fn with_store<K>(self, store: &Store<K>) -> Self {

@@ -173,7 +173,7 @@ async fn an_object_that_changed_meanwhile_gets_its_finalizer_in_its_present_stat
 #[tokio::test]
 async fn an_object_deleted_or_replaced_between_read_and_write_gets_neither_finalizer_nor_reconcile() {
     let mut replaced = stored(&[], false);
-    replaced["metadata"]["uid"] = json!("u2");
+    (replaced["metadata"]["uid"], replaced["metadata"]["resourceVersion"]) = (json!("u2"), json!("6"));
     let mut going = stored(&[OTHER], true);
     going["metadata"]["resourceVersion"] = json!("6");
     for live in [vec![], vec![replaced], vec![going]] {
@@ -191,7 +191,7 @@ async fn a_finalizer_that_is_removed_during_the_cleanup_is_no_error() {
     let mut without = stored(&[OTHER], true);
     without["metadata"]["resourceVersion"] = json!("6");
     let mut replaced = stored(&[OURS], false);
-    replaced["metadata"]["uid"] = json!("u2");
+    (replaced["metadata"]["uid"], replaced["metadata"]["resourceVersion"]) = (json!("u2"), json!("6"));
     for live in [vec![], vec![without], vec![replaced]] {
         let (run, calls, _) = run_stale(stored(&[OTHER, OURS], true), live).await;
         assert_eq!((run.action(), calls), (Action::Done, vec![format!("cleanup [{OTHER} {OURS}]")]));

@@ -153,7 +153,7 @@ pub(super) static FUNCTIONS: LazyLock<kube_cel::cel::Context<'static>> = LazyLoc
     }
     functions.add_function("type", |value: Cel| type_name(&value).to_owned());
     // Only tells a type checker that any type is allowed.
-    functions.add_function("dyn", |value: Cel| value);
+    functions.add_function("dyn", |value: Cel| Ok::<_, kube_cel::cel::ExecutionError>(value));
     functions
 });
 
