@@ -21,7 +21,7 @@ mod within;
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use mainstay_devcluster::{DevCluster, Embedded, Options};
+use mainstay_devcluster::{ControlPlane, Embedded, Options};
 use tokio::time::Instant;
 
 /// The allocator of the program `mainstay`, so that the server behaves like that of `mainstay dev`.
@@ -67,7 +67,7 @@ async fn compare(form: Form) -> anyhow::Result<()> {
     over_http::measure(&config(Kubeconfig::from_yaml(embedded.kubeconfig())?).await?, "", form, 1).await?;
     embedded.stop().await;
 
-    match DevCluster::start(Options { bare: true, ..Options::default() }).await {
+    match ControlPlane::start(Options { bare: true, ..Options::default() }).await {
         Ok(real) => {
             let config = config(Kubeconfig::read_from(real.kubeconfig_path())?).await?;
             let measured = over_http::measure(&config, ".real", form, 4).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Returns a ConfigMap of 1 KB.
+/// Returns a `ConfigMap` of 1 KB.
 pub(crate) fn config_map(name: &str) -> Value {
     let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}})

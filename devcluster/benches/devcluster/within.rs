@@ -6,9 +6,9 @@ use anyhow::ensure;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt as _, Full};
+use mainstay_devcluster::Embedded;
 use mainstay_devcluster::api::User;
 use mainstay_devcluster::server::ApiService;
-use mainstay_devcluster::{Embedded, EmbeddedOptions};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -23,8 +23,7 @@ const APPLIED: usize = 100;
 type Request = (&'static str, String, &'static str, Value);
 
 pub(crate) async fn measure(form: Form) -> anyhow::Result<()> {
-    let server =
-        Embedded::start_with(EmbeddedOptions { listen: false, ..EmbeddedOptions::default() }).await?;
+    let server = Embedded::start().await?;
     let service = server.service().as_user(User::admin());
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
     exchange(&service, "POST", definitions, "application/json", objects::definition().to_string()).await?;

@@ -90,6 +90,7 @@ impl Loopback {
     }
 
     /// Returns the certificate of the authority in PEM.
+    #[cfg(feature = "workloads")]
     pub(super) fn authority(&self) -> &str {
         self.identity.authority()
     }

@@ -26,7 +26,7 @@ static TIME: LazyLock<Regex> =
 static REVISIONS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"current: \d+|version: \d+ \(\d+\)|\(\d+\)|0x[0-9a-f]+").expect("a pattern")
 });
-/// A PodSpec or the difference of two, in the internal form of the server.
+/// A `PodSpec` or the difference of two, in the internal form of the server.
 static DUMP: LazyLock<Regex> = LazyLock::new(|| {
     let value = r#"^(Invalid value: )\{"(?:Volumes|containers)":.*\}(: field is immutable)$"#;
     let difference = r"(previously negative\)\n).*$";

@@ -21,7 +21,7 @@ fn map(name: &str) -> ConfigMap {
 }
 
 /// A Deployment that a server accepts, with `more` metadata.
-fn deployment(more: Value) -> Deployment {
+fn deployment(more: &Value) -> Deployment {
     let labels = json!({"app": "web"});
     let mut deployment = json!({
         "metadata": more,
@@ -108,7 +108,7 @@ fn a_store_refuses_an_object_without_a_name() {
 
 #[tokio::test]
 async fn a_run_has_its_outcome_and_only_its_own_writes_and_events() {
-    let deployments = Store::from_objects([deployment(json!({"name": "web"}))]);
+    let deployments = Store::from_objects([deployment(&json!({"name": "web"}))]);
     let cx = Context::for_test().with_store(&deployments);
     maps_of(&cx).create(&PostParams::default(), &map("old")).await.unwrap();
     let reconciler = FnReconciler(|cx: Context| async move {
@@ -271,7 +271,7 @@ async fn a_write_without_a_change_is_answered_with_the_stored_version() {
 
 #[tokio::test]
 async fn only_a_status_write_changes_the_status_and_no_write_ends_a_deletion() {
-    let mut held = deployment(json!({"name": "web", "finalizers": ["a/b"]}));
+    let mut held = deployment(&json!({"name": "web", "finalizers": ["a/b"]}));
     held.status = from(json!({"replicas": 1}));
     let store = Store::from_objects([held]);
     let cx = Context::for_test().with_store(&store);
@@ -300,7 +300,7 @@ async fn only_a_status_write_changes_the_status_and_no_write_ends_a_deletion() {
     assert_eq!(replicas(), Some(8));
     assert_eq!(read().metadata.labels.as_ref().unwrap()["tier"], "back", "and nothing else");
 
-    let mut new = deployment(json!({"name": "new"}));
+    let mut new = deployment(&json!({"name": "new"}));
     new.status = from(json!({"replicas": 3}));
     let created = deployments.create(&PostParams::default(), &new).await.unwrap();
     assert_eq!(created.status.unwrap().replicas, None);

@@ -26,8 +26,13 @@ impl Server {
     pub(super) fn of_this_test() -> Self {
         match std::env::var(VARIABLE).as_deref() {
             Ok("real") => Self::Real,
-            Ok("embedded" | "") | Err(_) if !is_listed() => Self::Embedded,
-            Ok("embedded" | "") | Err(_) => Self::Real,
+            Ok("embedded" | "") | Err(_) => {
+                if is_listed() {
+                    Self::Real
+                } else {
+                    Self::Embedded
+                }
+            }
             Ok(other) => panic!("{VARIABLE} is {other:?}, but has to be `embedded` or `real`"),
         }
     }

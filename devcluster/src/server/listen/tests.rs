@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Server {
     listener: Listener,
+    port: Port,
     tls: TlsConnector,
 }
 
@@ -38,12 +39,13 @@ impl Server {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
-        let listener = Listener::start(service, &identity).await.expect("a port");
-        Self { listener, tls: TlsConnector::from(Arc::new(config)) }
+        let port = Port::reserve().expect("a free port");
+        let listener = Listener::start(service, &identity, &port).expect("a server");
+        Self { listener, port, tls: TlsConnector::from(Arc::new(config)) }
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
-        let stream = TcpStream::connect(self.listener.address()).await.expect("a connection");
+        let stream = TcpStream::connect(("127.0.0.1", self.port.number())).await.expect("a connection");
         self.tls.connect("localhost".try_into().expect("a name"), stream).await.expect("a handshake")
     }
 

@@ -50,7 +50,7 @@ async fn a_field_that_an_apply_no_longer_has_is_removed() {
 
 #[tokio::test]
 async fn writes_are_validated_and_get_defaults_and_generations() {
-    let deployments = Store::from_objects([deployment(json!({"name": "web", "generation": 4}))]);
+    let deployments = Store::from_objects([deployment(&json!({"name": "web", "generation": 4}))]);
     let cx = Context::for_test().with_store(&deployments);
     let api = Api::<Deployment>::namespaced(cx.client().clone(), "shop");
     let scale = |replicas: i32| Patch::Merge(json!({"spec": {"replicas": replicas}}));
