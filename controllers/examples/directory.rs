@@ -102,7 +102,7 @@ mod tests {
     fn bench() -> Bench {
         let service = json!({
             "metadata": {"name": "web", "namespace": "shop", "labels": {"listed": "yes"}},
-            "spec": {"ports": [{"port": 80}, {"port": 443}]},
+            "spec": {"ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}]},
         });
         let shared = json!({"metadata": {"name": "directory", "namespace": "shop"}, "data": {"theirs": "1"}});
         let services = Store::from_objects([from_value(service).unwrap()]);

@@ -52,7 +52,7 @@ async fn changes_within_the_pause_are_written_together_and_do_not_extend_it() {
     let (mirror, objects, cx) = mirrored(&json!({}));
     let deployments: Api<Deployment> = Api::namespaced(cx.client().clone(), "shop");
     let ready = async |count: i32| {
-        let patch = Patch::Merge(json!({"status": {"readyReplicas": count}}));
+        let patch = Patch::Merge(json!({"status": {"replicas": 20, "readyReplicas": count}}));
         deployments.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
         let run = reconcile_once(&mirror, &request(), &cx).await;
         let of_mirror = run.wrote().iter().filter(|write| write.contains("waitdeployments")).count();

@@ -28,9 +28,13 @@ fn gate_beside(
     spec: &Value,
     deployment: Option<Value>,
 ) -> (WaitDeploymentReconciler, Store<WaitDeployment>, TestContext) {
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    });
     let mut object = json!({
         "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "generation": 1},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
     });
     for (key, value) in spec.as_object().into_iter().flatten() {
         object["spec"][key] = value.clone();
