@@ -235,7 +235,9 @@ const LARGE: usize = 2_700_000;
 
 #[tokio::test]
 async fn a_too_large_object_is_reported_once_and_reconciled_again_when_it_shrinks() {
-    let (mut gate, objects, cx) = gate(&json!({"x": "x".repeat(LARGE)}));
+    let container = json!({"name": "web", "image": "web:1", "args": ["x".repeat(LARGE)]});
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let (mut gate, objects, cx) = gate(&json!({"template": template}));
     gate.objects = objects.limited_to_share(DECODED_SHARE);
     let cx = cx.with_term(1);
     let run = reconcile_once(&gate, &web(), &cx).await;
