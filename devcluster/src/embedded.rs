@@ -210,7 +210,7 @@ impl Embedded {
         self.loopback.authority_path()
     }
 
-    /// Returns the path of the temporary folder of this server, which is removed with the server, also if
+    /// Returns the path of the temporary folder of this server, which is removed with the server. It stays if
     /// this process is killed.
     #[cfg(feature = "http")]
     pub fn folder(&self) -> &Path {

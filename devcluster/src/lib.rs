@@ -52,8 +52,6 @@ mod authority;
 mod dev_cluster;
 mod embedded;
 #[cfg(feature = "http")]
-mod folder;
-#[cfg(feature = "http")]
 mod port;
 #[cfg(feature = "http")]
 mod real;

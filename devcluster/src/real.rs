@@ -7,6 +7,7 @@ mod programs;
 mod progress;
 
 mod certificates;
+mod folder;
 mod https;
 mod process;
 

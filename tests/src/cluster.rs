@@ -1,5 +1,5 @@
 //! An API server for a test: the binary's shared one, with a namespace per test, or an exclusive one. It is
-//! embedded in this process or real, as [`server`] decides.
+//! embedded in this process or real, as the module `server` decides.
 //!
 //! # Invariants
 //! 1. The shared cluster lives on a thread and runtime of its own: it survives the runtime of the test that
@@ -126,8 +126,8 @@ impl TestCluster {
         Self::exclusive_with(Server::only_real(), options).await
     }
 
-    /// Returns a real cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server gets
-    /// these additional flags.
+    /// Returns a real cluster as [`TestCluster::another`] does, with the CRDs of mainstay; its API server
+    /// gets these additional flags.
     pub async fn flagged(flags: Vec<String>) -> Option<Self> {
         let mut options = Options { bare: true, ..options() };
         options.apiserver_flags.extend(flags);

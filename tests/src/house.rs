@@ -91,7 +91,6 @@ const DEVCLUSTER: House = House {
         "store",
         "real",
         "authority",
-        "folder",
         "port",
     ],
 };

@@ -4,10 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::EmbeddedError;
-use crate::folder::Folder;
 use crate::port::Port;
 use crate::server::{ApiService, Audit, Identity, Listener};
 
@@ -24,7 +24,7 @@ pub(super) struct Loopback {
     kubeconfig: String,
     kubeconfig_path: PathBuf,
     authority_path: PathBuf,
-    folder: Folder,
+    folder: TempDir,
 }
 
 // === impl Loopback ===
@@ -38,7 +38,8 @@ impl Loopback {
         let identity = Identity::generate()?;
         let port = Port::reserve().map_err(EmbeddedError::Bind)?;
         let kubeconfig = identity.kubeconfig(&url(&port));
-        let folder = Folder::create().map_err(EmbeddedError::Folder)?;
+        let folder = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir();
+        let folder = folder.map_err(EmbeddedError::Folder)?;
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
             fs::write(&path, text).map(|()| path).map_err(EmbeddedError::Folder)
@@ -74,7 +75,8 @@ impl Loopback {
 
     pub(super) async fn stop(self) {
         self.close(GRACE).await;
-        self.folder.remove().await;
+        // A failed removal leaves the folder behind, and there is no better remedy.
+        drop(self.folder.close());
     }
 
     pub(super) fn url(&self) -> String {

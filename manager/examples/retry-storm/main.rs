@@ -1,7 +1,7 @@
 //! The cost of objects that keep failing for the others: the retries of the article, and a storm of retries.
 //!
-//! `cargo run --example retry-storm` starts an API server in this process and runs both parts on it, about two
-//! minutes in all; `-- article` and `-- storm` after it run one of them. `docs/retries.md` explains the
+//! `cargo run --example retry-storm` starts an API server in this process and runs both parts on it, about
+//! two minutes in all; `-- article` and `-- storm` after it run one of them. `docs/retries.md` explains the
 //! figures.
 
 mod article;

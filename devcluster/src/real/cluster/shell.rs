@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use super::Options;
 use super::error::{READY_TIMEOUT, StartError};
-use crate::folder::Folder;
 use crate::port::Port;
 use crate::real::certificates::Certificates;
 use crate::real::command_line;
+use crate::real::folder::Folder;
 use crate::real::https::{Https, Response};
 use crate::real::process::Process;
 use crate::real::programs::Programs;
