@@ -190,7 +190,7 @@ impl Store {
         .map(|change| change.outcome())
     }
 
-    /// Puts an object into the store at a revision of the past, in place of an object of the same key. Watches
+    /// Puts an object into the store at a revision of the past, in place of one with the same key. Watches
     /// do not report it, older states of the resource are dropped, and later writes get higher revisions.
     pub fn import(&self, resource: &GroupResource, key: Key, value: Value, revision: u64) {
         let mut state = self.shared.state.lock();

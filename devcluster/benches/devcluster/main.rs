@@ -1,6 +1,6 @@
 //! The speed of the embedded server, beside the real one in the same run where that can be started.
 //!
-//! `cargo bench -p mainstay-devcluster` prints one line `figure NAME VALUE UNIT` per figure. The real server's
+//! `cargo bench -p mainstay-devcluster` prints a line `figure NAME VALUE UNIT` per figure. The real server's
 //! figures end in `.real`; its programs are those of `KUBEBUILDER_ASSETS`, or are built as for the tests.
 //! Without them the run has the figures of the embedded server only. `-- start`, `-- within` or `-- http`
 //! selects a part. With `MAINSTAY_BENCH=quick` everything is a tenth as long.
