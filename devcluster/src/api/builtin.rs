@@ -52,8 +52,10 @@ pub(super) fn check_update(kind: &Kind, value: &Value, old: &Value, subresource:
     let mut errors = Vec::new();
     let meta = |value| Value::get(value, "metadata").unwrap_or(&Value::Null);
     metadata::check_update(meta(value), meta(old), &Path::Root("metadata"), &mut errors);
-    if subresource.is_empty() {
-        errors.extend(validation::check_update(kind, value, old));
+    match subresource {
+        "" => errors.extend(validation::check_update(kind, value, old)),
+        "status" => errors.extend(validation::check_status(kind, value, old)),
+        _ => {}
     }
     errors
 }

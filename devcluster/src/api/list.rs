@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -13,6 +13,7 @@ use super::response::{Content, List};
 use super::selector::Selector;
 use super::watch::{Start, Watch};
 use super::{Api, Response, Status};
+use crate::kinds::go;
 use crate::store::{At, ReadError};
 
 /// Minimum duration of a watch without `timeoutSeconds`, in seconds; the maximum is twice
@@ -185,17 +186,32 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 fn decode_token(token: &str) -> Result<(String, At), String> {
     const INVALID: &str = "continue key is not valid";
-    let bytes = LENIENT.decode(token).map_err(|error| format!("{INVALID}: {error}"))?;
-    let token: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        // The words of Go's decoder, for the first byte that is wrong in nearly all garbage.
-        let first = bytes.first().copied().map_or('\0', char::from);
-        let shown =
-            if first.is_ascii_graphic() { first.to_string() } else { format!("\\u{:04x}", u32::from(first)) };
-        match bytes.first() {
-            Some(b'{') | None => format!("{INVALID}: {error}"),
-            Some(_) => format!("{INVALID}: invalid character '{shown}' looking for beginning of value"),
-        }
+    let bytes = LENIENT.decode(token).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            _ => token.len().saturating_sub(1),
+        };
+        format!("{INVALID}: illegal base64 data at input byte {at}")
     })?;
+    let token = serde_json::from_slice::<Value>(&bytes);
+    let token = token.map_err(|error| format!("{INVALID}: {}", garbage(&bytes, &error)))?;
+    if !token.is_object() && !token.is_null() {
+        let found = go::json_type(&token);
+        return Err(format!(
+            "{INVALID}: json: cannot unmarshal {found} into Go value of type storage.continueToken"
+        ));
+    }
+    for (field, wanted) in [("v", "string"), ("rv", "int64"), ("start", "string")] {
+        let value = token.get(field).unwrap_or(&Value::Null);
+        let fits = if wanted == "int64" { value.is_i64() } else { value.is_string() };
+        if !fits && !value.is_null() {
+            let found = go::json_type(value);
+            return Err(format!(
+                "{INVALID}: json: cannot unmarshal {found} into Go struct field continueToken.{field} of \
+                 type {wanted}"
+            ));
+        }
+    }
     let text = |field: &str| token.get(field).and_then(Value::as_str).unwrap_or_default();
     if text("v") != "meta.k8s.io/v1" {
         return Err(format!("{INVALID}: server does not recognize this encoded version {}", text("v")));
@@ -210,5 +226,31 @@ fn decode_token(token: &str) -> Result<(String, At), String> {
         }
         ..0 => Ok((start.to_owned(), At::Newest)),
         revision => Ok((start.to_owned(), At::Exact(revision.unsigned_abs()))),
+    }
+}
+
+/// Returns the words of Go's decoder about the first wrong byte of a text that is no JSON.
+fn garbage(bytes: &[u8], error: &serde_json::Error) -> String {
+    let shown = |byte: u8| {
+        let byte = char::from(byte);
+        if byte.is_ascii_graphic() { byte.to_string() } else { format!("\\u{:04x}", u32::from(byte)) }
+    };
+    let word: &[u8] = match bytes.first() {
+        Some(b'n') => b"null",
+        Some(b't') => b"true",
+        Some(b'f') => b"false",
+        Some(b'{') | None => return error.to_string(),
+        Some(first) => {
+            return format!("invalid character '{}' looking for beginning of value", shown(*first));
+        }
+    };
+    match bytes.iter().zip(word).find(|(byte, expected)| byte != expected) {
+        Some((byte, expected)) => format!(
+            "invalid character '{}' in literal {} (expecting '{}')",
+            shown(*byte),
+            String::from_utf8_lossy(word),
+            char::from(*expected)
+        ),
+        None => error.to_string(),
     }
 }

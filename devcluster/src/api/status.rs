@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{FieldError, Kind};
+use crate::kinds::{FieldError, Kind, quoted};
 
 /// A failed request.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,14 +101,14 @@ impl Status {
         let resource = kind.resource();
         let message = match name {
             "" => format!("{resource} is forbidden: {why}"),
-            name => format!("{resource} \"{name}\" is forbidden: {why}"),
+            name => format!("{resource} {} is forbidden: {why}", quoted(name)),
         };
         Self::new(403, "Forbidden", message).with_details(Details::of(kind, name))
     }
 
     /// Returns a 404: the object does not exist.
     pub fn not_found(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} \"{name}\" not found", kind.resource());
+        let message = format!("{} {} not found", kind.resource(), quoted(name));
         Self::new(404, "NotFound", message).with_details(Details::of(kind, name))
     }
 
@@ -128,13 +128,13 @@ impl Status {
 
     /// Returns a 409: an object of this name exists.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} \"{name}\" already exists", kind.resource());
+        let message = format!("{} {} already exists", kind.resource(), quoted(name));
         Self::new(409, "AlreadyExists", message).with_details(Details::of(kind, name))
     }
 
     /// Returns a 409: the object is not in the state that the request expects.
     pub fn conflict(kind: &Kind, name: &str, why: impl fmt::Display) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", kind.resource());
+        let message = format!("Operation cannot be fulfilled on {} {}: {why}", kind.resource(), quoted(name));
         Self::new(409, "Conflict", message).with_details(Details::of(kind, name))
     }
 
@@ -175,7 +175,8 @@ impl Status {
             message: error.message.clone(),
             field: error.path.clone(),
         });
-        Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid{list}")).with_details(Details {
+        let message = format!("{qualified} {} is invalid{list}", quoted(name));
+        Self::new(422, "Invalid", message).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),

@@ -99,8 +99,8 @@ pub(crate) fn object(text: &[u8], media_type: MediaType, expected: &Expected<'_>
             "the object provided is unrecognized (must be of type {kind}): {why} ({quoted})"
         ))
     };
-    let body = decode(text, media_type).map_err(unrecognized)?;
     let custom = expected.custom;
+    let body = decode(text, media_type, !custom).map_err(unrecognized)?;
     let body = match body.value {
         // A null counts as an object without fields, except for custom resources, which need a kind.
         Value::Null if !custom => Body { value: Value::Object(serde_json::Map::new()), ..body },
@@ -122,7 +122,7 @@ pub(crate) fn delete_options(text: &[u8], content_type: &str) -> Result<Option<B
     if text.is_empty() {
         return Ok(None);
     }
-    let body = decode(text, media_type(content_type)?).map_err(Status::bad_request)?;
+    let body = decode(text, media_type(content_type)?, true).map_err(Status::bad_request)?;
     Ok(Some(body).filter(|body| !body.value.is_null()))
 }
 
@@ -166,14 +166,16 @@ fn apply_patch(text: &[u8]) -> Result<Body, Status> {
 }
 
 /// Decodes an object; errors have the texts of kube-apiserver's decoder.
-fn decode(text: &[u8], media_type: MediaType) -> Result<Body, String> {
+fn decode(text: &[u8], media_type: MediaType, built_in: bool) -> Result<Body, String> {
     let body = match media_type {
         MediaType::Json => {
             let failed = |why| format!("couldn't get version/kind; json parse error: {why}");
-            from_json(json::decode(text).map_err(failed)?)
+            let decoded = if built_in { json::decode_for_type(text) } else { json::decode(text) };
+            from_json(decoded.map_err(failed)?)
         }
         MediaType::Yaml => {
-            let failed = |why| format!("error converting YAML to JSON: {why}");
+            let prefix = if built_in { "" } else { "error converting YAML to JSON: " };
+            let failed = |why| format!("{prefix}{why}");
             from_yaml(yaml::decode(text).map_err(failed)?)
         }
         MediaType::Protobuf => from_protobuf(text)?,

@@ -24,7 +24,17 @@ pub(crate) struct Decoded {
 
 /// Decodes a JSON text; errors have the texts of Go's encoding/json.
 pub(crate) fn decode(text: &[u8]) -> Result<Decoded, String> {
-    let mut parser = Parser { text, at: 0, depth: 0, duplicates: Vec::new() };
+    parse(text, None)
+}
+
+/// As [`decode`], but a number that is too large becomes the largest one: in Go, the field for which it is
+/// meant decides about it.
+pub(crate) fn decode_for_type(text: &[u8]) -> Result<Decoded, String> {
+    parse(text, Some(f64::MAX))
+}
+
+fn parse(text: &[u8], largest: Option<f64>) -> Result<Decoded, String> {
+    let mut parser = Parser { text, at: 0, depth: 0, largest, duplicates: Vec::new() };
     parser.skip_space();
     let value = parser.value(&Place::Root)?;
     parser.skip_space();
@@ -45,6 +55,8 @@ struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    /// The value of larger numbers; `None` if they are an error.
+    largest: Option<f64>,
     duplicates: Vec<String>,
 }
 
@@ -193,7 +205,7 @@ impl Parser<'_> {
             self.some_digits("in exponent of numeric literal")?;
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
-        number(std::str::from_utf8(text).unwrap_or_default())
+        number(std::str::from_utf8(text).unwrap_or_default(), self.largest)
     }
 
     fn digits(&mut self) {
@@ -309,12 +321,12 @@ pub(super) fn note_duplicate(duplicates: &mut Vec<String>, place: &Place<'_>) {
 
 /// Returns the value of a number: an integer where it fits into 64 bits, otherwise a float. A float without
 /// a fraction, such as `1.0`, becomes an integer, as kube-apiserver encodes it.
-fn number(text: &str) -> Result<Value, String> {
+fn number(text: &str, largest: Option<f64>) -> Result<Value, String> {
     if let Ok(whole) = text.parse::<i64>() {
         return Ok(whole.into());
     }
     let parsed = text.parse::<f64>().ok().filter(|float| float.is_finite());
-    let Some(float) = parsed else {
+    let Some(float) = parsed.or(largest) else {
         return Err(format!("json: cannot unmarshal number {text} into Go value of type float64"));
     };
     // A float represents every integer up to 2^53 exactly.

@@ -85,22 +85,21 @@ pub(crate) async fn run(pair: &Pair, seed: u64, steps: usize, accepted: &Accepte
     let mut random = Rng::with_seed(seed);
     let sequences = std::iter::repeat_with(|| sequence(&mut random, LENGTH)).take(steps.div_ceil(LENGTH));
     let mut runs = futures_util::stream::iter(sequences)
-        .map(async |lines| (judge(pair, &lines, accepted).await.is_some(), lines))
+        .map(async |lines| (judge(pair, &lines, accepted).await, lines))
         .buffered(AT_ONCE);
     let (mut done, mut differing) = (0, Vec::new());
     while differing.len() < ENOUGH
-        && let Some((differs, lines)) = runs.next().await
+        && let Some((report, lines)) = runs.next().await
     {
         done += lines.len();
-        if differs {
-            differing.push(lines);
-        }
+        differing.extend(report.map(|report| (lines, report)));
     }
     drop(runs);
     let mut found = Vec::new();
-    for lines in differing {
+    for (lines, report) in differing {
         let lines = shrunk(pair, lines, accepted).await;
-        let report = judge(pair, &lines, accepted).await.unwrap_or_else(|| "not seen again".to_owned());
+        let again = judge(pair, &lines, accepted).await;
+        let report = again.unwrap_or_else(|| format!("not seen again:\n{report}"));
         let report = format!("{}\n{report}", lines.join("\n"));
         print(&format!("differential: in the random steps of seed {seed}:\n{report}"));
         found.push(report);

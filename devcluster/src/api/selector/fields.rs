@@ -136,7 +136,10 @@ fn unescape(value: &str) -> Result<String, String> {
                 }
                 None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
-            ',' | '=' => return Err(format!("invalid field selector: unescaped {c} in value: {value}")),
+            ',' | '=' => {
+                let message = "invalid field selector: unescaped character in value";
+                return Err(format!("{message}: {}", u32::from(c)));
+            }
             c => out.push(c),
         }
     }

@@ -43,6 +43,17 @@ impl Api {
         call.options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
         let mut request = call.body.take().unwrap_or_default().value;
         let (namespace, name) = (call.target.namespace.clone(), call.target.name.clone());
+        let invalid = |name: &str, error: FieldError| {
+            Status::invalid_kind("authentication.k8s.io", "TokenRequest", name, &[error])
+        };
+        for (field, wanted) in [("name", &name), ("namespace", &namespace)] {
+            let sent = object::meta(&request, field);
+            if !sent.is_empty() && sent != wanted {
+                let detail = format!("must match the service account {field} if specified");
+                let error = FieldError::invalid(format!("metadata.{field}"), &sent.into(), &detail);
+                return Err(invalid(&name, error));
+            }
+        }
         let account = self.shared.store.get(&call.served.resource, &call.key());
         let account = account.ok_or_else(|| Status::not_found(&call.served.kind, &name))?;
         let uid = object::meta(account.value(), "uid").to_owned();
@@ -51,7 +62,7 @@ impl Api {
         if seconds < MIN_SECONDS {
             let detail = "may not specify a duration less than 10 minutes";
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), detail);
-            return Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", &name, &[error]));
+            return Err(invalid("", error));
         }
         let audiences =
             request.pointer("/spec/audiences").filter(|list| list.as_array().is_some_and(|l| !l.is_empty()));

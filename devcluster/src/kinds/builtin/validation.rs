@@ -93,6 +93,14 @@ pub fn check_update(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError>
     checks.errors
 }
 
+/// Returns the errors of the status of an object, after a write to its status endpoint.
+pub fn check_status(kind: &Kind, object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut checks = Checks::default();
+    let type_name = kind.type_name.as_deref().unwrap_or_default();
+    workloads::check_status(&mut checks, type_name, &object["status"], &old["status"]);
+    checks.errors
+}
+
 /// Returns the warnings about an object that is accepted.
 pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
     match kind.type_name.as_deref() {

@@ -193,3 +193,44 @@ pub(super) fn check_stateful_set_update(checks: &mut Checks, object: &Value, old
         ));
     }
 }
+
+/// Checks the numbers in a status: none is negative, and no part is greater than the whole.
+pub(super) fn check_status(checks: &mut Checks, type_name: &str, status: &Value, old: &Value) {
+    // The numbers besides the common ones that are at most `replicas`, and those without a limit.
+    let (parts, others): (&[&str], &[&str]) = match type_name {
+        "apps/v1.Deployment" => (&["updatedReplicas"], &["unavailableReplicas", "terminatingReplicas"]),
+        "apps/v1.ReplicaSet" => (&["fullyLabeledReplicas"], &["terminatingReplicas"]),
+        "core/v1.ReplicationController" => (&["fullyLabeledReplicas"], &[]),
+        "apps/v1.StatefulSet" => (&["currentReplicas", "updatedReplicas"], &[]),
+        _ => return,
+    };
+    for field in parts.iter().chain(others).chain(&[
+        "observedGeneration",
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "collisionCount",
+    ]) {
+        checks.not_negative("status", status, field);
+    }
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let mut at_most = |field: &str, limit: &str, text: &str| {
+        if number(field) > number(limit) {
+            let detail = format!("cannot be greater than {text}");
+            checks.add(FieldError::invalid(format!("status.{field}"), &number(field).into(), &detail));
+        }
+    };
+    for field in parts.iter().chain(&["readyReplicas", "availableReplicas"]) {
+        at_most(field, "replicas", "status.replicas");
+    }
+    let ready = if type_name == "apps/v1.StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+    at_most("availableReplicas", "readyReplicas", ready);
+    let collisions = |status: &Value| status["collisionCount"].as_i64();
+    if type_name == "apps/v1.Deployment"
+        && let Some(before) = collisions(old)
+        && collisions(status).is_none_or(|now| now < before)
+    {
+        let value = collisions(status).unwrap_or(0).into();
+        checks.add(FieldError::invalid("status.collisionCount", &value, "cannot be decremented"));
+    }
+}
