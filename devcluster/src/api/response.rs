@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::memchr2;
 use serde_json::Value;
 
@@ -106,44 +106,52 @@ impl List {
         Value::Object(metadata)
     }
 
-    /// Returns the list object as JSON, joined from the shared encodings of its items.
+    /// Returns the list object as JSON.
     pub fn json(&self) -> Bytes {
-        let items: Vec<Bytes> = self.items.iter().map(Object::json).collect();
-        let length: usize = items.iter().map(|item| item.len() + 1).sum();
-        let mut out = BytesMut::with_capacity(length + 256);
-        let (api_version, kind) = (self.kind.api_version(), &self.kind.list_kind);
-        let head = format!(
-            r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{},"items":["#,
-            self.metadata()
-        );
-        out.put_slice(head.as_bytes());
-        for (i, item) in items.iter().enumerate() {
-            if i > 0 {
-                out.put_u8(b',');
+        self.clone().pieces(usize::MAX).next().unwrap_or_default()
+    }
+
+    /// Returns the list object as JSON, joined from the shared encodings of its items, in pieces of `size`
+    /// bytes or one item more. The first pieces can be sent before the last ones are joined.
+    pub fn pieces(self, size: usize) -> impl Iterator<Item = Bytes> + Send {
+        let (api_version, kind, metadata) = (self.kind.api_version(), &self.kind.list_kind, self.metadata());
+        let head =
+            format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{metadata},"items":["#);
+        let mut out = head.into_bytes();
+        let (mut items, mut separator) = (Some(self.items.into_iter()), "");
+        std::iter::from_fn(move || {
+            while out.len() < size {
+                let Some(item) = items.as_mut()?.next() else {
+                    items = None;
+                    out.extend_from_slice(b"]}");
+                    break;
+                };
+                out.extend_from_slice(separator.as_bytes());
+                separator = ",";
+                if self.kind.type_name.is_some() {
+                    // Items of typed lists have no type of their own.
+                    put_without_type(&item.json(), &mut out);
+                } else {
+                    out.extend_from_slice(&item.json());
+                }
             }
-            if self.kind.type_name.is_some() {
-                // Items of typed lists have no type of their own.
-                put_without_type(item, &mut out);
-            } else {
-                out.put_slice(item);
-            }
-        }
-        out.put_slice(b"]}");
-        out.freeze()
+            let length = out.len();
+            Some(std::mem::replace(&mut out, Vec::with_capacity(length)).into())
+        })
     }
 }
 
 /// Appends the JSON of an object, whose fields are sorted, without `apiVersion` and `kind`.
-fn put_without_type(json: &[u8], out: &mut BytesMut) {
+fn put_without_type(json: &[u8], out: &mut Vec<u8>) {
     let mut rest = json.get(1..).unwrap_or_default();
-    out.put_u8(b'{');
+    out.push(b'{');
     while rest.first() == Some(&b'"') {
         let end = field_end(rest);
         let (field, after) = rest.split_at(end);
         let kind = field.starts_with(br#""kind":"#);
         if !kind && !field.starts_with(br#""apiVersion":"#) {
-            out.put_slice(field);
-            out.put_u8(b',');
+            out.extend_from_slice(field);
+            out.push(b',');
         }
         rest = after.strip_prefix(b",").unwrap_or(after);
         if kind {
@@ -151,12 +159,12 @@ fn put_without_type(json: &[u8], out: &mut BytesMut) {
         }
     }
     if rest.first() == Some(&b'"') {
-        out.put_slice(rest);
+        out.extend_from_slice(rest);
     } else {
         if out.last() == Some(&b',') {
             out.truncate(out.len() - 1);
         }
-        out.put_u8(b'}');
+        out.push(b'}');
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -121,6 +121,19 @@ impl Answer {
     pub(super) fn json(code: u16, json: Bytes) -> Self {
         let content_type = HeaderValue::from_static(Format::Json.content_type());
         Self::new(code, content_type, Inner::Whole(json))
+    }
+
+    /// Returns a response with JSON that consists of these pieces; a single piece has a `Content-Length`.
+    pub(super) fn pieces(code: u16, mut pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        let first = pieces.next().unwrap_or_default();
+        match pieces.next() {
+            None => Self::json(code, first),
+            Some(second) => {
+                let all = [first, second].into_iter().chain(pieces);
+                let content_type = HeaderValue::from_static(Format::Json.content_type());
+                Self::new(code, content_type, Inner::Stream(Box::pin(stream::iter(all))))
+            }
+        }
     }
 
     /// Returns a 200 response with a streamed body: lines of JSON.

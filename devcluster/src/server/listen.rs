@@ -25,6 +25,7 @@ use tower::Service as _;
 use super::auth::Peer;
 use super::identity::Identity;
 use super::service::ApiService;
+use super::stream::OverSocket;
 use crate::api::User;
 use crate::port::{self, Port};
 
@@ -189,6 +190,7 @@ async fn serve(stream: TcpStream, shared: Shared, _slot: OwnedSemaphorePermit) {
         if let Some(peer) = &peer {
             request.extensions_mut().insert(peer.clone());
         }
+        request.extensions_mut().insert(OverSocket);
         shared.service.clone().call(request)
     });
     let builder = builder(shared.executor.clone(), http2);

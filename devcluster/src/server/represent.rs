@@ -11,6 +11,9 @@ use crate::kinds::Kind;
 
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
+/// The size of the pieces of a list; a shorter list is sent as a whole.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Returns the HTTP response to a successful request. `kind` is the kind of the endpoint.
 ///
 /// # Errors
@@ -24,7 +27,7 @@ pub(super) fn answer(
     let code = response.code;
     let mut answer = match response.content {
         Content::Object(object) => of_object(code, &object, kind, accepted)?,
-        Content::List(list) => of_list(code, &list, accepted)?,
+        Content::List(list) => of_list(code, list, accepted)?,
         Content::Watch(watch) => of_watch(watch, accepted, limits)?,
     };
     for warning in &response.warnings {
@@ -51,12 +54,12 @@ fn of_object(code: u16, object: &Object, kind: &Kind, accepted: &Accepted) -> Re
     }
 }
 
-fn of_list(code: u16, list: &List, accepted: &Accepted) -> Result<Answer, Status> {
+fn of_list(code: u16, list: List, accepted: &Accepted) -> Result<Answer, Status> {
     let Some(convert) = &accepted.convert else {
-        let json = list.json();
         if is_plain(accepted) {
-            return Ok(Answer::json(code, json));
+            return Ok(Answer::pieces(code, list.pieces(PIECE_BYTES)));
         }
+        let json = list.json();
         let decoded = decode(&json).map_err(Status::unclassified)?;
         return Ok(Answer::value(code, &decoded.value, accepted));
     };

@@ -202,14 +202,15 @@ impl ApiService {
         }
         let request = request(incoming, path, verb, user, body)?;
         let response = self.shared.api.call(request).await?;
-        Ok(represent::answer(response, &kind, &accepted, self.limits(&effects))?)
+        Ok(represent::answer(response, &kind, &accepted, self.limits(incoming, &effects))?)
     }
 
-    fn limits(&self, effects: &Effects) -> Limits {
+    fn limits(&self, incoming: &Incoming<'_>, effects: &Effects) -> Limits {
         Limits {
             cuts: self.shared.faults.cuts(),
             after_events: effects.cut_after,
             drop_bookmarks: effects.drop_bookmarks,
+            pause: Limits::pause(&incoming.parts.extensions),
         }
     }
 }

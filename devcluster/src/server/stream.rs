@@ -1,11 +1,14 @@
 //! The body of a watch: events as lines of JSON. Events that are ready together share a chunk.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
+use http::Extensions;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::accept::Convert;
 use super::represent::metadata_only;
@@ -14,7 +17,15 @@ use crate::api::{Watch, WatchEvent};
 /// Largest chunk that several events share; a larger event is a chunk of its own.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The faults that end a watch early or filter its events.
+/// The shortest time between two chunks over a socket, where a chunk costs far more than an event: the first
+/// event of a burst is sent at once, and the next ones share chunks.
+const SOCKET_PAUSE: Duration = Duration::from_millis(2);
+
+/// The extension of a request that arrived over a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OverSocket;
+
+/// The faults that end a watch early or filter its events, and its pace.
 #[derive(Debug)]
 pub(super) struct Limits {
     /// Ends the watch when the value changes.
@@ -22,6 +33,8 @@ pub(super) struct Limits {
     /// The number of events after which the watch ends; `None` for no limit.
     pub(super) after_events: Option<usize>,
     pub(super) drop_bookmarks: bool,
+    /// The shortest time between two chunks.
+    pub(super) pause: Duration,
 }
 
 struct State {
@@ -30,6 +43,20 @@ struct State {
     limits: Limits,
     /// Encoded events that did not fit into the last chunk.
     ready: VecDeque<Bytes>,
+    /// The time before which no further events are read.
+    next: Instant,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// Returns the pause between the chunks of a request.
+    pub(super) fn pause(request: &Extensions) -> Duration {
+        match request.get() {
+            Some(OverSocket) => SOCKET_PAUSE,
+            None => Duration::ZERO,
+        }
+    }
 }
 
 /// Returns the chunks of a watch, with the objects converted to `convert` if given. Dropping the stream ends
@@ -39,11 +66,14 @@ pub(super) fn frames(
     convert: Option<Convert>,
     limits: Limits,
 ) -> impl Stream<Item = Bytes> + Send {
-    let state = State { watch, convert, limits, ready: VecDeque::new() };
+    let state = State { watch, convert, limits, ready: VecDeque::new(), next: Instant::now() };
     stream::unfold(state, |mut state| async {
         while state.ready.is_empty() {
             if state.limits.after_events == Some(0) {
                 return None;
+            }
+            if Instant::now() < state.next {
+                sleep_until(state.next).await;
             }
             let events = tokio::select! {
                 biased;
@@ -55,6 +85,7 @@ pub(super) fn frames(
             }
         }
         let chunk = state.chunk();
+        state.next = Instant::now() + state.limits.pause;
         Some((chunk, state))
     })
 }

@@ -121,3 +121,14 @@ async fn a_list_is_joined_from_the_stored_encodings() {
     let none = server.list(Request::new(Verb::List, maps().namespace("kube-system"))).await.unwrap();
     assert!(String::from_utf8(none.json().to_vec()).unwrap().ends_with("\"items\":[]}"));
 }
+
+#[tokio::test]
+async fn the_pieces_of_a_list_join_to_its_json() {
+    let server = server_with_maps().await;
+    let list = server.list(list()).await.unwrap();
+    for size in [1, 100, 10_000] {
+        let pieces: Vec<_> = list.clone().pieces(size).collect();
+        assert_eq!(pieces.concat(), list.json(), "pieces of {size} bytes");
+        assert_eq!(pieces.len() > 1, size < 10_000);
+    }
+}
