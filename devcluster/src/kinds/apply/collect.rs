@@ -134,7 +134,9 @@ fn problems(schema: &Schema, value: &Value, duplicates: bool) -> Vec<Problem> {
                     extend(&String::new, refused(format!("duplicate entries for key {}", path())));
                 }
                 extend(&path, problems(list.schema, item, duplicates));
-                seen.insert(element);
+                if !duplicates {
+                    seen.insert(element);
+                }
             }
         }
         (Shape::Map(map), Value::Object(fields)) => {
