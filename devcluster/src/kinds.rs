@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod builtin;
 pub mod checks;
+pub(crate) mod conditions;
 pub mod custom;
 pub mod defaults;
 mod errors;

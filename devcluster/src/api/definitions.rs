@@ -15,8 +15,8 @@ use super::options::DeleteOptions;
 use super::request::{Request, Target, Verb};
 use super::served::Author;
 use super::{Api, builtin};
-use crate::kinds::Kind;
 use crate::kinds::custom::{self, status};
+use crate::kinds::{Kind, conditions};
 use crate::store::{At, GroupResource, Key, Version};
 
 /// The finalizer that keeps a definition until its objects are deleted.
@@ -220,26 +220,7 @@ fn condition<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
 /// Sets a condition; its transition time changes only with its status.
 fn set_condition(definition: &mut Value, new: Condition, now: Timestamp) {
     let Condition { name, status, reason, message } = new;
-    let Some(fields) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
-    let conditions = fields.entry("conditions").or_insert(Value::Null);
-    if conditions.is_null() {
-        *conditions = json!([]);
-    }
-    let Some(conditions) = conditions.as_array_mut() else { return };
-    let mut condition = json!({
-        "type": name,
-        "status": status,
-        "lastTransitionTime": object::time(now),
-        "reason": reason,
-        "message": message,
-    });
-    match conditions.iter_mut().find(|condition| object::text(condition, "type") == name) {
-        Some(known) => {
-            if object::text(known, "status") == status {
-                object::copy_field(known, &mut condition, "lastTransitionTime");
-            }
-            *known = condition;
-        }
-        None => conditions.push(condition),
-    }
+    let Some(fields) = definition.get_mut("status").filter(|fields| fields.is_object()) else { return };
+    let condition = json!({"type": name, "status": status, "reason": reason, "message": message});
+    conditions::set(fields, condition, &object::time(now));
 }

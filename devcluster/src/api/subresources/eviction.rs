@@ -14,6 +14,7 @@ use super::super::status::{Cause, Details};
 use super::super::update::Terms;
 use super::super::{Api, Response, Status};
 use super::pods::{created, set_condition};
+use crate::kinds::conditions;
 use crate::store::{At, GroupResource, Version};
 
 /// The largest number of evictions that a budget may have unconfirmed.
@@ -207,12 +208,9 @@ fn several_budgets() -> Value {
 fn count_disruption(budget: &mut Value, pod: &str, now: &str) {
     let generation = number(budget, "/status/observedGeneration");
     let allowed = number(budget, "/status/disruptionsAllowed") - 1;
-    let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) else { return };
-    status.insert("disruptionsAllowed".to_owned(), allowed.into());
-    let disrupted = status.entry("disruptedPods").or_insert_with(|| json!({}));
-    if let Some(disrupted) = disrupted.as_object_mut() {
-        disrupted.insert(pod.to_owned(), now.into());
-    }
+    let Some(status) = budget.get_mut("status").filter(|status| status.is_object()) else { return };
+    status["disruptionsAllowed"] = allowed.into();
+    status["disruptedPods"][pod] = now.into();
     if allowed > 0 {
         return;
     }
@@ -221,22 +219,9 @@ fn count_disruption(budget: &mut Value, pod: &str, now: &str) {
         "status": "False",
         "reason": "InsufficientPods",
         "message": "",
-        "lastTransitionTime": now,
     });
-    if generation != 0
-        && let Some(condition) = condition.as_object_mut()
-    {
-        condition.insert("observedGeneration".to_owned(), generation.into());
+    if generation != 0 {
+        condition["observedGeneration"] = generation.into();
     }
-    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(conditions) = conditions.as_array_mut() else { return };
-    match conditions.iter_mut().find(|known| object::text(known, "type") == "DisruptionAllowed") {
-        Some(known) => {
-            if object::text(known, "status") == "False" {
-                object::copy_field(known, &mut condition, "lastTransitionTime");
-            }
-            *known = condition;
-        }
-        None => conditions.push(condition),
-    }
+    conditions::set(status, condition, now);
 }

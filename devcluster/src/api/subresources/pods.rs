@@ -7,8 +7,9 @@ use super::super::call::Call;
 use super::super::object;
 use super::super::options::WriteOptions;
 use super::super::request::Body;
+use super::super::status::Details;
 use super::super::{Api, Response, Status};
-use crate::kinds::FieldError;
+use crate::kinds::{FieldError, conditions};
 
 // === impl Api ===
 
@@ -95,11 +96,8 @@ impl Status {
     /// Changes the resource of a conflict to `pods/binding`.
     fn for_binding(self, name: &str) -> Self {
         let message = self.message().replacen("pods ", "pods/binding ", 1);
-        let details = super::super::status::Details {
-            name: name.to_owned(),
-            kind: "pods/binding".to_owned(),
-            ..Default::default()
-        };
+        let details =
+            Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
         Self::new(409, "Conflict", message).with_details(details)
     }
 }
@@ -109,24 +107,9 @@ pub(super) fn created() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
-/// Sets a condition of a Pod; its transition time changes only with its status.
+/// Sets a condition of a Pod.
 pub(super) fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
-    let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else { return };
-    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(conditions) = conditions.as_array_mut() else { return };
-    let name = object::text(&condition, "type").to_owned();
-    let known = conditions.iter_mut().find(|known| object::text(known, "type") == name);
-    if let Some(fields) = condition.as_object_mut() {
-        fields.insert("lastProbeTime".to_owned(), Value::Null);
-        fields.insert("lastTransitionTime".to_owned(), now.into());
-    }
-    match known {
-        Some(known) => {
-            if known.get("status") == condition.get("status") {
-                object::copy_field(known, &mut condition, "lastTransitionTime");
-            }
-            *known = condition;
-        }
-        None => conditions.push(condition),
-    }
+    let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
+    condition["lastProbeTime"] = Value::Null;
+    conditions::set(status, condition, now);
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{list, text};
+use crate::kinds::conditions;
 use crate::kinds::custom::structural::strings;
 use crate::kinds::errors::quoted;
 
@@ -84,8 +85,8 @@ pub fn accept_names<'a>(
     };
     let mut status = definition.get("status").cloned().unwrap_or_default();
     status["acceptedNames"] = accepted;
-    set_condition(&mut status, names, now);
-    set_condition(&mut status, established, now);
+    conditions::set(&mut status, names, now);
+    conditions::set(&mut status, established, now);
     Some(status)
 }
 
@@ -101,7 +102,7 @@ pub fn establish(definition: &Value, now: &str) -> Option<Value> {
         "type": "Established", "status": "True", "reason": "InitialNamesAccepted",
         "message": "the initial names have been accepted",
     });
-    set_condition(&mut status, established, now);
+    conditions::set(&mut status, established, now);
     Some(status)
 }
 
@@ -112,24 +113,8 @@ pub fn terminate(definition: &Value, now: &str) -> Value {
         "type": "Terminating", "status": "True", "reason": "InstanceDeletionInProgress",
         "message": "CustomResource deletion is in progress",
     });
-    set_condition(&mut status, terminating, now);
+    conditions::set(&mut status, terminating, now);
     status
-}
-
-/// Sets a condition. Its transition time changes only with its status.
-fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
-    if !status["conditions"].is_array() {
-        status["conditions"] = json!([]);
-    }
-    let Some(conditions) = status["conditions"].as_array_mut() else { return };
-    let Some(old) = conditions.iter_mut().find(|old| old["type"] == condition["type"]) else {
-        condition["lastTransitionTime"] = now.into();
-        conditions.push(condition);
-        return;
-    };
-    let same = old["status"] == condition["status"];
-    condition["lastTransitionTime"] = if same { old["lastTransitionTime"].clone() } else { now.into() };
-    *old = condition;
 }
 
 /// Returns the names that other definitions of the group use: names of resources, and names of kinds.
