@@ -291,6 +291,8 @@ fn allocate_ports(
     let ports = spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate();
     // Ports with the same number, such as TCP and UDP, share a node port.
     let mut shared: Vec<(Option<Value>, u64)> = Vec::new();
+    // Held until all ports are allocated, since the listed Services are those of the first one.
+    let mut reserved = api.shared.reserved.lock();
     let mut listed: Option<HashSet<String>> = None;
     for (index, port) in ports {
         let wanted = node_port(port);
@@ -302,7 +304,6 @@ fn allocate_ports(
         let chosen = match twin.filter(|_| old.is_none()) {
             Some(twin) if wanted == 0 || wanted == twin => twin,
             _ => {
-                let mut reserved = api.shared.reserved.lock();
                 let taken = listed.get_or_insert_with(|| taken(api, node_ports));
                 let is_free =
                     |port: &u64| !taken.contains(&port.to_string()) && !reserved.contains(&port.to_string());
