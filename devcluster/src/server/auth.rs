@@ -44,8 +44,8 @@ pub(super) fn by_token(
 ) -> Result<User, Status> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (scheme, token) = header.split_once(' ').unwrap_or_default();
-    let token = if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" };
-    let user = tokens.get(token).cloned().or_else(|| issued(token));
+    let token = scheme.eq_ignore_ascii_case("bearer").then_some(token.trim());
+    let user = token.and_then(|token| tokens.get(token).cloned().or_else(|| issued(token)));
     let user = user.ok_or_else(|| Status::new(401, "Unauthorized", "Unauthorized"))?;
     Ok(authenticated(user))
 }
@@ -199,6 +199,10 @@ mod tests {
             let status =
                 by_token(&headers(&[("authorization", header)]), &tokens, |_| None).expect_err(header);
             assert_eq!((status.code(), status.message()), (401, "Unauthorized"));
+        }
+        for header in ["Basic secret", "secret", ""] {
+            let issued = |_: &str| Some(User::admin());
+            by_token(&headers(&[("authorization", header)]), &tokens, issued).expect_err("no bearer token");
         }
     }
 
