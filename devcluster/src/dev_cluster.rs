@@ -6,12 +6,9 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-use crate::embedded::{Embedded, EmbeddedError, EmbeddedOptions};
+use crate::embedded::{Embedded, EmbeddedError, EmbeddedOptions, GRACE};
 use crate::real::{ControlPlane, Options, StartError};
 use crate::workloads::Controller;
-
-/// Time for open requests when the API server is stopped.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// A running Kubernetes cluster on this machine: the embedded server, or the real programs.
 ///

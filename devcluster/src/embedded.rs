@@ -21,6 +21,8 @@ use tokio::task::JoinSet;
 #[cfg(feature = "workloads")]
 use tokio_util::sync::CancellationToken;
 
+#[cfg(all(feature = "http", feature = "workloads"))]
+pub(crate) use self::loopback::GRACE;
 #[cfg(feature = "http")]
 use self::loopback::Loopback;
 use crate::api::{Api, ApiOptions, Request, Status, Target, User, Verb};

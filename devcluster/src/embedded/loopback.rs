@@ -12,7 +12,7 @@ use crate::port::Port;
 use crate::server::{ApiService, Audit, Identity, Listener};
 
 /// Longest wait of a stop for open requests.
-const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// The port and the files of a server.
 #[derive(Debug)]

@@ -69,7 +69,7 @@ impl FieldError {
 
     /// Returns the error of a malformed value.
     pub fn invalid(path: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new(path, Reason::Invalid, with_detail(&format!("Invalid value: {}", shown(value)), detail))
+        Self::invalid_shown(path, &shown(value), detail)
     }
 
     /// Returns the error of a malformed value that the message shows as `shown`.

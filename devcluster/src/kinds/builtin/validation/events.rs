@@ -136,24 +136,24 @@ fn older(checks: &mut Checks, object: &Value, reference: &str, sender: &str, mes
     if !timed {
         return;
     }
-    for (path, field) in [(sender, sender), ("reportingInstance", "reportingInstance"), ("action", "action")]
-        .into_iter()
-        .chain([("reason", "reason")])
-    {
+    for field in [sender, "reportingInstance", "action", "reason"] {
         if text(field).is_empty() {
-            checks.add(FieldError::required(path, ""));
+            checks.add(FieldError::required(field, ""));
         }
         if field == sender {
             for error in names::qualified_name(text(field)) {
-                checks.add(FieldError::invalid(path, &text(field).into(), &error));
+                checks.add(FieldError::invalid(field, &text(field).into(), &error));
             }
         }
     }
-    let limits = [("reportingInstance", "reportingInstance", MAX_TEXT), ("action", "action", MAX_TEXT)];
-    for (path, field, max) in
-        limits.into_iter().chain([("reason", "reason", MAX_TEXT), ("message", message, MAX_MESSAGE)])
-    {
-        if text(field).len() > max {
+    let limits = [
+        ("reportingInstance", text("reportingInstance"), MAX_TEXT),
+        ("action", text("action"), MAX_TEXT),
+        ("reason", text("reason"), MAX_TEXT),
+        ("message", text(message), MAX_MESSAGE),
+    ];
+    for (path, given, max) in limits {
+        if given.len() > max {
             let text = format!("can have at most {max} characters");
             checks.add(FieldError::invalid(path, &"".into(), &text));
         }
