@@ -12,6 +12,7 @@ mod missing;
 mod server;
 mod shared;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -383,9 +384,8 @@ async fn start(server: Server, options: Options) -> Result<DevCluster, DevCluste
     match server {
         Server::Real => DevCluster::start_real(options).await,
         Server::Embedded => {
-            let controllers = if options.bare { Vec::new() } else { Controller::ALL.to_vec() };
             let options = EmbeddedOptions {
-                controllers: controllers.into_iter().collect(),
+                controllers: if options.bare { BTreeSet::new() } else { Controller::ALL.into() },
                 crds: options.crds,
                 audit: true,
                 ..EmbeddedOptions::default()

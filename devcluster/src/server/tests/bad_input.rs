@@ -17,6 +17,21 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 /// More than the largest URL of the HTTP library leaves for a selector.
 const LONG: usize = 60_000;
 
+/// Returns a definition of the kind Tree with this schema.
+fn tree(schema: &Value) -> Value {
+    json!({
+        "metadata": {"name": "trees.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "trees", "kind": "Tree"},
+            "scope": "Namespaced",
+            "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
+            ],
+        },
+    })
+}
+
 fn patch_type(name: &str) -> String {
     format!("application/{name}-patch+{}", if name == "apply" { "yaml" } else { "json" })
 }
@@ -100,26 +115,19 @@ async fn the_deepest_accepted_objects_can_be_read_and_changed() {
         nested("{\"f:a\":", "{}")
     );
     let map = format!(r#"{{"metadata":{{"name":"deep","managedFields":[{entry}]}},"data":{{"a":"1"}}}}"#);
-    let tree = format!(
+    let object = format!(
         r#"{{"apiVersion":"example.com/v1","kind":"Tree","metadata":{{"name":"deep"}},"free":{}}}"#,
         nested("{\"a\":", "1")
     );
-    let definition = json!({
-        "metadata": {"name": "trees.example.com"},
-        "spec": {
-            "group": "example.com",
-            "names": {"plural": "trees", "kind": "Tree"},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                "x-kubernetes-validations": [{"rule": "self.metadata.name != 'x'"}]}}}],
-        },
-    });
+    let definition = tree(&json!({
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "x-kubernetes-validations": [{"rule": "self.metadata.name != 'x'"}],
+    }));
     let reply = send(&server, "POST", DEFINITIONS, &[JSON], definition.to_string()).await;
     assert_eq!(reply.code, 201, "{}", reply.text());
     let trees = "/apis/example.com/v1/namespaces/default/trees";
     let apply = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"deep"},"data":{"b":"1"}}"#;
-    let cases = [(CONFIG_MAPS, map, apply.to_owned(), 4), (trees, tree.clone(), tree, 3)];
+    let cases = [(CONFIG_MAPS, map, apply.to_owned(), 4), (trees, object.clone(), object, 3)];
     for (collection, object, apply, types) in cases {
         let reply = send(&server, "POST", collection, &[JSON], object).await;
         assert_eq!(reply.code, 201, "{}", reply.text());
@@ -148,16 +156,7 @@ async fn a_deep_expression_is_refused_with_its_definition() {
     for rule in
         ["(".repeat(20_000), "!".repeat(20_000), format!("{}1", "-".repeat(20_000)), "[".repeat(9_000)]
     {
-        let definition = json!({
-            "metadata": {"name": "gadgets.example.com"},
-            "spec": {
-                "group": "example.com",
-                "names": {"plural": "gadgets", "kind": "Gadget"},
-                "scope": "Cluster",
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-validations": [{"rule": rule}]}}}],
-            },
-        });
+        let definition = tree(&json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]}));
         let reply = send(&server, "POST", DEFINITIONS, &[JSON], definition.to_string()).await;
         assert_eq!(reply.code, 422, "{}", reply.text());
     }
