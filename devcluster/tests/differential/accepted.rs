@@ -2,6 +2,9 @@
 
 use regex::Regex;
 
+/// Most entries of the list.
+const MOST: usize = 40;
+
 /// The committed list.
 #[derive(Debug)]
 pub(crate) struct Accepted(Vec<Entry>);
@@ -24,7 +27,13 @@ impl Accepted {
             assert!(!reason.is_empty(), "{line}: a reason is needed");
             Entry { scenario: pattern(scenario), path: pattern(path) }
         });
-        Self(entries.collect())
+        let entries: Vec<_> = entries.collect();
+        assert!(
+            entries.len() <= MOST,
+            "{} differences are accepted; more than {MOST} hide defects",
+            entries.len()
+        );
+        Self(entries)
     }
 
     /// Whether the list has a difference.
