@@ -100,7 +100,11 @@ async fn an_unowned_object_may_be_in_another_namespace_and_has_no_owner() {
 async fn a_status_is_sent_once_and_for_the_object_that_was_read() {
     let deployments = Store::from_objects([owner()]);
     let cx = Context::for_test().with_store(&deployments);
-    let ready = |replicas| DeploymentStatus { ready_replicas: Some(replicas), ..DeploymentStatus::default() };
+    let ready = |replicas| DeploymentStatus {
+        replicas: Some(replicas),
+        ready_replicas: Some(replicas),
+        ..DeploymentStatus::default()
+    };
     assert!(cx.apply_status(&owner(), &ready(1)).await.unwrap().is_change());
     assert!(!cx.apply_status(&owner(), &ready(1)).await.unwrap().is_change());
     let sent = cx.take_writes();
