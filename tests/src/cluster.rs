@@ -30,7 +30,7 @@ use mainstay_devcluster::{ControlPlane, DevCluster, DevClusterError, EmbeddedOpt
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit, mpsc};
 
 use self::missing::{Failure, say};
 use self::server::Server;
@@ -39,6 +39,9 @@ use crate::audit::{self, Detail};
 use crate::manifests::Cleanup;
 
 pub(crate) use self::missing::skip_or_fail;
+
+/// The path of kubectl, once [`TestCluster::has_kubectl`] has found it.
+static KUBECTL: OnceCell<PathBuf> = OnceCell::const_new();
 
 /// A cluster as one test uses it, with a namespace for this test alone.
 pub struct TestCluster {
@@ -229,6 +232,15 @@ impl TestCluster {
         self.cluster().folder().join("logs").join(name)
     }
 
+    /// Finds kubectl, which is built with the real programs. Returns false, after a printed notice, if the
+    /// machine has neither it nor Go to build it; the test then returns. In CI it fails the test instead.
+    pub async fn has_kubectl(&self) -> bool {
+        match KUBECTL.get_or_try_init(|| ControlPlane::find_kubectl(Progress::new(say))).await {
+            Ok(_) => true,
+            Err(error) => Failure::from(DevClusterError::from(error)).skip_or_fail::<()>().is_some(),
+        }
+    }
+
     /// Runs kubectl in this test's namespace, asserts success and returns its standard output.
     pub async fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.try_kubectl(arguments).await;
@@ -237,11 +249,14 @@ impl TestCluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Runs kubectl in this test's namespace and returns its output, also if it fails. Real clusters only:
-    /// kubectl is built with the programs.
+    /// Runs kubectl in this test's namespace and returns its output, also if it fails.
+    ///
+    /// # Panics
+    /// Panics if the test has not called [`TestCluster::has_kubectl`] before.
     pub async fn try_kubectl(&self, arguments: &[&str]) -> Output {
         let cluster = self.cluster();
-        let run = tokio::process::Command::new(self.programs().kubectl())
+        let path = KUBECTL.get().unwrap_or_else(|| panic!("`has_kubectl` comes before kubectl"));
+        let run = tokio::process::Command::new(path)
             .args(["--namespace", &self.namespace])
             .args(arguments)
             .env_clear()

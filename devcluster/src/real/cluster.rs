@@ -128,6 +128,12 @@ impl ControlPlane {
         &self.shell.kubeconfig
     }
 
+    /// Finds or builds the programs of a control plane, as [`start`](Self::start) does, and returns the path
+    /// of their kubectl.
+    pub async fn find_kubectl(progress: Progress) -> Result<PathBuf, StartError> {
+        Ok(Programs::find(None, &progress).await?.path("kubectl"))
+    }
+
     /// Returns the path of the kubectl that has the version of the servers.
     pub fn kubectl(&self) -> PathBuf {
         self.shell.programs.path("kubectl")

@@ -110,6 +110,9 @@ async fn the_manager_survives_an_outage_longer_than_its_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_crd_blocks_only_its_own_controllers_and_is_picked_up_once_installed() {
     let Some(cluster) = TestCluster::exclusive_without_crds().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
 
     // In a process of its own, so that the test can read its log.

@@ -66,6 +66,9 @@ async fn replica_sets(cluster: &TestCluster) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_deployment_is_adopted_with_its_fields_and_without_a_restart() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
     old_deployment(&cluster).await;

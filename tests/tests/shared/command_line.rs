@@ -158,6 +158,9 @@ async fn an_occupied_port_is_reported_with_its_config_key() {
 #[tokio::test]
 async fn the_definition_can_be_applied_in_both_ways() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let file = cluster.scratch("crd.yaml");
     let printed = mainstay(&["crd"]).stdout;
     // Client-side apply keeps a copy in an annotation, limited to 256 KiB.
@@ -177,6 +180,9 @@ async fn the_definition_can_be_applied_in_both_ways() {
 #[tokio::test]
 async fn the_base_can_be_applied_as_a_whole() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let base = workspace().join("deploy/base").display().to_string();
     // A dry run of namespaced objects needs the namespace.
     cluster.kubectl(&["apply", "-f", &format!("{base}/namespace.yaml")]).await;

@@ -103,6 +103,9 @@ async fn until_opened(objects: &Api<WaitDeployment>, since: &WaitDeployment) -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gate_opens_once_all_dependencies_are_ready_and_lists_the_missing_ones() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let manager = LocalManager::start(&cluster, &identity, &json!({})).await;
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
@@ -164,6 +167,9 @@ async fn a_refused_template_is_reported_while_the_gate_is_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_template_is_held_back_while_other_changes_are_applied() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let one_worker = json!({"controllers": {"*": {"workers": 1}}});
     let manager = LocalManager::start(&cluster, &identity, &one_worker).await;
@@ -292,6 +298,9 @@ async fn a_deadline_outlasts_a_restart_of_the_manager() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_with_proceed_opens_the_gate() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let prerequisite = Prerequisite::closed();
     let objects = cluster.api::<WaitDeployment>();

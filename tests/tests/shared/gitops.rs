@@ -136,6 +136,9 @@ async fn kstatus_and_argo_cd_show_each_state_of_a_waitdeployment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn states_that_need_a_user_are_failed_for_kstatus_and_degraded_for_argo_cd() {
     let Some(stage) = Stage::set_up().await else { return };
+    if !stage.cluster.has_kubectl().await {
+        return;
+    }
     let manager =
         stage.manager(&json!({"probePolicy": {"mode": "ServicesOnly", "allowLoopback": false}})).await;
     let prerequisite = Prerequisite::closed();

@@ -191,6 +191,9 @@ async fn a_json_path_check_is_ready_once_the_status_has_the_value() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_json_path_finds_the_same_value_as_kubectl() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let service: Service = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app.kubernetes.io/name": "db"}},
         "spec": {

@@ -299,6 +299,9 @@ fn changes() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn text_from_a_prerequisite_appears_in_no_object_page_or_log() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |_| "127.0.0.1").await;
     let binary = env!("CARGO_BIN_EXE_mainstay-under-test");
@@ -321,6 +324,9 @@ async fn text_from_a_prerequisite_appears_in_no_object_page_or_log() {
 #[tokio::test(flavor = "multi_thread")]
 async fn detailed_results_of_a_service_contain_no_text_from_it() {
     let Some(cluster) = TestCluster::shared().await else { return };
+    if !cluster.has_kubectl().await {
+        return;
+    }
     let identity = cluster.install_base().await;
     let talkers = begin(&cluster, &identity, |talker| talker.name).await;
     let text = configuration_of(&cluster, &changes()).to_string();
