@@ -12,7 +12,7 @@ pub mod custom;
 pub mod defaults;
 mod errors;
 pub(crate) mod go;
-pub mod json;
+pub(crate) mod json;
 mod kind;
 pub mod metadata;
 pub mod names;

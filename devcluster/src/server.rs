@@ -16,7 +16,6 @@ pub mod fuzz;
 mod health;
 #[cfg(feature = "http")]
 mod identity;
-mod json;
 #[cfg(feature = "http")]
 mod listen;
 mod path;

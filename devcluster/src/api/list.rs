@@ -13,7 +13,7 @@ use super::response::{Content, List};
 use super::selector::Selector;
 use super::watch::{Start, Watch};
 use super::{Api, Response, Status};
-use crate::kinds::go;
+use crate::kinds::{go, json};
 use crate::store::{At, ReadError};
 
 /// Minimum duration of a watch without `timeoutSeconds`, in seconds; the maximum is twice
@@ -193,8 +193,7 @@ fn decode_token(token: &str) -> Result<(String, At), String> {
         };
         format!("{INVALID}: illegal base64 data at input byte {at}")
     })?;
-    let token = serde_json::from_slice::<Value>(&bytes);
-    let token = token.map_err(|error| format!("{INVALID}: {}", garbage(&bytes, &error)))?;
+    let token = json::decode(&bytes).map_err(|error| format!("{INVALID}: {error}"))?.value;
     if !token.is_object() && !token.is_null() {
         let found = go::json_type(&token);
         return Err(format!(
@@ -226,31 +225,5 @@ fn decode_token(token: &str) -> Result<(String, At), String> {
         }
         ..0 => Ok((start.to_owned(), At::Newest)),
         revision => Ok((start.to_owned(), At::Exact(revision.unsigned_abs()))),
-    }
-}
-
-/// Returns the words of Go's decoder about the first wrong byte of a text that is no JSON.
-fn garbage(bytes: &[u8], error: &serde_json::Error) -> String {
-    let shown = |byte: u8| {
-        let byte = char::from(byte);
-        if byte.is_ascii_graphic() { byte.to_string() } else { format!("\\u{:04x}", u32::from(byte)) }
-    };
-    let word: &[u8] = match bytes.first() {
-        Some(b'n') => b"null",
-        Some(b't') => b"true",
-        Some(b'f') => b"false",
-        Some(b'{') | None => return error.to_string(),
-        Some(first) => {
-            return format!("invalid character '{}' looking for beginning of value", shown(*first));
-        }
-    };
-    match bytes.iter().zip(word).find(|(byte, expected)| byte != expected) {
-        Some((byte, expected)) => format!(
-            "invalid character '{}' in literal {} (expecting '{}')",
-            shown(*byte),
-            String::from_utf8_lossy(word),
-            char::from(*expected)
-        ),
-        None => error.to_string(),
     }
 }

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::accept::MEDIA_TYPES;
 use super::path::ResourcePath;
 use super::route::unsupported_media_type;
-use super::{json, yaml};
+use super::yaml;
 use crate::api::{Body, PatchType, Status};
 use crate::kinds::builtin::protobuf::{self, ProtobufError};
-use crate::kinds::{Kind, go};
+use crate::kinds::{Kind, go, json};
 
 /// Largest request body in bytes, as in kube-apiserver.
 const LIMIT_BYTES: usize = 3 << 20;

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::accept::{Accepted, Convert, Format};
 use super::answer::Answer;
-use super::json::decode;
 use super::stream::{self, Limits};
 use crate::api::{Content, List, Object, Response, Status, Watch};
 use crate::kinds::Kind;
+use crate::kinds::json::decode;
 
 const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 

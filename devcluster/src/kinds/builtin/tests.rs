@@ -78,7 +78,7 @@ fn all_lines_of_the_table_parse() {
 fn typed_form_and_errors_equal_those_of_the_server() {
     let mut problems = Vec::new();
     for sample in samples() {
-        let parsed = json::parse(sample.r#in.as_bytes()).unwrap();
+        let parsed = json::decode(sample.r#in.as_bytes()).unwrap();
         let of = typed::type_of(kind_of(&parsed.value)).unwrap();
         match (typed::convert(of, parsed.value), sample.error) {
             (Err(found), Some(expected)) if found.0 == expected => {}
