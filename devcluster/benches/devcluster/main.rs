@@ -25,6 +25,7 @@ use mainstay_devcluster::{ControlPlane, Embedded, Options};
 use tokio::time::Instant;
 
 /// The allocator of the program `mainstay`, so that the server behaves like that of `mainstay dev`.
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

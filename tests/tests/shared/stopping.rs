@@ -147,7 +147,8 @@ async fn a_process_with_controllers_only_stops_at_a_signal() {
     let mut process = ManagerProcess::start(binary, &cluster, &identity, "bare", &bare);
     process.logged("the first sync", |line| line["msg"] == "every source has synced").await;
     process.terminate();
-    assert!(process.ended().await.success(), "the process stops in order");
+    let status = process.ended().await;
+    assert!(status.success(), "{status}: {:#?}", process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
