@@ -18,6 +18,7 @@
 )]
 
 mod accepted;
+mod clients;
 mod compare;
 mod kinds;
 mod normal;

@@ -1,5 +1,6 @@
 //! The two servers.
 
+use std::path::Path;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -22,18 +23,9 @@ pub(crate) struct Pair {
 // === impl Pair ===
 
 impl Pair {
-    /// Starts both; returns None after a notice if this machine lacks the programs, which in CI is a failure.
+    /// Starts both; returns None as [`real`] does.
     pub(crate) async fn start() -> Option<Self> {
-        let options = Options { bare: true, ..Options::default() };
-        let real_server = match ControlPlane::start(options).await {
-            Ok(server) => server,
-            Err(error) => {
-                let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-                assert!(error.is_unavailable() && !ci, "{error}: {error:?}");
-                print(&format!("skipped: {error}"));
-                return None;
-            }
-        };
+        let real_server = real(Options { bare: true, ..Options::default() }).await?;
         let embedded_server = Embedded::start().await.expect("the embedded server starts");
         let service = embedded_server.service().as_user(User::admin());
         let pair = Self {
@@ -77,11 +69,28 @@ impl Pair {
     }
 }
 
-/// Returns a client with the administrator's certificate.
-async fn real_client(server: &ControlPlane) -> Client {
-    let kubeconfig = Kubeconfig::read_from(server.kubeconfig_path()).expect("a kubeconfig");
+/// Starts the real programs; returns None after a notice if this machine lacks them, which in CI is a failure.
+pub(crate) async fn real(options: Options) -> Option<ControlPlane> {
+    match ControlPlane::start(options).await {
+        Ok(server) => Some(server),
+        Err(error) => {
+            let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+            assert!(error.is_unavailable() && !ci, "{error}: {error:?}");
+            print(&format!("skipped: {error}"));
+            None
+        }
+    }
+}
+
+/// Returns the settings of a client with the administrator's certificate.
+pub(crate) async fn config(kubeconfig: &Path) -> Config {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.expect("a complete kubeconfig");
+    config.expect("a complete kubeconfig")
+}
+
+async fn real_client(server: &ControlPlane) -> Client {
+    let mut config = config(server.kubeconfig_path()).await;
     // An answer that asks for a retry is an answer to compare.
     config.default_retry = false;
     Client::try_from(config).expect("a client")
