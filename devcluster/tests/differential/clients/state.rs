@@ -104,34 +104,62 @@ fn unsettled(objects: &Objects) -> Option<String> {
 pub(crate) fn comparable(mut objects: Objects) -> Value {
     // The launcher of the real programs runs no controller for it.
     objects.remove("configmaps/kube-root-ca.crt");
+    let names = chosen(&objects);
     // A Deployment that changes twice at once may skip a ReplicaSet, so that there are fewer old ones.
     objects.retain(|key, object| !key.starts_with("replicasets/") || object["spec"]["replicas"] != 0);
-    let mut names = Vec::new();
-    let mut pods = BTreeMap::<&str, usize>::new();
-    for (key, object) in &objects {
-        let metadata = &object["metadata"];
-        let text = |value: &'_ Value| value.as_str().map(str::to_owned);
-        let (name, owner) = (text(&metadata["name"]), metadata["ownerReferences"][0]["name"].as_str());
-        if let (Some(owner), Some(name)) = (owner, name.filter(|_| key.starts_with("pods/"))) {
-            let number = pods.entry(owner).and_modify(|number| *number += 1).or_default();
-            names.push((name, format!("{owner}-<pod {number}>")));
-        }
-        names.extend(text(&metadata["labels"]["pod-template-hash"]).map(|hash| (hash, "<hash>".to_owned())));
-        names.extend(text(&metadata["uid"]).map(|uid| (uid, format!("<uid of {key}>"))));
-    }
-    let mut text = Value::Object(objects).to_string();
-    for (name, stable) in names {
-        text = text.replace(&name, &stable);
-    }
+    let text = Value::Object(objects).to_string();
+    let text = names.iter().fold(text, |text, (name, stable)| text.replace(name, stable));
     let mut objects: Objects = serde_json::from_str(&text).expect("JSON");
-    for object in objects.values_mut() {
-        let metadata = object["metadata"].as_object_mut().expect("metadata");
-        metadata.remove("resourceVersion");
-        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+    for (key, object) in &mut objects {
+        let fields = object["metadata"].as_object_mut().expect("metadata");
+        fields.remove("resourceVersion");
+        if let Some(Value::Object(annotations)) = fields.get_mut("annotations") {
             annotations.remove("deployment.kubernetes.io/revision");
+        }
+        if fields.contains_key("ownerReferences") {
+            // A controller may take several changes as one.
+            fields.remove("generation");
+            object["status"]["observedGeneration"].take();
+        }
+        if key.starts_with("deployments/") {
+            // Counts names that a ReplicaSet of the same Deployment before had, if that was deleted late.
+            without(object, &["collisionCount", "f:collisionCount"]);
+        }
+        if key.starts_with("pods/") {
+            // The rest is by kwok, or by the embedded server's imitation of a kubelet.
+            object["status"] = object["status"]["phase"].take();
+            let managers = object["metadata"]["managedFields"].as_array_mut().expect("managers");
+            managers.retain(|manager| manager["subresource"] != "status");
         }
     }
     normal::normalised(Value::Object(objects))
+}
+
+/// Removes fields of these names at any depth.
+fn without(value: &mut Value, names: &[&str]) {
+    if let Value::Object(fields) = value {
+        fields.retain(|name, _| !names.contains(&name.as_str()));
+        fields.values_mut().for_each(|field| without(field, names));
+    } else if let Value::Array(items) = value {
+        items.iter_mut().for_each(|item| without(item, names));
+    }
+}
+
+/// Returns the values that controllers and servers chose, each with a replacement: uids, names of Pods, hashes.
+fn chosen(objects: &Objects) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let (mut uids, mut names, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pods = BTreeMap::<&str, usize>::new();
+    for (key, object) in objects {
+        let metadata = &object["metadata"];
+        uids.extend(text(&metadata["uid"]).map(|uid| (uid, format!("<uid of {key}>"))));
+        hashes.extend(text(&metadata["labels"]["pod-template-hash"]).map(|it| (it, "<hash>".to_owned())));
+        if let (Some(name), Some(owner)) = (key.strip_prefix("pods/"), metadata["generateName"].as_str()) {
+            let number = pods.entry(owner).and_modify(|number| *number += 1).or_default();
+            names.push((name.to_owned(), format!("{owner}<pod {number}>")));
+        }
+    }
+    [uids, names, hashes].concat()
 }
 
 /// Returns how a client's cache of one kind differs from the server's objects.
