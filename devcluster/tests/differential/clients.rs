@@ -1,17 +1,17 @@
 //! Clients of other projects, unmodified, do the same on both servers.
 //!
-//! Each server runs in a process of its own with its own network, because controller-runtime's example listens
-//! at fixed ports of every address. In there, four kinds of clients work while [`churn`] changes objects, cuts
-//! connections and restarts the API server:
+//! Each server runs in a process of its own with its own network, because controller-runtime's example
+//! listens at fixed ports of every address. There, four kinds of clients work while [`churn`] changes
+//! objects, cuts connections and restarts the API server:
 //!
 //! - client-go's informers, with the check that compares the start of each watch with a list;
 //! - `k8s.io/sample-controller`, which keeps a Deployment for each Foo;
 //! - controller-runtime's `examples/builtins`, which labels `ReplicaSets`;
 //! - kube-runtime's watcher, reflector and Controller.
 //!
-//! Afterwards no client may have reported an error that it does not report on the real server, every cache must
-//! equal the server's lists, and the final objects of both servers must be equal. `DIFFERENTIAL_SEED` is the
-//! seed; with `MAINSTAY_LONG=1` the changes take a minute instead of ten seconds.
+//! Afterwards each client may have reported only errors that it also reports on the real server, every cache
+//! must equal the server's lists, and the final objects of both servers must be equal. `DIFFERENTIAL_SEED` is
+//! the seed; with `MAINSTAY_LONG=1` the changes take a minute instead of ten seconds.
 
 mod churn;
 mod order;
@@ -48,7 +48,10 @@ const RESULT: &str = "DIFFERENTIAL_CLIENTS";
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// Longer than the long form takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(400);
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Differences that are printed.
+const PRINTED: usize = 20;
 
 const NAMESPACE: &str = "churn";
 
@@ -90,12 +93,13 @@ async fn clients_of_other_projects_do_the_same_on_both_servers() {
         in_its_network(folder.path().join("embedded"), &assets),
         in_its_network(folder.path().join("real"), &assets)
     );
-    let found = compare::compare(&embedded["objects"], &real["objects"]);
-    let mut found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let mut found = Vec::new();
     for (server, result) in [("embedded", &embedded), ("real", &real)] {
         let problems = result["problems"].as_array().expect("problems").iter();
         found.extend(problems.map(|problem| format!("{server}: {}", problem.as_str().unwrap_or_default())));
     }
+    let differences = compare::compare(&embedded["objects"], &real["objects"]);
+    found.extend(differences.iter().take(PRINTED).map(ToString::to_string));
     assert!(found.is_empty(), "the clients of the two servers differ, or fail:\n{}", found.join("\n"));
 }
 
@@ -168,19 +172,11 @@ async fn on_one(result: &Path) {
     let mut report = watchers.report(&objects);
     report.problems.extend(unsettled);
     programs.end(&objects, &mut report).await;
-    if let Some(d) = variable("KEEPX") {
-        std::process::Command::new("cp")
-            .arg("-r")
-            .arg(cluster.folder())
-            .arg(format!("{d}/{name}"))
-            .status()
-            .unwrap();
-    }
     let Report { problems, caches, events, cached } = report;
     let seconds = began.elapsed().as_secs();
     print(&format!(
-        "differential: clients of the {name} server: {steps} changes, {events} events and {cached} objects in \
-         {caches} caches, {seconds} s"
+        "differential: clients of the {name} server: {steps} changes, {events} events and {cached} objects \
+         in {caches} caches, {seconds} s"
     ));
     let text = json!({"problems": problems, "objects": state::comparable(objects)});
     std::fs::write(result, text.to_string()).expect("a file");

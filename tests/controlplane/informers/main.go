@@ -1,7 +1,7 @@
 // Command informers runs client-go's shared informers over one namespace until its standard input closes.
 //
-// It prints one JSON object per line to standard output: each event when it arrives, and at the end the stored
-// objects. The custom resource is read by a dynamic informer, the other kinds by typed ones.
+// It prints one JSON object per line to standard output: each event when it arrives, and at the end the
+// stored objects. The custom resource is read by a dynamic informer, the other kinds by typed ones.
 package main
 
 import (

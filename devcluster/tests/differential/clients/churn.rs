@@ -1,7 +1,7 @@
 //! Random changes of objects, the same on both servers.
 //!
-//! Their result must not depend on how fast the controllers are: a change does not read what it changes, or it
-//! is repeated after a conflict. A Pod's name is used once, since a deleted Pod is there for a while.
+//! Their result does not depend on the speed of controllers: a change either does not read what it changes,
+//! or is repeated after a conflict. A Pod's name is used once, since a deleted Pod stays for a while.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

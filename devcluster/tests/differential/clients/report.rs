@@ -10,7 +10,11 @@ use super::state::{self, Objects};
 
 /// Errors that clients report on both servers: client (empty for all), pattern, reason.
 const ALLOWED: &[(&str, &str, &str)] = &[
-    ("", r"\bEOF\b|connection reset by peer|http2: client connection lost", "the test cuts connections"),
+    (
+        "",
+        r"\bEOF\b|connection reset by peer|broken pipe|http2: client connection",
+        "the test cuts connections",
+    ),
     ("kube-runtime", r"client error \(SendRequest\)", "the test cuts connections"),
     ("kube-runtime", "Expired: too old resource version", "the API server has restarted"),
     ("kube-runtime", "not found in local store", "the Foo was deleted before its turn"),

@@ -124,6 +124,9 @@ pub(crate) fn comparable(mut objects: Objects) -> Value {
         if key.starts_with("deployments/") {
             // Counts names that a ReplicaSet of the same Deployment before had, if that was deleted late.
             without(object, &["collisionCount", "f:collisionCount"]);
+            // In the order in which they were first true or false.
+            let conditions = object["status"]["conditions"].as_array_mut().expect("conditions");
+            conditions.sort_by_key(|condition| condition["type"].to_string());
         }
         if key.starts_with("pods/") {
             // The rest is by kwok, or by the embedded server's imitation of a kubelet.
@@ -145,7 +148,7 @@ fn without(value: &mut Value, names: &[&str]) {
     }
 }
 
-/// Returns the values that controllers and servers chose, each with a replacement: uids, names of Pods, hashes.
+/// Returns the uids, names of Pods and hashes that a server chose, each with a replacement.
 fn chosen(objects: &Objects) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let (mut uids, mut names, mut hashes) = (Vec::new(), Vec::new(), Vec::new());

@@ -61,7 +61,7 @@ impl Watchers {
         Self { caches, errors, _tasks: tasks }
     }
 
-    /// Compares all caches with the server's objects.
+    /// Compares all caches with the server's objects, and both watchers of each kind with each other.
     pub(crate) fn report(self, objects: &Objects) -> Report {
         let mut report = Report::default();
         for Cache { plural, store, order } in &self.caches {
@@ -70,6 +70,15 @@ impl Watchers {
                 .into_iter()
                 .map(|object| (format!("{plural}/{}", object.name_any()), state::untyped((*object).clone())));
             report.cache("kube-runtime", plural, &order.lock(), &cached.collect(), objects);
+        }
+        for [one, other] in self.caches.as_chunks().0 {
+            let (one_order, other_order) = (one.order.lock(), other.order.lock());
+            let missed = [one_order.missed(&other_order), other_order.missed(&one_order)].concat();
+            if !missed.is_empty() {
+                report
+                    .problems
+                    .push(format!("kube-runtime, {}: only one watcher saw {missed:?}", one.plural));
+            }
         }
         report.errors("kube-runtime", self.errors.lock().iter());
         report
