@@ -144,7 +144,9 @@ fn without(value: &mut Value, names: &[&str]) {
         fields.retain(|name, _| !names.contains(&name.as_str()));
         fields.values_mut().for_each(|field| without(field, names));
     } else if let Value::Array(items) = value {
-        items.iter_mut().for_each(|item| without(item, names));
+        for item in items {
+            without(item, names);
+        }
     }
 }
 
