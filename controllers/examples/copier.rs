@@ -1,8 +1,7 @@
 //! Keeps a copy of every `ConfigMap` of namespace `shop` in namespace `attic`. Its tests are in this file.
 //!
-//! Owner references cannot cross namespaces, so the garbage collector would not delete the copies: a
-//! finalizer holds each original back until its copy is deleted. `cargo run --example copier -- run
-//! --leader-elect=false` runs it.
+//! Owner references cannot cross namespaces, so a finalizer holds each original back until its copy is
+//! deleted. `cargo run --example copier -- run --leader-elect=false` runs it.
 
 use std::sync::Arc;
 
@@ -19,9 +18,9 @@ struct Copier;
 
 impl ObjectReconciler<ConfigMap> for Copier {
     async fn reconcile(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        let (name, original) = (copy_name(&map), map.name_any());
+        let (name, original) = (format!("shop-{}", map.name_any()), map.name_any());
         // An apply overwrites the object that has the name.
-        if attic(cx).get_opt(&name).await?.is_some_and(|found| !is_copy(&found, &map)) {
+        if api(cx, "attic").get_opt(&name).await?.is_some_and(|found| !is_copy(&found, &map)) {
             return Err(format!("ConfigMap attic/{name} is no copy of shop/{original}: move it away").into());
         }
         let mut copy = ConfigMap { data: map.data.clone(), ..ConfigMap::default() };
@@ -32,27 +31,23 @@ impl ObjectReconciler<ConfigMap> for Copier {
     }
 
     async fn cleanup(&self, map: Arc<ConfigMap>, cx: &Context) -> Outcome {
-        let found = attic(cx).get_opt(&copy_name(&map)).await?;
+        let found = api(cx, "attic").get_opt(&format!("shop-{}", map.name_any())).await?;
         if let Some(copy) = found.filter(|found| is_copy(found, &map)) {
             // Not another object that has taken the name of the copy since.
             let same = Preconditions { uid: copy.uid(), resource_version: None };
-            attic(cx).delete(&copy.name_any(), &DeleteParams::default().preconditions(same)).await?;
+            api(cx, "attic").delete(&copy.name_any(), &DeleteParams::default().preconditions(same)).await?;
             cx.events().event(&map.object_ref(&()), EventType::Normal, "CopyRemoved", "Clean", "deleted");
         }
         Ok(Action::Done)
     }
 }
 
-fn attic(cx: &Context) -> Api<ConfigMap> {
-    Api::namespaced(cx.client().clone(), "attic")
+fn api(cx: &Context, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(cx.client().clone(), namespace)
 }
 
 fn is_copy(found: &ConfigMap, original: &ConfigMap) -> bool {
     found.annotations().get(COPY_OF) == original.metadata.name.as_ref()
-}
-
-fn copy_name(map: &ConfigMap) -> String {
-    format!("shop-{}", map.name_any())
 }
 
 fn main() -> ExitCode {
@@ -74,20 +69,13 @@ mod tests {
 
     use super::*;
 
-    /// Makes a `ConfigMap` of the shop, and another one in the attic that has the name of its copy or another
-    /// name.
+    /// Makes a `ConfigMap` of the shop, and one in the attic that is no copy and has the name `in_attic`.
     fn bench(in_attic: &str) -> (impl Reconciler, Store<ConfigMap>, TestContext, NamespacedName) {
         let prices = json!({"metadata": {"name": "prices", "namespace": "shop"}, "data": {"tea": "3"}});
         let theirs = json!({"metadata": {"name": in_attic, "namespace": "attic"}});
         let maps = Store::from_objects([prices, theirs].map(|map| from_value(map).unwrap()));
         let cx = Context::for_test().with_store(&maps);
         (with_finalizer(&maps, FINALIZER, Copier), maps, cx, NamespacedName::namespaced("shop", "prices"))
-    }
-
-    /// Deletes as kubectl does: the server marks the object and waits for the finalizer.
-    async fn delete_prices(cx: &Context) {
-        let shop: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "shop");
-        shop.delete("prices", &DeleteParams::default()).await.unwrap();
     }
 
     #[tokio::test]
@@ -97,7 +85,7 @@ mod tests {
         assert_eq!(run.wrote(), ["merge configmaps shop/prices", "apply configmaps attic/shop-prices"]);
         assert_eq!(run.writes[1].body["data"], json!({"tea": "3"}));
 
-        delete_prices(&cx).await;
+        api(&cx, "shop").delete("prices", &DeleteParams::default()).await.unwrap();
         cx.api().refuse_next(500, "InternalError", "the attic is locked");
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert!(run.outcome.unwrap_err().to_string().contains("the attic is locked"));
@@ -114,9 +102,9 @@ mod tests {
         let (copier, _maps, cx, prices) = bench("shop-prices");
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert!(run.outcome.unwrap_err().to_string().contains("attic/shop-prices is no copy of shop/prices"));
-        delete_prices(&cx).await;
+        api(&cx, "shop").delete("prices", &DeleteParams::default()).await.unwrap();
         let run = reconcile_once(&copier, &prices, &cx).await;
         assert_eq!(run.wrote(), ["merge configmaps shop/prices"]);
-        assert!(attic(&cx).get("shop-prices").await.is_ok());
+        assert!(api(&cx, "attic").get("shop-prices").await.is_ok());
     }
 }
