@@ -252,10 +252,13 @@ impl TestCluster {
     /// Runs kubectl in this test's namespace and returns its output, also if it fails.
     ///
     /// # Panics
-    /// Panics if the test has not called [`TestCluster::has_kubectl`] before.
+    /// Panics on the embedded server if no test has called [`TestCluster::has_kubectl`] before.
     pub async fn try_kubectl(&self, arguments: &[&str]) -> Output {
         let cluster = self.cluster();
-        let path = KUBECTL.get().unwrap_or_else(|| panic!("`has_kubectl` comes before kubectl"));
+        let path = match cluster.as_real() {
+            Some(programs) => programs.kubectl(),
+            None => KUBECTL.get().cloned().unwrap_or_else(|| panic!("`has_kubectl` comes before kubectl")),
+        };
         let run = tokio::process::Command::new(path)
             .args(["--namespace", &self.namespace])
             .args(arguments)
