@@ -69,7 +69,7 @@ impl Pair {
     }
 }
 
-/// Starts the real programs; returns None after a notice if this machine lacks them, which in CI is a failure.
+/// Starts the real programs; returns None after a notice if this machine lacks them. In CI that is a failure.
 pub(crate) async fn real(options: Options) -> Option<ControlPlane> {
     match ControlPlane::start(options).await {
         Ok(server) => Some(server),

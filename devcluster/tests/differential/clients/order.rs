@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a client has seen of one kind.
+/// The versions of the objects of one kind that a client has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     /// The last version by name, and whether the object exists.

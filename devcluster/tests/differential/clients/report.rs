@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What the clients did, and what they should not have done.
+/// The numbers of caches, events and cached objects of the clients, and all problems.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) problems: Vec<String>,
