@@ -77,7 +77,9 @@ async fn start(cluster: &TestCluster, allowed: &[&str]) -> (LocalManager, Waitin
     let (sender, enqueued) = mpsc::unbounded_channel();
     let mut waiting = None;
     let allowed: Vec<String> = allowed.iter().map(|kind| (*kind).to_owned()).collect();
-    let manager = LocalManager::start_with(cluster, &identity, &json!({}), |manager| {
+    // The manager's own gate checks nothing: it would record in the status that a dependency was ready.
+    let changes = json!({"probePolicy": {"resources": []}});
+    let manager = LocalManager::start_with(cluster, &identity, &changes, |manager| {
         let objects = manager.store::<WaitDeployment>(Scope::all());
         let resources = Resources::new(&objects, allowed, move |request| drop(sender.send(request)));
         let declare = manager.clone();
