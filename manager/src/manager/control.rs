@@ -64,10 +64,18 @@ impl ControlThread {
         let end_on_drop = end.clone().drop_guard();
         // One slot per job: each sends at most one failure, so that no send waits.
         let (report, failures) = mpsc::channel(jobs.len().max(1));
+        // Here and not on the thread: a signal that comes before the thread runs would kill the process.
+        let signals = signals.and_then(|stop| {
+            let _inside = runtime.enter();
+            let unwatched =
+                |error: &_| error!(%error, "signals cannot be watched; only SIGKILL stops this process");
+            watch_signals(stop).inspect_err(unwatched).ok()
+        });
         std::thread::Builder::new().name("mainstay-control".to_owned()).spawn(move || {
             runtime.block_on(async {
                 // Ends with this future, after all jobs.
-                let _watching = watch_signals(signals);
+                let mut watching = JoinSet::new();
+                signals.map(|signals| watching.spawn(signals));
                 run(jobs, &report).await;
                 if tell.send(()).is_err() {
                     debug!("the end of the control thread was not awaited");
@@ -119,32 +127,23 @@ async fn run(jobs: Vec<Job>, report: &mpsc::Sender<Failure>) {
     }
 }
 
-fn watch_signals(stop: Option<CancellationToken>) -> JoinSet<()> {
-    let mut watching = JoinSet::new();
-    if let Some(stop) = stop {
-        watching.spawn(async move {
-            if let Err(error) = obey_signals(stop).await {
-                error!(%error, "signals cannot be watched; only SIGKILL stops this process");
-            }
-        });
-    }
-    watching
-}
-
-async fn obey_signals(stop: CancellationToken) -> io::Result<()> {
+/// Watches SIGTERM and SIGINT from this call on, within a runtime; the returned future acts on them.
+fn watch_signals(stop: CancellationToken) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut next = async || {
-        // Order does not matter: both ask for the same.
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        }
-    };
-    let first = next().await;
-    info!(signal = first, "stopping; a second signal ends the process at once");
-    stop.cancel();
-    let second = next().await;
-    error!(signal = second, "second signal, ending at once");
-    std::process::exit(1);
+    Ok(async move {
+        let mut next = async || {
+            // Order does not matter: both ask for the same.
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        let first = next().await;
+        info!(signal = first, "stopping; a second signal ends the process at once");
+        stop.cancel();
+        let second = next().await;
+        error!(signal = second, "second signal, ending at once");
+        std::process::exit(1);
+    })
 }
