@@ -279,7 +279,7 @@ impl Store {
         state.table(resource).end_watches(revision);
     }
 
-    /// Makes one change under the lock, then wakes the watchers outside it.
+    /// Makes one change under the lock; wakes the watchers and drops old changes outside it.
     fn write(
         &self,
         resource: &GroupResource,
@@ -290,11 +290,12 @@ impl Store {
         let revision = state.revision + 1;
         let table = state.table(resource);
         let change = Arc::new(change(table, revision)?);
-        table.apply(Arc::clone(&change), now, &self.shared.window);
+        let dropped = table.apply(Arc::clone(&change), now, &self.shared.window);
         let signal = table.signal();
         state.revision = revision;
         drop(state);
         signal.send_replace(());
+        drop(dropped);
         Ok(change)
     }
 }

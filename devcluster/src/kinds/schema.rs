@@ -1,8 +1,9 @@
 //! The schema of a value, the same type for built-in kinds and custom resources.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::checks::Checks;
@@ -59,7 +60,7 @@ pub enum Form {
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     /// The schemas of the fields, by JSON name.
-    pub fields: BTreeMap<String, Arc<Schema>>,
+    pub fields: IndexMap<String, Arc<Schema>, RandomState>,
     /// Whether unknown fields are kept.
     pub preserve_unknown: bool,
     /// Whether server-side apply owns the object as a whole.

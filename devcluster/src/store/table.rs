@@ -49,13 +49,15 @@ impl Table {
         }
     }
 
-    pub(super) fn apply(&mut self, change: Arc<Change>, now: Timestamp, window: &Window) {
+    /// Applies a change; returns the changes that left the history, which take long to drop.
+    #[must_use]
+    pub(super) fn apply(&mut self, change: Arc<Change>, now: Timestamp, window: &Window) -> Vec<Arc<Change>> {
         match change.current() {
             Some(version) => drop(self.current.insert(version.key().clone(), Arc::clone(version))),
             None => drop(self.current.remove(change.key())),
         }
         self.history.push_back((now, change));
-        self.expire(now, window);
+        self.expire(now, window)
     }
 
     /// Adds an object without a change in the history, whose older states are therefore dropped.
@@ -67,7 +69,7 @@ impl Table {
     /// Raises the floor to `revision` and drops the changes below it that exceed the watch buffer.
     pub(super) fn compact(&mut self, revision: u64, window: &Window) {
         self.floor = self.floor.max(revision);
-        self.forget(window);
+        drop(self.forget(window));
     }
 
     /// Starts a new term; watchers of older terms end after the change at `revision`.
@@ -146,8 +148,8 @@ impl Table {
         }
     }
 
-    /// Raises the floor past changes that the window no longer keeps.
-    fn expire(&mut self, now: Timestamp, window: &Window) {
+    /// Raises the floor past changes that the window no longer keeps; returns those that left the history.
+    fn expire(&mut self, now: Timestamp, window: &Window) -> Vec<Arc<Change>> {
         let kept = SignedDuration::try_from(window.min_age).unwrap_or(SignedDuration::MAX);
         let start = self.history.partition_point(|(_, change)| change.revision() <= self.floor);
         let mut length = self.history.len() - start;
@@ -160,17 +162,19 @@ impl Table {
                 break;
             }
         }
-        self.forget(window);
+        self.forget(window)
     }
 
-    /// Drops changes up to the floor while the history is longer than the watch buffer.
-    fn forget(&mut self, window: &Window) {
-        while self.history.len() > window.watch_buffer {
-            match self.history.front() {
-                Some((_, change)) if change.revision() <= self.floor => self.forgotten = change.revision(),
-                _ => break,
-            }
-            self.history.pop_front();
+    /// Takes changes up to the floor out of the history while it is longer than the watch buffer.
+    fn forget(&mut self, window: &Window) -> Vec<Arc<Change>> {
+        let mut dropped = Vec::new();
+        while self.history.len() > window.watch_buffer
+            && let Some((_, change)) =
+                self.history.pop_front_if(|(_, change)| change.revision() <= self.floor)
+        {
+            self.forgotten = change.revision();
+            dropped.push(change);
         }
+        dropped
     }
 }

@@ -50,7 +50,7 @@ impl Element {
     /// Returns the form used in `fieldsV1`.
     pub(super) fn write(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
                 let mut text = String::from("k:{");
                 for (index, (name, value)) in fields.iter().enumerate() {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
+use foldhash::fast::RandomState;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -17,7 +18,7 @@ pub struct Type {
     /// The fields in the order of their declaration.
     pub(super) fields: Vec<Field>,
     /// The position in `fields` of each JSON name. Fields of embedded structs are not included.
-    pub(super) by_name: HashMap<&'static str, usize>,
+    pub(super) by_name: HashMap<&'static str, usize, RandomState>,
     /// Whether server-side apply owns a value of this type as a whole.
     pub(super) atomic: bool,
 }
@@ -183,7 +184,8 @@ struct TypeLine {
 
 /// Returns the struct type with this name; `None` if the table does not have it.
 pub fn find_type(name: &str) -> Option<&'static Type> {
-    static TYPES: LazyLock<HashMap<&'static str, (&'static str, OnceLock<Type>)>> = LazyLock::new(|| {
+    type Types = HashMap<&'static str, (&'static str, OnceLock<Type>), RandomState>;
+    static TYPES: LazyLock<Types> = LazyLock::new(|| {
         table::type_lines().iter().map(|(name, line)| (*name, (*line, OnceLock::new()))).collect()
     });
     let (line, parsed) = TYPES.get(name)?;

@@ -1,6 +1,5 @@
 //! Converts the `openAPIV3Schema` of a CustomResourceDefinition to a [`Schema`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -56,14 +55,13 @@ fn form(raw: &Value, checks: &Checks) -> Form {
         (Some(JsonType::Array), _, items) => list(raw, items),
         (None, None, Some(items)) => list(raw, Some(items)),
         (Some(JsonType::Object) | None, Some(properties), _) => {
-            let fields: BTreeMap<_, _> =
-                properties.iter().map(|(name, raw)| (name.clone(), Arc::new(schema(raw)))).collect();
-            object(raw, checks, fields)
+            let fields = properties.iter().map(|(name, raw)| (name.clone(), Arc::new(schema(raw)))).collect();
+            object(raw, checks, Fields { fields, ..Fields::default() })
         }
         (Some(JsonType::Object), None, _) => match raw.get("additionalProperties") {
             Some(Value::Bool(_)) => Form::Map { values: Arc::new(any()), atomic: atomic(raw) },
             Some(values) => Form::Map { values: Arc::new(schema(values)), atomic: atomic(raw) },
-            None => object(raw, checks, BTreeMap::new()),
+            None => object(raw, checks, Fields::default()),
         },
         (None, None, None) => Form::Any,
     }
@@ -81,12 +79,9 @@ fn list(raw: &Value, items: Option<&Value>) -> Form {
     }
 }
 
-fn object(raw: &Value, checks: &Checks, fields: BTreeMap<String, Arc<Schema>>) -> Form {
-    Form::Object(Arc::new(Fields {
-        fields,
-        preserve_unknown: checks.preserve_unknown || checks.additional == Some(true),
-        atomic: atomic(raw),
-    }))
+fn object(raw: &Value, checks: &Checks, fields: Fields) -> Form {
+    let preserve_unknown = checks.preserve_unknown || checks.additional == Some(true);
+    Form::Object(Arc::new(Fields { preserve_unknown, atomic: atomic(raw), ..fields }))
 }
 
 fn atomic(raw: &Value) -> bool {
