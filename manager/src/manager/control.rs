@@ -75,7 +75,9 @@ impl ControlThread {
             runtime.block_on(async {
                 // Ends with this future, after all jobs.
                 let mut watching = JoinSet::new();
-                signals.map(|signals| watching.spawn(signals));
+                if let Some(signals) = signals {
+                    watching.spawn(signals);
+                }
                 run(jobs, &report).await;
                 if tell.send(()).is_err() {
                     debug!("the end of the control thread was not awaited");

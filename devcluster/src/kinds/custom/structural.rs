@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::formats;
 use super::patterns;
@@ -54,14 +54,11 @@ fn form(raw: &Value, checks: &Checks) -> Form {
         (Some(JsonType::Boolean), ..) => Form::Boolean,
         (Some(JsonType::Array), _, items) => list(raw, items),
         (None, None, Some(items)) => list(raw, Some(items)),
-        (Some(JsonType::Object) | None, Some(properties), _) => {
-            let fields = properties.iter().map(|(name, raw)| (name.clone(), Arc::new(schema(raw)))).collect();
-            object(raw, checks, Fields { fields, ..Fields::default() })
-        }
+        (Some(JsonType::Object) | None, Some(_), _) => object(raw, checks, properties),
         (Some(JsonType::Object), None, _) => match raw.get("additionalProperties") {
             Some(Value::Bool(_)) => Form::Map { values: Arc::new(any()), atomic: atomic(raw) },
             Some(values) => Form::Map { values: Arc::new(schema(values)), atomic: atomic(raw) },
-            None => object(raw, checks, Fields::default()),
+            None => object(raw, checks, properties),
         },
         (None, None, None) => Form::Any,
     }
@@ -79,9 +76,13 @@ fn list(raw: &Value, items: Option<&Value>) -> Form {
     }
 }
 
-fn object(raw: &Value, checks: &Checks, fields: Fields) -> Form {
-    let preserve_unknown = checks.preserve_unknown || checks.additional == Some(true);
-    Form::Object(Arc::new(Fields { preserve_unknown, atomic: atomic(raw), ..fields }))
+fn object(raw: &Value, checks: &Checks, properties: Option<&Map<String, Value>>) -> Form {
+    let fields = properties.into_iter().flatten();
+    Form::Object(Arc::new(Fields {
+        fields: fields.map(|(name, raw)| (name.clone(), Arc::new(schema(raw)))).collect(),
+        preserve_unknown: checks.preserve_unknown || checks.additional == Some(true),
+        atomic: atomic(raw),
+    }))
 }
 
 fn atomic(raw: &Value) -> bool {
