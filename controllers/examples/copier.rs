@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use mainstay::prelude::*;
+use mainstay::rbac::Access;
 
 /// On a copy: the name of its original. A `ConfigMap` without it is neither changed nor deleted.
 const COPY_OF: &str = "copier.example.com/copy-of";
@@ -50,15 +51,19 @@ fn is_copy(found: &ConfigMap, original: &ConfigMap) -> bool {
     found.annotations().get(COPY_OF) == original.metadata.name.as_ref()
 }
 
+pub(crate) fn setup(manager: &Manager) -> Result<(), BoxError> {
+    let maps = manager.store(Scope::namespace("shop"));
+    let other = Access::to::<ConfigMap>(["get", "delete"]).in_namespace("attic");
+    let controller = Controller::new("copier").reconciles(&maps).writes_in::<ConfigMap>("attic");
+    let controller = controller.needs(other.because("looks at copies, and deletes them"));
+    manager.register(controller.reconciler(with_finalizer(&maps, FINALIZER, Copier)))?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
     Program::new("copier", env!("CARGO_PKG_VERSION"), "Keeps copies of ConfigMaps")
         .controllers(["copier"])
-        .setup(|manager| {
-            let maps = manager.store(Scope::namespace("shop"));
-            let controller = Controller::new("copier").reconciles(&maps).writes::<ConfigMap>();
-            manager.register(controller.reconciler(with_finalizer(&maps, FINALIZER, Copier)))?;
-            Ok(())
-        })
+        .setup(setup)
         .main()
 }
 

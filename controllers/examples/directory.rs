@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::{Resource, ResourceExt};
 use mainstay::client::{Patcher, live};
 use mainstay::prelude::*;
+use mainstay::rbac::Access;
 
 const FINALIZER: &str = "directory.example.com/line";
 
@@ -69,16 +70,19 @@ fn reconciler(services: &Store<Service>) -> impl Reconciler + use<> {
     with_finalizer(services, FINALIZER, directory).when(is_listed)
 }
 
+pub(crate) fn setup(manager: &Manager) -> Result<(), BoxError> {
+    let services = manager.store(Scope::all());
+    let cards = manager.store::<ConfigMap>(Scope::all().labels("card=yes".parse()?));
+    let controller = Controller::new("directory").reconciles(&services).owns(&cards);
+    let read = Access::to::<ConfigMap>(["get"]).because("reads the directory before a line changes");
+    manager.register(controller.needs(read).reconciler(reconciler(&services)))?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
     Program::new("directory", env!("CARGO_PKG_VERSION"), "Keeps a directory of Services")
         .controllers(["directory"])
-        .setup(|manager| {
-            let services = manager.store(Scope::all());
-            let cards = manager.store::<ConfigMap>(Scope::all().labels("card=yes".parse()?));
-            let controller = Controller::new("directory").reconciles(&services).owns(&cards);
-            manager.register(controller.reconciler(reconciler(&services)))?;
-            Ok(())
-        })
+        .setup(setup)
         .main()
 }
 

@@ -19,13 +19,15 @@ impl Reconciler for Greeter {
     }
 }
 
+pub(crate) fn setup(manager: &Manager) -> Result<(), BoxError> {
+    let maps = manager.store(Scope::all().labels("greet=yes".parse()?));
+    manager.register(Controller::new("greeter").reconciles(&maps).reconciler(Greeter(maps)))?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
     Program::new("greeter", env!("CARGO_PKG_VERSION"), "Says hello to ConfigMaps")
         .controllers(["greeter"])
-        .setup(|manager| {
-            let maps = manager.store(Scope::all().labels("greet=yes".parse()?));
-            manager.register(Controller::new("greeter").reconciles(&maps).reconciler(Greeter(maps)))?;
-            Ok(())
-        })
+        .setup(setup)
         .main()
 }

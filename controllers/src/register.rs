@@ -5,14 +5,18 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use mainstay::cache::{Scope, Store, View};
+use mainstay::client::Applier;
 use mainstay::controller::Controller;
-use mainstay::key::NamespacedName;
+use mainstay::key::{KindId, NamespacedName};
 use mainstay::manager::{Manager, RegisterError, RunContext, Runnable, RunnableGroup};
+use mainstay::rbac::Access;
 use mainstay::reconcile::BoxError;
-use mainstay::watch::{channel, map_view};
+use mainstay::watch::{EnqueueForOwner, channel, map_view};
 use mainstay_api::WaitDeployment;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +29,7 @@ use crate::dependency::probe::{
 };
 use crate::dependency::resource::{ResourceWatch, Resources};
 use crate::dependency::service::CachedServices;
-use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
+use crate::settings::{JOBS, PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
 use crate::status::{StatusLocks, StatusWriter};
 use crate::status_mirror::StatusMirror;
 use crate::wait_deployment::{GateMetrics, WaitDeploymentReconciler};
@@ -82,6 +86,12 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     };
     let mut policies = manager.section::<ProbePolicy>(PROBE_POLICY)?;
     let policy = ProbePolicy::clone(&policies.borrow_and_update());
+    if policy.resources.iter().any(|kind| kind == JOBS) {
+        let jobs = Access::to::<Job>(["list", "watch"]).because("resource checks, by probePolicy.resources");
+        manager.needs(jobs);
+    }
+    let reviews = Access::to::<SubjectAccessReview>(["create"]);
+    manager.needs(reviews.because("a resource check tells only what the account of the Pods may read"));
     let settings = manager.section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)?.borrow().clone();
     let (of_resources, of_cycles) = (notifier.clone(), notifier.clone());
     let resources =
@@ -97,10 +107,20 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     let (of_service, of_slice) = (dependencies.clone(), dependencies.clone());
 
     let locks = StatusLocks::default();
-    let status = |name| StatusWriter::new(&objects, &manager.applier(name), &locks);
+    let applier = |name| Applier::new(KindId::of::<WaitDeployment>(), name);
+    let status = |name| StatusWriter::new(&objects, &applier(name), &locks);
     let gates = GateMetrics::register(manager.registry(), manager.leading());
     let gate = Controller::new(wait_deployment::NAME)
         .reconciles(&objects)
+        .writes_status::<WaitDeployment>()
+        .writes::<Deployment>()
+        .needs(Access::to::<Deployment>(["get"]).because("reads one with its managedFields to take it over"))
+        .needs(block_deletion())
+        .needs(
+            Access::to::<Namespace>(["get"])
+                .because("reads its Pod Security level for probePolicy.allow")
+                .seldom(),
+        )
         .watches(&deployments, map_view(namesake(objects.clone())))
         .watches(&services, map_view(move |service| of_service.on_service_change(service.request())))
         .watches(&slices, map_view(move |slice| of_slice.on_slice_change(slice)))
@@ -108,20 +128,23 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         .reconciler(WaitDeploymentReconciler::new(
             &objects,
             &deployments,
-            &manager.applier(deployment::FIELD_MANAGER),
+            &Applier::new(KindId::of::<Deployment>(), deployment::FIELD_MANAGER),
             status(deployment::FIELD_MANAGER),
             dependencies,
             settings.not_passed_on.clone(),
             gates.clone(),
         ));
-    let mirror = Controller::new(status_mirror::NAME).reconciles(&objects).owns(&deployments).reconciler(
-        StatusMirror::new(
+    let of_owner = EnqueueForOwner::controller(KindId::of::<WaitDeployment>());
+    let mirror = Controller::new(status_mirror::NAME)
+        .reconciles(&objects)
+        .writes_status::<WaitDeployment>()
+        .watches(&deployments, of_owner)
+        .reconciler(StatusMirror::new(
             &objects,
             &deployments,
             status(status_mirror::mirror::FIELD_MANAGER),
             manager.registry(),
-        ),
-    );
+        ));
     let declare = manager.clone();
     let declare = move |kind| declare.store(Scope::all().of(kind));
     manager.add(ResourceWatch::new(&resources, declare, policies.clone()))?;
@@ -129,6 +152,13 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
     manager.register(gate)?;
     manager.register(mirror)?;
     Ok(())
+}
+
+/// Returns the access that a cluster asks for where a Deployment keeps its WaitDeployment from being deleted
+/// first.
+fn block_deletion() -> Access {
+    let access = Access::of(&KindId::of::<WaitDeployment>(), "finalizers", ["update"]).seldom();
+    access.because("owner references, where OwnerReferencesPermissionEnforcement is on")
 }
 
 /// Returns the function that maps a Deployment to the WaitDeployment of its name, whichever owner it has: a

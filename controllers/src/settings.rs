@@ -21,9 +21,12 @@ pub const PROBE_POLICY: &str = "probePolicy";
 /// The name of the section [`WaitDeploymentSettings`] in the configuration file.
 pub const WAIT_DEPLOYMENT: &str = "waitDeployment";
 
+/// The kind Job as `probePolicy.resources` lists it.
+pub const JOBS: &str = "Job.batch";
+
 /// The default of `probePolicy.resources`: kinds that other objects commonly wait for, and that report
 /// readiness or completion in a condition.
-const DEFAULT_RESOURCES: [&str; 3] = ["Deployment.apps", "Job.batch", "WaitDeployment.apps.mainstay.dev"];
+const DEFAULT_RESOURCES: [&str; 3] = ["Deployment.apps", JOBS, "WaitDeployment.apps.mainstay.dev"];
 
 /// The targets that probes may connect to, and limits on probes. The author of a WaitDeployment chooses the
 /// address, so a policy that allows more than Services lets authors explore the network from the manager's

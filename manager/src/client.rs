@@ -101,6 +101,7 @@ pub mod writer;
 mod body;
 mod call;
 
+pub(crate) use apply::APPLY;
 pub use apply::{Applier, Authority};
 pub use connect::{ConnectError, Connections, Fenced, Role};
 pub use current::{Current, Extent, Live, live};

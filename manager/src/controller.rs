@@ -19,7 +19,6 @@ mod tasks;
 pub(crate) mod term;
 mod worker;
 
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,8 @@ use tokio_util::sync::CancellationToken;
 use self::worker::Pause;
 use crate::key::{Key, KindId, KindScope, NamespacedName};
 use crate::queue::{QueueMetrics, QueueSettings};
-use crate::reconcile::{DynReconciler, Reconciler, RunEnvironment, Writes};
+use crate::rbac::{Access, Need, Place, Within};
+use crate::reconcile::{DynReconciler, Part, Reconciler, RunEnvironment, Writes};
 use crate::watch::{EnqueueForObject, EnqueueForOwner, EventHandler, Source, StoreSource, Watched};
 
 pub use directory::{ControllerStatus, ControllerView, Directory, KeyText, ReconcileRefused, Wanted};
@@ -108,9 +108,13 @@ pub struct Controller<Q: Key = NamespacedName> {
     pause: Option<Pause<Q>>,
     /// The kind of the objects that the controller reconciles, set by `reconciles`; `owns` needs it.
     primary: Option<KindId>,
+    /// The part of the cluster with the reconciled objects.
+    within: Within,
     /// The cluster of the reconciled objects; `None` for the manager's own.
     cluster: Option<Box<str>>,
     writes: Writes,
+    /// The declared rights that do not follow from stores and writes.
+    needs: Vec<Need>,
     field_manager: Arc<str>,
     pub(crate) problem: Option<WiringError>,
 }
@@ -181,8 +185,7 @@ impl Controller<NamespacedName> {
     /// object is left alone while its annotation [`PAUSED_ANNOTATION`](crate::cache::PAUSED_ANNOTATION) is
     /// `true`, unless it is being deleted.
     ///
-    /// [`Store::when`](crate::cache::Store::when) leaves out changes. The reconciler may write the
-    /// status of these objects with [`Context::apply_status`](crate::reconcile::Context::apply_status).
+    /// [`Store::when`](crate::cache::Store::when) leaves out changes.
     pub fn reconciles(mut self, store: impl Into<Watched>) -> Self {
         let watched = store.into();
         let objects = Arc::clone(watched.store());
@@ -191,7 +194,7 @@ impl Controller<NamespacedName> {
             self.problem.get_or_insert(WiringError::TwoPrimaries { first, second: kind.clone() });
         }
         self.cluster = objects.cluster().map(Box::from);
-        self.writes.declare(&kind, None);
+        self.within = objects.within();
         // A deleted or unreadable object is left to the reconciler.
         self.pause = Some(Arc::new(move |request| {
             let view = objects.get(request).ok().flatten();
@@ -228,7 +231,11 @@ impl Controller<NamespacedName> {
             let (owner, child) = (owner.clone(), children.kind().clone());
             self.problem.get_or_insert(WiringError::OwnsElsewhere { owner, child });
         }
-        self.writes.declare(children.kind(), Some(Location::caller()));
+        let place = Place::caller();
+        self.writes.declare(children.kind(), Part::Object, children.within(), place);
+        let block = Access::of(&owner, "finalizers", ["update"]).within(self.within.clone()).seldom();
+        let block = block.because("owner references, where OwnerReferencesPermissionEnforcement is on");
+        self.needs.push(Need { access: block, place });
         self.watches(watched, owner_of(owner))
     }
 }
@@ -245,8 +252,10 @@ impl<Q: Key> Controller<Q> {
             sources: Vec::new(),
             pause: None,
             primary: None,
+            within: Within::Served,
             cluster: None,
             writes: Writes::default(),
+            needs: Vec::new(),
             problem: None,
         }
     }
@@ -258,20 +267,70 @@ impl<Q: Key> Controller<Q> {
         self.source(StoreSource::new(watched, handler))
     }
 
-    /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or
-    /// [`Context::apply_status`]. Not needed for a kind that the controller [owns](Controller::owns). Before
-    /// a write the object is read from a store that the controller watches, or from the API server if none of
-    /// them can hold it.
+    /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or a writer of its
+    /// own. Not needed for a kind that the controller [owns](Controller::owns). Before `Context::apply` writes
+    /// an object, it is read from a store that the controller watches, or from the API server if none of them
+    /// can hold it.
     ///
     /// [`Context::apply`]: crate::reconcile::Context::apply
-    /// [`Context::apply_status`]: crate::reconcile::Context::apply_status
     #[track_caller]
-    pub fn writes<K>(mut self) -> Self
+    pub fn writes<K>(self) -> Self
     where
         K: Resource<DynamicType = ()>,
         K::Scope: KindScope,
     {
-        self.writes.declare(&KindId::of::<K>(), Some(Location::caller()));
+        self.declares::<K>(Part::Object, None, Place::caller())
+    }
+
+    /// Declares that the reconciler writes objects of this kind as [`Controller::writes`] does, in one
+    /// namespace only.
+    #[track_caller]
+    pub fn writes_in<K>(self, namespace: impl Into<Arc<str>>) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.declares::<K>(Part::Object, Some(namespace.into()), Place::caller())
+    }
+
+    /// Declares that the reconciler writes the status of objects of this kind, with
+    /// [`Context::apply_status`](crate::reconcile::Context::apply_status) or a writer of its own.
+    #[track_caller]
+    pub fn writes_status<K>(self) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        self.declares::<K>(Part::Status, None, Place::caller())
+    }
+
+    fn declares<K>(mut self, part: Part, namespace: Option<Arc<str>>, place: Place) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: KindScope,
+    {
+        let kind = KindId::of::<K>();
+        let everywhere = if kind.is_namespaced() { Within::Served } else { Within::Cluster };
+        self.writes.declare(&kind, part, namespace.map_or(everywhere, Within::Namespace), place);
+        self
+    }
+
+    /// Declares that the reconciler needs a right which does not follow from its stores and writes: for
+    /// requests through [`Context::client`](crate::reconcile::Context::client), such as a delete. Takes an
+    /// [`Access`] or a `PolicyRule`.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mainstay::prelude::*;
+    /// use mainstay::rbac::Access;
+    ///
+    /// let delete = Access::to::<ConfigMap>(["delete"]).because("removes old copies");
+    /// let controller: Controller = Controller::new("copier").needs(delete);
+    /// # let _ = controller;
+    /// ```
+    #[track_caller]
+    pub fn needs(mut self, access: impl Into<Access>) -> Self {
+        self.needs.push(Need { access: access.into(), place: Place::caller() });
         self
     }
 
@@ -329,7 +388,30 @@ impl<Q: Key> Controller<Q> {
             self.problem.get_or_insert(WiringError::Reconciler { source });
         }
         self.writes = self.writes.of(&self.name, &self.field_manager);
+        self.needs.extend(reconciler.needs());
+        self.needs.extend(self.writes.needs());
         Registration { controller: self, reconciler: Arc::new(reconciler) }
+    }
+}
+
+impl<Q: Key> Controller<Q> {
+    /// Returns the rights that the controller needs beside those of its stores.
+    pub(crate) fn declared_needs(&self) -> &[Need] {
+        &self.needs
+    }
+
+    /// Returns the name of the cluster of the reconciled objects; `None` for the manager's own.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
+    }
+
+    /// Returns the part of the cluster in which the controller records Events: in the namespaces of the
+    /// reconciled objects; `default` for cluster-scoped objects.
+    pub(crate) fn events_within(&self) -> Within {
+        match &self.within {
+            Within::Cluster => Within::Namespace("default".into()),
+            within => within.clone(),
+        }
     }
 }
 

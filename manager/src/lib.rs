@@ -9,6 +9,9 @@ pub mod prelude;
 #[cfg(feature = "program")]
 pub mod program;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub mod manager;
 
 pub mod inspect;
@@ -17,9 +20,6 @@ pub mod config;
 
 pub mod controller;
 pub mod watch;
-
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub mod reconcile;
 
@@ -34,5 +34,6 @@ pub mod queue;
 pub mod health;
 pub mod key;
 pub mod metrics;
+pub mod rbac;
 pub mod serve;
 pub mod util;

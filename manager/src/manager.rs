@@ -19,9 +19,11 @@ mod handle;
 mod lifecycle;
 mod members;
 mod options;
+mod preflight;
 mod readiness;
 mod readiness_list;
 mod reload;
+mod rights;
 mod runnable;
 mod serving;
 #[cfg(feature = "testing")]
@@ -38,7 +40,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Applier;
+use crate::client::{APPLY, Applier};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
@@ -47,11 +49,13 @@ use crate::inspect::{OwnPages, PageError};
 use crate::key::{Fence, Key, KindId, KindScope};
 use crate::metrics::{Process, Registry, Runtimes, build_info};
 use crate::queue::QueueMetrics;
+use crate::rbac::{Access, Place, Rights};
 use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
 use guard::{TokenFile, inspect_token};
 use members::{Member, Members, PendingController};
+use preflight::Preflight;
 use readiness_list::ReadinessList;
 use reload::Reloads;
 use runnable::PendingRunnable;
@@ -62,6 +66,7 @@ pub use error::{BuildError, ManagerError, RegisterError, StopError};
 pub use guard::TokenFileError;
 pub use handle::{ControllerGone, ControllerHandle, RemoveError};
 pub use options::{ManagerOptions, SetLogLevel};
+pub use preflight::MissingRights;
 pub use runnable::{RunContext, Runnable, RunnableGroup};
 #[cfg(feature = "testing")]
 pub use testing::RunningManager;
@@ -108,6 +113,7 @@ struct Shared {
     /// The debug pages that the program adds.
     pages: OwnPages,
     readiness_list: ReadinessList,
+    preflight: Preflight,
     /// The bound ports of the servers until `run` takes them; `None` after that.
     unstarted: Mutex<Option<Unstarted>>,
     probes_addr: Option<SocketAddr>,
@@ -184,6 +190,7 @@ impl Manager {
             members,
             pages: OwnPages::default(),
             readiness_list: ReadinessList::default(),
+            preflight: Preflight::default(),
             probes_addr: probes.as_ref().map(Bound::local_addr),
             metrics_addr: metrics.as_ref().map(Bound::local_addr),
             inspect_addr: inspect.as_ref().map(Bound::local_addr),
@@ -194,17 +201,29 @@ impl Manager {
             runtimes,
             fence,
         };
+        shared.declare_settings();
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Makes an applier for objects of the kind `K`, which writes them by server-side apply as this field
-    /// manager.
+    /// manager, and declares the rights to create and patch them.
+    #[track_caller]
     pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
         K::Scope: KindScope,
     {
+        self.needs(Access::to::<K>(APPLY).because("an applier writes it"));
         Applier::new(KindId::of::<K>(), field_manager)
+    }
+
+    /// Returns the rights that the manager needs in its own cluster, from everything that has been declared so
+    /// far: stores, controllers and [`needs`](Cluster::needs), the election and other settings.
+    pub fn rights(&self) -> Rights {
+        let (shared, configuration) = (&self.shared, self.shared.members.configuration());
+        let own = shared.own_namespace();
+        let needs = shared.clusters.own().declarations().needs();
+        Rights::new(shared.options.name, &own, &configuration.cache.namespaces, &needs)
     }
 
     /// Returns the address of the API server that the manager is connected to.
@@ -267,6 +286,7 @@ impl Manager {
     /// The controller is wired wrongly, its name is invalid or taken, its
     /// [settings](crate::controller::Controller#settings) are out of bounds, or the manager has begun to
     /// stop. A refused controller leaves no task and keeps no name.
+    #[track_caller]
     pub fn register<Q: Key>(
         &self,
         mut registration: Registration<Q>,
@@ -277,6 +297,7 @@ impl Manager {
         if let Some(source) = controller.problem.take() {
             return Err(RegisterError::Wiring { name, source });
         }
+        self.shared.declare(controller, Place::caller());
         let settings = controller.settings.clone();
         let (name_guard, settings) = self.shared.members.name_guard(Arc::clone(&name), settings)?;
         let (leave, stage) = (CancellationToken::new(), name_guard.stage.subscribe());

@@ -1,5 +1,5 @@
-//! A whole binary in one call: the commands `run`, `inspect`, `crd`, `config` and `version`, and commands
-//! that it adds.
+//! A whole binary in one call: the commands `run`, `inspect`, `crd`, `rbac`, `config` and `version`, and
+//! commands that it adds.
 //!
 //! The topmost module, and the only one that uses clap and tracing-subscriber. It needs the feature
 //! `program`, which is on by default; a process with its own command line and logging builds a [`Manager`]
@@ -12,6 +12,7 @@
 mod flags;
 mod inspect;
 pub mod logging;
+mod rbac;
 mod run;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::manager::Manager;
 use crate::reconcile::BoxError;
 
 use flags::{RunFlags, add_args};
+use rbac::{RbacArgs, RbacFlags, yaml};
 use run::RunArgs;
 
 pub use flags::ConfigFlags;
@@ -40,8 +42,8 @@ pub use inspect::{PageCommand, ShortDuration};
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
-/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `config` and `version`, and commands
-/// that the binary adds.
+/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `config` and `version`, and
+/// commands that the binary adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;
@@ -103,6 +105,8 @@ enum Parsed {
     Done(Exit),
     /// The command is `run`: run the manager with these arguments.
     Run(Box<RunArgs>),
+    /// The command is `rbac`: wire the manager and print the rights that it needs.
+    Rbac(Box<RbacArgs>),
     /// The command is one that the binary adds: its index in [`Program::own`], and its arguments.
     Own(usize, ArgMatches),
 }
@@ -170,7 +174,8 @@ impl Program {
         &self.schema
     }
 
-    /// Sets the function that registers the controllers. The command `run` calls it with the new manager.
+    /// Sets the function that registers the controllers. The command `run` calls it with the new manager, and
+    /// `rbac` with one that has no connection and never runs.
     pub fn setup(self, setup: impl FnOnce(&Manager) -> Result<(), BoxError> + 'static) -> Self {
         self.setup_async(async move |manager: &Manager| setup(manager))
     }
@@ -224,6 +229,10 @@ impl Program {
         match parsed {
             Parsed::Done(exit) => exit.into(),
             Parsed::Run(args) => run::run(self.name, self.version, *args, self.setup).into(),
+            Parsed::Rbac(args) => {
+                let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
+                rbac::run(self.name, *args, self.setup, &mut Output { command: Vec::new(), out, err }).into()
+            }
             Parsed::Own(index, matches) => self.own.swap_remove(index).1(&matches),
         }
     }
@@ -265,6 +274,7 @@ impl Program {
         }
         match name {
             "run" => return self.run(flags),
+            "rbac" => return self.rbac(flags),
             "inspect" => inspect::run(flags, &self.schema, output)?,
             "crd" => output.print(&self.crd()?)?,
             "config" => output.print(&self.config(flags)?)?,
@@ -276,6 +286,8 @@ impl Program {
     fn command_line(&self) -> Command {
         let run = add_args::<RunFlags>(Command::new("run").about("Run the manager"));
         let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
+        let rbac =
+            add_args::<RbacFlags>(Command::new("rbac").about("Print the roles that the program needs"));
         let config = ConfigCommand::augment_subcommands(Command::new("config"))
             .about("Check and print configuration files")
             .subcommand_required(true);
@@ -287,7 +299,7 @@ impl Program {
             .about(self.about)
             .subcommand_required(true)
             .disable_help_subcommand(true)
-            .subcommands([run].into_iter().chain(own).chain([inspect::command(), crd, config, version]))
+            .subcommands([run].into_iter().chain(own).chain([inspect::command(), crd, rbac, config, version]))
     }
 
     fn run(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
@@ -295,20 +307,23 @@ impl Program {
         Ok(Parsed::Run(Box::new(RunArgs {
             loaded: flags.config.load(&self.schema)?,
             source: flags.config.source(&self.schema),
+            preflight: flags.preflight,
             kubeconfig: flags.kubeconfig,
             context: flags.context,
         })))
     }
 
+    fn rbac(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
+        let flags = RbacFlags::from_arg_matches(matches)?;
+        Ok(Parsed::Rbac(Box::new(RbacArgs {
+            loaded: flags.config.load(&self.schema)?,
+            explain: flags.explain,
+            namespace: flags.namespace.unwrap_or_else(|| format!("{}-system", self.name)),
+        })))
+    }
+
     fn crd(&self) -> Result<String, Failure> {
-        let mut text = String::new();
-        for crd in &self.crds {
-            let document = serde_saphyr::to_string(crd);
-            let document = document
-                .map_err(|error| Failure::other(format_args!("a CRD cannot be written as YAML: {error}")))?;
-            text.extend(["---\n", &document]);
-        }
-        Ok(text)
+        self.crds.iter().map(yaml).collect()
     }
 
     fn config(&self, matches: &ArgMatches) -> Result<String, Failure> {

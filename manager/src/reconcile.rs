@@ -27,12 +27,13 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::key::{Key, KindId, NamespacedName};
+use crate::rbac::Need;
 
 pub use crate::queue::Retry;
 pub use context::{Context, ReconcileId, RunEnvironment};
 pub use error::{BoxError, ReconcileError};
 pub use object::{ObjectAdapter, ObjectReconciler, with_finalizer, without_finalizer};
-pub(crate) use writes::Writes;
+pub(crate) use writes::{Part, Writes};
 
 /// The outcome of one run of a reconciler: the next step for the key, or an error.
 pub type Outcome = Result<Action, ReconcileError>;
@@ -94,6 +95,12 @@ pub trait Reconciler<Q: Key = NamespacedName>: Send + Sync + 'static {
     fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
         let _ = primary;
         Ok(())
+    }
+
+    /// Returns the rights that the reconciler needs, apart from those that follow from stores and from what
+    /// the controller declares to write. By default none; an adapter returns those of the reconciler in it.
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 }
 

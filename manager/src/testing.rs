@@ -4,7 +4,7 @@
 //! [`Store::from_objects`] makes a store of plain values, and [`Context::for_test`] a context with an API
 //! server in memory ([`TestApi`]), which validates, applies, lists and watches as a real one does.
 //! [`reconcile_once`] returns the outcome, the writes and the Events of one run. For tests on a cluster there
-//! are [`eventually`] and [`Condition`].
+//! are [`eventually`] and [`Condition`], and [`rights`] runs one under exactly the rights that the code declares.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -46,10 +46,10 @@
 #![expect(clippy::panic, reason = "a helper of a test fails the test by panicking")]
 
 mod api;
+mod rights;
 mod wait;
 
 use std::ops::Deref;
-use std::panic::Location;
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -63,10 +63,12 @@ use crate::cache::{Store, UntypedStore};
 use crate::client::Recorder;
 use crate::client::events::RecordedEvents;
 use crate::key::{Cause, Key, KindId, KindScope};
-use crate::reconcile::{Action, Context, Outcome, Reconciler, RunEnvironment, Writes};
+use crate::rbac::{Place, Within};
+use crate::reconcile::{Action, Context, Outcome, Part, Reconciler, RunEnvironment, Writes};
 
 pub use crate::client::events::RecordedEvent;
 pub use api::{TestApi, Verb, Write};
+pub use rights::{RightsError, RightsTest, rights};
 pub use wait::{Condition, NotYet, eventually};
 
 /// The name of the controller in the context of a unit test.
@@ -166,7 +168,9 @@ impl TestContext {
     #[track_caller]
     fn writing(mut self, kind: &KindId, change: impl FnOnce(&mut Writes)) -> Self {
         let mut writes = Writes::clone(&self.run_environment.writes);
-        writes.declare(kind, Some(Location::caller()));
+        for part in [Part::Object, Part::Status] {
+            writes.declare(kind, part, Within::Served, Place::caller());
+        }
         change(&mut writes);
         self.run_environment.writes = Arc::new(writes.of(&CONTROLLER.into(), &CONTROLLER.into()));
         let attempt = self.context.attempt();

@@ -347,6 +347,11 @@ impl TestCluster {
         }
     }
 
+    /// Deletes a namespace that the test has created, some time after this test.
+    pub fn leave_namespace(&self, name: &str) {
+        self.leave(Cleanup::Namespace(name.to_owned()));
+    }
+
     /// Queues the deletion of an object outside the test's namespace, to run some time after this test.
     pub(crate) fn leave(&self, cleanup: Cleanup) {
         self.leftovers.lock().push(cleanup);

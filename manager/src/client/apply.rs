@@ -38,6 +38,9 @@ pub trait Authority: Sync {
     fn term(&self) -> u64;
 }
 
+/// The verbs of a role that allow an apply, which may create the object.
+pub(crate) const APPLY: [&str; 2] = ["create", "patch"];
+
 /// Writes one kind by server-side apply, as one field manager. Usable only with an [`Authority`].
 ///
 /// Clones share the memory of [`ensure`](Self::ensure). Make one applier per kind and field manager and clone

@@ -17,6 +17,8 @@ mod credentials;
 mod deadline;
 mod fenced;
 mod fetch;
+#[cfg(feature = "testing")]
+mod guard;
 mod metrics;
 mod plugin;
 mod proxy;
@@ -53,6 +55,8 @@ pub(super) use tcp::port_of;
 pub use super::infer::infer;
 pub use deadline::DeadlineExceeded;
 pub use fenced::Fenced;
+#[cfg(feature = "testing")]
+pub(crate) use guard::RequestGuard;
 
 /// Default time limit for opening a connection, TLS included, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -97,6 +101,8 @@ pub struct Connections {
     metrics: RequestMetrics,
     warnings: Warnings,
     observer: ObserverSlot,
+    #[cfg(feature = "testing")]
+    guard: guard::GuardSlot,
 }
 
 /// The reason why no API server is known, or no connection to it can be made.
@@ -181,13 +187,28 @@ impl Connections {
         let proxy = config.proxy_url.as_ref().map(|url| Proxy::new(url, &config.cluster_url)).transpose()?;
         let credentials = Credentials::new(config.clone(), FetchLimits::default());
         let (warnings, observer) = (Warnings::new(), ObserverSlot::default());
-        Ok(Self { config, proxy, credentials, metrics, warnings, observer })
+        Ok(Self {
+            config,
+            proxy,
+            credentials,
+            metrics,
+            warnings,
+            observer,
+            #[cfg(feature = "testing")]
+            guard: guard::GuardSlot::default(),
+        })
     }
 
     /// Sets the observer to which all clients of [`Role::Writes`], existing ones too, report their successful
     /// writes.
     pub fn observe(&self, observer: Arc<dyn WriteObserver>) {
         *self.observer.write() = Some(observer);
+    }
+
+    /// Sets the guard that all clients, existing ones too, ask about each request; `None` for no guard.
+    #[cfg(feature = "testing")]
+    pub(crate) fn guard(&self, guard: Option<Arc<dyn RequestGuard>>) {
+        *self.guard.write() = guard;
     }
 
     /// Returns the kube configuration, with the address of the API server and the default namespace.
@@ -239,6 +260,8 @@ impl Connections {
         let service = config.extra_headers_layer()?.layer(service);
         let service = Stack::new(config.base_uri_layer().layer(service).map_err(Into::into));
         let service = counted(service, &self.metrics, &config.cluster_url);
+        #[cfg(feature = "testing")]
+        let service = guard::guarded_in_test(service, Arc::clone(&self.guard));
         let service = match role {
             Role::Watches => self.warnings.of(service),
             Role::Writes(fence) => {

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use super::{Manager, RegisterError};
 #[cfg(doc)]
 use crate::cache::Scope;
-use crate::cache::{Cache, HookFailure, Meta, Required, ScopedKind, Store, TransformError};
+use crate::cache::{Cache, HookFailure, Meta, Required, ScopedKind, Store, TransformError, UntypedStore};
 use crate::client::connect::{ConnectError, Connections, Role};
 use crate::client::{EventWriter, Recorder};
 use crate::key::{Fence, Key, KindId};
 use crate::metrics::Registry;
+use crate::rbac::{Access, Declarations, Need, Place};
 use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
 
 /// An API server with its cache and clients: the manager's own, to which a [`Manager`] derefs, or another
@@ -71,6 +72,8 @@ struct Shared {
     any_client: kube::Client,
     /// Records Events of this cluster in the name of the manager.
     events: Recorder,
+    /// The rights that the manager needs in this cluster.
+    needs: Declarations,
 }
 
 /// A reconciler that works in another cluster: each run gets the context of that cluster.
@@ -161,6 +164,7 @@ impl Cluster {
             connections,
             cache,
             events,
+            needs: Declarations::default(),
         };
         Ok((Self { shared: Arc::new(shared) }, writer))
     }
@@ -218,15 +222,29 @@ impl Cluster {
     ///     Ok(())
     /// }
     /// ```
+    #[track_caller]
     pub fn store<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<K> {
-        self.shared.cache.store(objects)
+        let store = self.shared.cache.store(objects);
+        self.needs(reads(store.untyped()));
+        store
     }
 
     /// Declares a kind to be cached for readers of metadata only, and returns a handle as [`Cluster::store`]
     /// does. `list` and `entry` return metadata without decoding, and the kind is cached without bodies,
     /// unless there is also a reader of whole objects.
+    #[track_caller]
     pub fn metadata<K>(&self, objects: impl Into<ScopedKind<K>>) -> Store<Meta> {
-        self.shared.cache.metadata(objects)
+        let store = self.shared.cache.metadata(objects);
+        self.needs(reads(store.untyped()));
+        store
+    }
+
+    /// Declares that the program needs a right in this cluster which does not follow from a store or from
+    /// what a controller writes, such as one for requests through [`Context::client`]. See
+    /// [`Controller::needs`](crate::controller::Controller::needs) for the needs of one controller.
+    #[track_caller]
+    pub fn needs(&self, access: impl Into<Access>) {
+        self.shared.needs.declare(access, Place::caller());
     }
 
     /// Sets whether a replica counts as ready while a kind is not listed or its watch is broken; see
@@ -299,6 +317,17 @@ impl Cluster {
     pub(super) fn cache(&self) -> &Cache {
         &self.shared.cache
     }
+
+    pub(super) fn declarations(&self) -> &Declarations {
+        &self.shared.needs
+    }
+}
+
+/// Returns the access of the list and watch of a store.
+fn reads(store: &UntypedStore) -> Access {
+    Access::of(store.kind(), "", ["list", "watch"])
+        .within(store.within())
+        .because("the cache lists and watches it")
 }
 
 impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
@@ -308,5 +337,9 @@ impl<Q: Key, R: Reconciler<Q>> Reconciler<Q> for Moved<R> {
 
     fn check(&self, primary: Option<&KindId>) -> Result<(), BoxError> {
         self.reconciler.check(primary)
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.reconciler.needs()
     }
 }

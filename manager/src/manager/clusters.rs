@@ -88,6 +88,12 @@ impl Clusters {
         &self.shared.own
     }
 
+    /// Returns the cluster of this name, the manager's own for `None`; `None` if there is no such cluster.
+    pub(super) fn find(&self, name: Option<&str>) -> Option<Cluster> {
+        let Some(name) = name else { return Some(self.own().clone()) };
+        self.others().into_iter().map(|other| other.cluster.clone()).find(|cluster| cluster.name() == name)
+    }
+
     /// Adds the cluster that `make` returns under this name, if the name is not taken and the manager is not
     /// stopping.
     pub(super) fn add(

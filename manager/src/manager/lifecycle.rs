@@ -1,6 +1,6 @@
 //! Start and stop, in order.
 //!
-//! Start: servers; the runnables of their group; caches, until every readable kind has been listed; members
+//! Start: servers; the review of rights; the runnables of their group; caches, until every readable kind has been listed; members
 //! without the Lease; the election, and members with the Lease: controllers among them have synced and wait
 //! idle until then. A runnable that declares its readiness blocks later groups until it is ready. Stop:
 //! leader-only work; the Lease, which is released only if that work has ended; all other members; caches;
@@ -117,6 +117,10 @@ impl Manager {
         let mut control = ControlThread::spawn(jobs, signals).map_err(ManagerError::ControlThread)?;
         shared.runtimes.add("control", &control.timers.0);
 
+        if shared.options.preflight {
+            shared.stop.run_until_cancelled(self.review_at_start()).await;
+            beats.spawn(self.clone().review_until_granted());
+        }
         let end = running.live(&mut control, candidate.as_mut()).await;
         shared.close();
         info!("stopping");

@@ -22,6 +22,9 @@ pub struct ManagerOptions {
     pub identity: String,
     /// Whether SIGTERM and SIGINT stop this manager. Turn it off with several managers in one process.
     pub signals: bool,
+    /// Whether the manager reviews its [rights](crate::manager::Manager::rights) at the start, and is unready
+    /// while it lacks some.
+    pub preflight: bool,
     /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are
     /// routine, such as a restart of the API server.
     pub watch_down_limit: Duration,
@@ -59,6 +62,7 @@ impl ManagerOptions {
             version: "",
             identity: unique_identity(pod.as_ref().and_then(|pod| pod.name.as_deref())),
             signals: true,
+            preflight: true,
             watch_down_limit: Duration::from_mins(1),
             source: None,
             log: None,

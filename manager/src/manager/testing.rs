@@ -1,10 +1,12 @@
 //! A manager for tests on a cluster.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
 use super::{Manager, ManagerError, ManagerOptions};
+use crate::client::connect::RequestGuard;
 use crate::config::{ConfigSchema, Overrides};
 use crate::reconcile::BoxError;
 
@@ -63,13 +65,37 @@ impl Manager {
         connection: kube::Config,
         setup: impl FnOnce(&Self) -> Result<(), BoxError>,
     ) -> Result<RunningManager, BoxError> {
-        let loaded = ConfigSchema::new().parse(CONFIGURATION, "test", &Overrides::default())?;
-        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
+        Self::for_test_of(&ConfigSchema::new(), connection, setup)
+    }
+
+    /// Starts a manager as [`for_test`](Self::for_test) does, for a program with sections in its configuration
+    /// file: `schema` is that of [`Program::schema`](crate::program::Program::schema). All sections have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// As [`for_test`](Self::for_test).
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime.
+    pub fn for_test_of(
+        schema: &ConfigSchema,
+        connection: kube::Config,
+        setup: impl FnOnce(&Self) -> Result<(), BoxError>,
+    ) -> Result<RunningManager, BoxError> {
+        let loaded = schema.parse(CONFIGURATION, "test", &Overrides::default())?;
+        let options = ManagerOptions { signals: false, preflight: false, ..ManagerOptions::replica("test") };
         let manager = Self::new(options, loaded, connection)?;
         setup(&manager)?;
         let running = manager.clone();
         let run = JoinSet::from_iter([async move { running.run().await }]);
         Ok(RunningManager { manager, run })
+    }
+}
+
+impl Manager {
+    /// Asks the guard about each request to the manager's own cluster from now on; `None` for no guard.
+    pub(crate) fn guard(&self, guard: Option<Arc<dyn RequestGuard>>) {
+        self.connections().guard(guard);
     }
 }
 

@@ -24,8 +24,12 @@ fn manager(controllers: &str) -> Manager {
     );
     let configuration =
         ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration;
-    let options =
-        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
+    let options = ManagerOptions {
+        identity: "me".to_owned(),
+        signals: false,
+        preflight: false,
+        ..ManagerOptions::replica("test")
+    };
     Manager::new(options, configuration, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
 }
 

@@ -56,6 +56,9 @@ pub(super) struct RunFlags {
     /// The context of the kubeconfig file
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
+    /// Do not run: ask the API server whether all rights are granted, and print those that are missing
+    #[arg(long)]
+    pub(super) preflight: bool,
 }
 
 // === impl ConfigFlags ===

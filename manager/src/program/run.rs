@@ -8,11 +8,11 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tracing::error;
 
-use super::{Exit, Failure, Setup, logging};
+use super::{Exit, Failure, Output, Setup, logging};
 use crate::client::connect::{self, ConnectError};
 use crate::config::{ConfigSource, Loaded};
 use crate::key::Chain;
-use crate::manager::{BuildError, Manager, ManagerOptions, RegisterError};
+use crate::manager::{BuildError, Manager, ManagerOptions, MissingRights, RegisterError};
 use crate::reconcile::BoxError;
 
 /// tokio's environment variable for the number of worker threads of a runtime.
@@ -25,6 +25,8 @@ pub(super) struct RunArgs {
     pub(super) loaded: Loaded,
     /// The configuration file of `--config`, to reload it; `None` without the flag.
     pub(super) source: Option<ConfigSource>,
+    /// Whether only the rights are to be reviewed.
+    pub(super) preflight: bool,
     /// The path of the kubeconfig file, from `--kubeconfig`; `None` without the flag.
     pub(super) kubeconfig: Option<PathBuf>,
     /// The name of the kubeconfig context, from `--context`; `None` without the flag.
@@ -49,15 +51,19 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
         let manager = Manager::new(options, args.loaded, connection)?;
         setup(&manager).await?;
+        if args.preflight {
+            return Ok(Some(manager.preflight().await?));
+        }
         manager.run().await?;
-        Ok::<(), BoxError>(())
+        Ok::<_, BoxError>(None)
     });
     // Dropping the runtime would wait for a reconcile that blocks its thread; the manager has already given
     // up on it.
     runtime.shutdown_background();
     log.flush();
     match result {
-        Ok(()) => Exit::Success,
+        Ok(None) => Exit::Success,
+        Ok(Some(missing)) => reviewed(&missing),
         Err(problem) if is_wrong_input(&*problem) => {
             Failure::wrong_input(Chain(&*problem)).print(&mut io::stderr())
         }
@@ -65,6 +71,18 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
             error!(error = %Chain(&*problem), "the manager ended");
             Exit::Failure
         }
+    }
+}
+
+/// Prints the missing rights, and returns a failure if ordinary work needs one of them.
+fn reviewed(missing: &MissingRights) -> Exit {
+    let text = if missing.is_empty() { "all rights are granted\n".to_owned() } else { missing.to_string() };
+    let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
+    let printed = Output { command: Vec::new(), out, err }.print(&text);
+    match printed {
+        Ok(()) if missing.matters() => Exit::Failure,
+        Ok(()) => Exit::Success,
+        Err(failure) => failure.print(&mut io::stderr()),
     }
 }
 

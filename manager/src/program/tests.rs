@@ -59,6 +59,7 @@ fn help_names_every_command_on_standard_output() {
            dev      Try it\n  \
            inspect  Inspect a running manager\n  \
            crd      Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
+           rbac     Print the roles that the program needs\n  \
            config   Check and print configuration files\n  \
            version  Print the version\n\nOptions:\n  \
            -h, --help     Print help\n  \

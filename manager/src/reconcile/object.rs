@@ -30,6 +30,7 @@ use crate::cache::{Entry, Meta, ReadError, Store};
 use crate::client::finalizer::Edited;
 use crate::client::{Finalizer, InvalidFinalizer};
 use crate::key::{KindId, NamespacedName};
+use crate::rbac::{Access, Need, Place};
 
 use super::{Action, BoxError, Context, Outcome, ReconcileError, Reconciler};
 
@@ -92,23 +93,32 @@ pub trait ObjectReconciler<K: Send + Sync>: Send + Sync + 'static {
 ///     Ok(())
 /// }
 /// ```
+#[track_caller]
 pub fn with_finalizer<K, R>(store: &Store<K>, finalizer: &str, reconciler: R) -> ObjectAdapter<K, R>
 where
     R: ObjectReconciler<K>,
     K: Send + Sync,
 {
-    ObjectAdapter { finalizer: Some(Finalizer::new(finalizer)), ..without_finalizer(store, reconciler) }
+    let (finalizer, made_at) = (Some(Finalizer::new(finalizer)), Place::caller());
+    ObjectAdapter { finalizer, made_at, ..without_finalizer(store, reconciler) }
 }
 
 /// Adapts an [`ObjectReconciler`] to a controller as [`with_finalizer`] does, for a reconciler that needs no
 /// cleanup, because the garbage collector deletes all that it creates by owner references: no finalizer is
 /// written, and `cleanup` is never called.
+#[track_caller]
 pub fn without_finalizer<K, R>(store: &Store<K>, reconciler: R) -> ObjectAdapter<K, R>
 where
     R: ObjectReconciler<K>,
     K: Send + Sync,
 {
-    ObjectAdapter { store: store.clone(), finalizer: None, admits: None, reconciler }
+    ObjectAdapter {
+        store: store.clone(),
+        finalizer: None,
+        admits: None,
+        made_at: Place::caller(),
+        reconciler,
+    }
 }
 
 /// An [`ObjectReconciler`] with store and finalizer, which makes it a [`Reconciler`]. Made by
@@ -122,6 +132,8 @@ pub struct ObjectAdapter<K, R> {
     finalizer: Option<Result<Finalizer, InvalidFinalizer>>,
     /// Returns whether an object is to be reconciled; `None` if every object is.
     admits: Option<Admits<K>>,
+    /// The line of code that made the adapter.
+    made_at: Place,
     reconciler: R,
 }
 
@@ -171,6 +183,15 @@ where
             }
             _ => Ok(()),
         }
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        let store = self.store.untyped();
+        let patch = |finalizer: &Finalizer| {
+            let access = Access::of(store.kind(), "", ["patch"]).within(store.within());
+            Need { access: access.because(format!("writes the finalizer {finalizer}")), place: self.made_at }
+        };
+        self.finalizer.iter().flatten().map(patch).collect()
     }
 }
 

@@ -5,7 +5,6 @@
 //! the rights of the controller follow from what it declares.
 
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,8 +16,9 @@ use serde_json::json;
 use super::{Context, ReconcileError};
 use crate::cache::{ReadError, UntypedStore, View};
 use crate::client::owner::name_of;
-use crate::client::{Applier, Effect, live, set_controller_reference};
-use crate::key::{KindId, KindScope, NamespacedName};
+use crate::client::{APPLY, Applier, Effect, live, set_controller_reference};
+use crate::key::{Key as _, KindId, KindScope, NamespacedName};
+use crate::rbac::{Access, Need, Place, Within};
 
 /// The kinds that one controller has declared to write, with an applier for each.
 #[derive(Clone, Default)]
@@ -35,22 +35,68 @@ pub(crate) struct Writes {
 #[derive(Clone)]
 struct DeclaredKind {
     kind: KindId,
-    /// The line of code that declares writes of whole objects; `None` if only the status may be written.
-    declared_at: Option<&'static Location<'static>>,
+    declared: Vec<Declared>,
     applier: Applier<()>,
+}
+
+/// One declaration that a controller writes a kind.
+#[derive(Clone)]
+struct Declared {
+    part: Part,
+    /// The part of the cluster in which the controller writes objects of the kind.
+    within: Within,
+    place: Place,
+}
+
+/// The part of an object that a controller declares to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The whole object except its status.
+    Object,
+    /// The status only.
+    Status,
 }
 
 // === impl Writes ===
 
 impl Writes {
-    /// Declares that the controller writes objects of a kind: only their status if no line of code is given.
-    pub(crate) fn declare(&mut self, kind: &KindId, declared_at: Option<&'static Location<'static>>) {
+    /// Declares that the controller writes one part of the objects of a kind, in a part of the cluster.
+    pub(crate) fn declare(&mut self, kind: &KindId, part: Part, within: Within, place: Place) {
+        let declared = Declared { part, within, place };
         if let Some(known) = self.kinds.iter_mut().find(|known| known.kind == *kind) {
-            known.declared_at = known.declared_at.or(declared_at);
+            known.declared.push(declared);
         } else {
             let applier = Applier::new(kind.clone(), "");
-            self.kinds.push(DeclaredKind { kind: kind.clone(), declared_at, applier });
+            self.kinds.push(DeclaredKind { kind: kind.clone(), declared: vec![declared], applier });
         }
+    }
+
+    /// Returns the rights that the declared writes need. An object that no store of the controller can hold is
+    /// read from the API server before each write.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        let mut needs = Vec::new();
+        for DeclaredKind { kind, declared, .. } in &self.kinds {
+            for Declared { part, within, place } in declared {
+                let mut need = |subresource, verbs: &[&'static str], why: &str| {
+                    let access = Access::of(kind, subresource, verbs.iter().copied()).within(within.clone());
+                    let why = format!("controller {} {why}", self.controller);
+                    needs.push(Need { access: access.because(why), place: *place });
+                };
+                if *part == Part::Status {
+                    need("status", &["patch"], "writes the status");
+                    continue;
+                }
+                need("", &APPLY, "writes it");
+                let holds = |store: &Arc<UntypedStore>| {
+                    store.kind() == kind
+                        && [&Within::Served, &Within::Cluster, within].contains(&&store.within())
+                };
+                if !self.stores.iter().any(holds) {
+                    need("", &["get"], "reads it before a write");
+                }
+            }
+        }
+        needs
     }
 
     /// Adds a store that objects are compared with before they are written.
@@ -84,27 +130,44 @@ impl Writes {
         reads.find(|read| !matches!(read, Err(ReadError::OutOfScope { .. })))
     }
 
-    /// Returns the kinds of which whole objects may be written, each with the line of code that declares it.
+    /// Returns all declarations as text, each with the place that makes it.
     fn places(&self) -> impl Iterator<Item = String> {
-        self.kinds.iter().filter_map(|known| Some(format!("{} ({})", known.kind, known.declared_at?)))
+        self.kinds.iter().flat_map(|known| {
+            known.declared.iter().map(|Declared { part, within, place }| {
+                let status = if *part == Part::Status { " status" } else { "" };
+                let namespace = match within {
+                    Within::Namespace(namespace) => format!(" in {namespace}"),
+                    _ => String::new(),
+                };
+                format!("{}{status}{namespace} ({place})", known.kind)
+            })
+        })
     }
 
     fn find(
         &self,
         kind: &KindId,
         name: &NamespacedName,
-        whole: bool,
+        part: Part,
     ) -> Result<&DeclaredKind, ReconcileError> {
-        let found = self.kinds.iter().find(|declared| declared.kind == *kind);
-        found.filter(|declared| !whole || declared.declared_at.is_some()).ok_or_else(|| {
+        let admits = |declared: &Declared| {
+            let elsewhere =
+                matches!(&declared.within, Within::Namespace(one) if Some(&**one) != name.namespace());
+            declared.part == part && !elsewhere
+        };
+        let found = self.kinds.iter().find(|known| known.kind == *kind);
+        found.filter(|known| known.declared.iter().any(admits)).ok_or_else(|| {
             let places: Vec<String> = self.places().collect();
             let declared =
                 if places.is_empty() { String::new() } else { format!("; declared: {}", places.join(", ")) };
+            let (of, call) = match part {
+                Part::Object => ("", format!(".owns(&store) or .writes::<{}>()", kind.kind())),
+                Part::Status => (" status", format!(".writes_status::<{}>()", kind.kind())),
+            };
             ReconcileError::terminal(format!(
-                "{kind} {name} was not sent: controller {:?} has not declared that it writes this kind; call \
-                 .owns(&store) or .writes::<{}>() on the controller{declared}",
+                "{kind}{of} {name} was not sent: controller {:?} has not declared this write; call {call} on the \
+                 controller{declared}",
                 self.controller,
-                kind.kind()
             ))
         })
     }
@@ -197,7 +260,7 @@ impl Context {
         K::Scope: KindScope,
     {
         let (kind, name) = (KindId::of::<K>(), name_of(object.meta()));
-        let declared = self.writes().find(&kind, &name, true)?;
+        let declared = self.writes().find(&kind, &name, Part::Object)?;
         let applier = declared.applier.view();
         Ok(match self.writes().held(&kind, &name) {
             Some(held) => applier.ensure(self, held?.as_ref(), object).await?,
@@ -208,8 +271,7 @@ impl Context {
     /// Applies the status of `object` as given, through the `status` subresource. Sends no request if the
     /// stored status is already so. Fields of the status that other field managers have set stay.
     ///
-    /// The kind is the one that the controller reconciles, or one that it declares as for
-    /// [`apply`](Self::apply).
+    /// The controller has to declare this, with `.writes_status::<K>()`.
     ///
     /// # Errors
     /// As [`apply`](Self::apply); a 404 if the object has gone, a 409 if another has taken its name.
@@ -226,7 +288,7 @@ impl Context {
         K::Scope: KindScope,
     {
         let (kind, name) = (KindId::of::<K>(), name_of(object.meta()));
-        let declared = self.writes().find(&kind, &name, false)?;
+        let declared = self.writes().find(&kind, &name, Part::Status)?;
         let applier = declared.applier.view();
         let ObjectMeta { name: given, namespace, uid, .. } = object.meta().clone();
         let metadata = ObjectMeta { name: given, namespace, uid, ..ObjectMeta::default() };

@@ -60,14 +60,17 @@ async fn an_undeclared_kind_is_refused_before_any_request() {
     let error = refused(cx.apply(&owner(), &card("a")).await);
     assert!(
         error.starts_with(
-            "ConfigMap shop/card was not sent: controller \"test\" has not declared that it writes \
-             this kind; call .owns(&store) or .writes::<ConfigMap>() on the controller; declared: \
-             Deployment.apps ("
+            "ConfigMap shop/card was not sent: controller \"test\" has not declared this write; call \
+             .owns(&store) or .writes::<ConfigMap>() on the controller; declared: Deployment.apps ("
         ) && error.contains(file!()),
         "{error}"
     );
     refused(cx.apply_unowned(&card("a")).await);
-    refused(cx.apply_status(&card("a"), &json!({})).await);
+    let error = refused(cx.apply_status(&card("a"), &json!({})).await);
+    assert!(
+        error.contains("ConfigMap status card") && error.contains(".writes_status::<ConfigMap>()"),
+        "{error}"
+    );
     // The refusal that was scripted is still there, so none of the three has sent a request.
     let error = cx.apply_status(&owner(), &DeploymentStatus::default()).await.unwrap_err();
     assert!(error.to_string().contains("no request is expected"), "{error}");

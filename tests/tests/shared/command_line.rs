@@ -1,6 +1,7 @@
 //! The binary on a command line: invalid input is reported in full and ends with code 2, and the shipped
 //! files are valid.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -125,6 +126,46 @@ fn every_shipped_configuration_is_valid() {
         let name = folder.path().display().to_string();
         check(&["config", "validate", &name], 0, &format!("{name}: valid\n"), "");
     }
+}
+
+/// Returns every right that the roles among these documents grant: namespace of the role, group, resource, name
+/// and verb.
+fn granted(documents: &[Value]) -> BTreeSet<[String; 5]> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
+    let mut all = BTreeSet::new();
+    for role in documents.iter().filter(|document| text(&document["kind"]).ends_with("Role")) {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            let names = rule.get("resourceNames").map_or_else(|| vec![String::new()], texts);
+            for (group, resource) in texts(&rule["apiGroups"]).iter().zip(texts(&rule["resources"])) {
+                for (name, verb) in names
+                    .iter()
+                    .flat_map(|name| texts(&rule["verbs"]).into_iter().map(move |verb| (name, verb)))
+                {
+                    let namespace = text(&role["metadata"]["namespace"]);
+                    all.insert([namespace, group.clone(), resource.clone(), name.clone(), verb]);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_shipped_roles_grant_what_the_code_declares() {
+    let printed = mainstay(&["rbac"]);
+    assert!(printed.status.success(), "{printed:?}");
+    let printed: Vec<Value> =
+        serde_saphyr::from_multiple(&String::from_utf8_lossy(&printed.stdout)).expect("documents");
+    let shipped = documents_of_base();
+    let of_manager = |role: &&Value| {
+        ["mainstay", "mainstay-leader-election"].iter().any(|name| role["metadata"]["name"] == *name)
+    };
+    let shipped: Vec<Value> = shipped.iter().filter(of_manager).cloned().collect();
+    assert_eq!(granted(&shipped), granted(&printed));
+    let explained = String::from_utf8(mainstay(&["rbac", "--explain"]).stdout).expect("text");
+    let line = "    create, patch: controller wait-deployment writes it (controllers/src/register.rs:";
+    assert!(explained.contains(line), "{explained}");
 }
 
 /// To mend a failure: `cargo run --quiet -- crd > deploy/base/crd.yaml`.
@@ -269,6 +310,7 @@ fn help_describes_every_command_by_its_effect() {
             "inspect reconcile: Reconcile one object now, even during its backoff",
             "inspect watches: Print the lists and watches of the cache",
             "inspect: Inspect a running manager",
+            "rbac: Print the roles that the program needs",
             "run: Run the manager",
             "version: Print the version",
             "why: Print why a WaitDeployment waits: a tree of its dependencies",

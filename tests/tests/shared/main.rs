@@ -33,6 +33,7 @@ mod kinds;
 mod lease;
 mod members;
 mod metrics;
+mod needed_rights;
 mod network_cut;
 mod objects;
 mod old_objects;

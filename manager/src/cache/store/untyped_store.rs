@@ -16,6 +16,7 @@ use crate::cache::store::{
     DeltaHandler, IndexFunction, KindStatus, ObjectStore, Scope, Select, SubScope, Subscriber, Subscription,
 };
 use crate::key::{Key as _, KindId, NamespacedName};
+use crate::rbac::Within;
 
 /// The cached objects of one kind and scope, undecoded. Kept up to date while at least one reference exists.
 #[derive(derive_more::Debug)]
@@ -48,6 +49,15 @@ impl UntypedStore {
     /// Returns the scope with which the store was declared.
     pub fn scope(&self) -> &Scope {
         &self.core.scope
+    }
+
+    /// Returns the part of the cluster from which the store reads.
+    pub(crate) fn within(&self) -> Within {
+        match &self.core.scope.namespace {
+            _ if !self.kind().is_namespaced() => Within::Cluster,
+            Some(namespace) => Within::Namespace(Arc::clone(namespace)),
+            None => Within::Served,
+        }
     }
 
     /// Returns whether the store holds whole objects or only metadata.

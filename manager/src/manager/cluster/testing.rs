@@ -8,7 +8,8 @@ use super::{Cluster, Shared};
 use crate::cache::{Cache, CacheSettings};
 use crate::client::connect::Connections;
 use crate::metrics::Registry;
-use crate::testing::TestContext;
+use crate::rbac::Declarations;
+use crate::reconcile::Context;
 
 /// The URL of an API server that does not exist; no request is sent to it.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -58,7 +59,7 @@ impl Cluster {
     /// # Panics
     /// Panics outside a tokio runtime, as [`Context::for_test`](crate::reconcile::Context::for_test) does.
     #[must_use]
-    pub fn for_test(name: &str, there: &TestContext) -> Self {
+    pub fn for_test(name: &str, there: &Context) -> Self {
         let registry = Registry::new();
         let connections = Connections::new(kube::Config::new(http::Uri::from_static(NOWHERE)), &registry);
         let connections = connections.unwrap_or_else(|error| panic!("a connection to nowhere: {error}"));
@@ -70,6 +71,7 @@ impl Cluster {
             leader_client: client.clone(),
             any_client: client.clone(),
             events: there.events().clone(),
+            needs: Declarations::default(),
         };
         Self { shared: Arc::new(shared) }
     }

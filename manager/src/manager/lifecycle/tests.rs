@@ -46,8 +46,12 @@ fn manager_of(server: &str, inspect: &str) -> Manager {
 }
 
 fn manager_with(server: &str, configuration: ManagerConfiguration) -> Manager {
-    let options =
-        ManagerOptions { identity: "me".to_owned(), signals: false, ..ManagerOptions::replica("test") };
+    let options = ManagerOptions {
+        identity: "me".to_owned(),
+        signals: false,
+        preflight: false,
+        ..ManagerOptions::replica("test")
+    };
     let connection = kube::Config::new(format!("http://{server}").parse().unwrap());
     Manager::new(options, configuration, connection).unwrap()
 }

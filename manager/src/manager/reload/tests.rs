@@ -77,6 +77,7 @@ impl Subject {
         };
         let options = ManagerOptions {
             signals: false,
+            preflight: false,
             source: Some(source.clone()),
             log,
             pod: Some(pod),
@@ -126,7 +127,12 @@ impl Subject {
 fn at(path: &Path, text: &str) -> Manager {
     let source = ConfigSource::new(path, Overrides::default(), ConfigSchema::new().controllers(["web"]));
     let loaded = source.parse(Ok(text.to_owned())).unwrap();
-    let options = ManagerOptions { signals: false, source: Some(source), ..ManagerOptions::replica("test") };
+    let options = ManagerOptions {
+        signals: false,
+        preflight: false,
+        source: Some(source),
+        ..ManagerOptions::replica("test")
+    };
     Manager::new(options, loaded, kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap()
 }
 

@@ -39,7 +39,7 @@ impl Running {
         );
         let configuration =
             ConfigSchema::new().parse(&text, "test", &Overrides::default()).unwrap().configuration;
-        let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
+        let options = ManagerOptions { signals: false, preflight: false, ..ManagerOptions::replica("test") };
         let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
         let manager = Manager::new(options, configuration, nowhere).unwrap();
         let ports = [

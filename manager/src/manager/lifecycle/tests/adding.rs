@@ -212,7 +212,7 @@ async fn an_election_without_a_namespace_is_refused_outside_a_cluster() {
     let mut configuration = configuration("");
     configuration.leader_election.enabled = true;
     let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let options = ManagerOptions { signals: false, ..ManagerOptions::replica("test") };
+    let options = ManagerOptions { signals: false, preflight: false, ..ManagerOptions::replica("test") };
     let error = Manager::new(options, configuration, connection).unwrap_err();
     assert!(matches!(error, BuildError::NoLeaseNamespace), "{error:?}");
     let text = "leaderElection.namespace is empty and this process runs outside a cluster; set it or \

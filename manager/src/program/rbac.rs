@@ -1,0 +1,91 @@
+//! The command `rbac`: the roles that the program needs, from a manager that is wired and never run.
+
+use std::io;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::flags::ConfigFlags;
+use super::{Exit, Failure, Output, Setup};
+use crate::config::{BindAddress, Loaded};
+use crate::key::Chain;
+use crate::manager::{Manager, ManagerOptions};
+use crate::rbac::Rights;
+use crate::reconcile::BoxError;
+
+/// The flags of the command `rbac`.
+#[derive(Args, Debug)]
+pub(super) struct RbacFlags {
+    #[command(flatten)]
+    pub(super) config: ConfigFlags,
+    /// Say for every rule which line of code needs it, and why
+    #[arg(long)]
+    pub(super) explain: bool,
+    /// Namespace of the manager's Pods, if leaderElection.namespace names none
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(super) namespace: Option<String>,
+}
+
+/// The parsed arguments of the command `rbac`.
+#[derive(Debug)]
+pub(super) struct RbacArgs {
+    pub(super) loaded: Loaded,
+    pub(super) explain: bool,
+    pub(super) namespace: String,
+}
+
+/// Prints the roles of the program, or their explanation.
+pub(super) fn run(name: &'static str, args: RbacArgs, setup: Setup, output: &mut Output<'_>) -> Exit {
+    let printed = rights(name, args.loaded, &args.namespace, setup).and_then(|rights| {
+        let text = if args.explain { rights.explain() } else { roles(&rights)? };
+        output.print(&text)
+    });
+    printed.map_or_else(|failure| failure.print(output.err), |()| Exit::Success)
+}
+
+/// Wires a manager without ports and without a connection, and returns the rights that it needs.
+pub(super) fn rights(
+    name: &'static str,
+    mut loaded: Loaded,
+    namespace: &str,
+    setup: Setup,
+) -> Result<Rights, Failure> {
+    let configuration = &mut loaded.configuration;
+    for address in [
+        &mut configuration.health.bind_address,
+        &mut configuration.metrics.bind_address,
+        &mut configuration.inspect.bind_address,
+    ] {
+        *address = BindAddress::Off;
+    }
+    if configuration.leader_election.namespace.is_empty() {
+        namespace.clone_into(&mut configuration.leader_election.namespace);
+    }
+    let wired = async {
+        // Nothing listens there: a request of `setup` fails at once.
+        let nowhere = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let manager = Manager::new(ManagerOptions::replica(name), loaded, nowhere)?;
+        setup(&manager).await?;
+        Ok::<_, BoxError>(manager.rights())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error: io::Error| Failure::other(error))?;
+    runtime.block_on(wired).map_err(|problem| {
+        let why = "here the program is wired without a connection to an API server";
+        Failure::other(format_args!("{}; {why}", Chain(&*problem)))
+    })
+}
+
+/// Returns the roles as YAML documents.
+fn roles(rights: &Rights) -> Result<String, Failure> {
+    let cluster = rights.cluster_role().iter().map(yaml).collect::<Result<String, _>>()?;
+    Ok(cluster + &rights.roles().iter().map(yaml).collect::<Result<String, _>>()?)
+}
+
+/// Returns an object as a YAML document.
+pub(super) fn yaml(object: &impl Serialize) -> Result<String, Failure> {
+    let document = serde_saphyr::to_string(object);
+    let document =
+        document.map_err(|error| Failure::other(format_args!("it cannot be written as YAML: {error}")))?;
+    Ok(format!("---\n{document}"))
+}
