@@ -33,23 +33,20 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use kube::Resource;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{APPLY, Applier};
 use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::controller::{ControllerMetrics, Directory, Grace, Registration, Removal, Term};
 use crate::election::{ElectionSettings, InvalidSettings, Notice, OnLost};
 use crate::health::Checks;
 use crate::inspect::{OwnPages, PageError};
-use crate::key::{Fence, Key, KindId, KindScope};
+use crate::key::{Fence, Key};
 use crate::metrics::{Process, Registry, Runtimes, build_info};
 use crate::queue::QueueMetrics;
-use crate::rbac::{Access, Place, Rights};
+use crate::rbac::{Place, Rights};
 use crate::serve::{Bound, Limits};
 
 use clusters::Clusters;
@@ -205,25 +202,18 @@ impl Manager {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Makes an applier for objects of the kind `K`, which writes them by server-side apply as this field
-    /// manager, and declares the rights to create and patch them.
-    #[track_caller]
-    pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-        K::Scope: KindScope,
-    {
-        self.needs(Access::to::<K>(APPLY).because("an applier writes it"));
-        Applier::new(KindId::of::<K>(), field_manager)
-    }
-
     /// Returns the rights that the manager needs in its own cluster, from everything that has been declared so
     /// far: stores, controllers and [`needs`](Cluster::needs), the election and other settings.
     pub fn rights(&self) -> Rights {
-        let (shared, configuration) = (&self.shared, self.shared.members.configuration());
-        let own = shared.own_namespace();
-        let needs = shared.clusters.own().declarations().needs();
-        Rights::new(shared.options.name, &own, &configuration.cache.namespaces, &needs)
+        let configuration = self.shared.members.configuration();
+        self.rights_in(&self.shared.own_namespace(), &configuration.cache.namespaces)
+    }
+
+    /// Returns the rights that the manager would need in another namespace, and with its cache restricted to
+    /// these namespaces; to none if `served` is empty.
+    pub(crate) fn rights_in(&self, own: &str, served: &[String]) -> Rights {
+        let needs = self.shared.clusters.own().declarations().needs();
+        Rights::new(self.shared.options.name, own, served, &needs)
     }
 
     /// Returns the address of the API server that the manager is connected to.

@@ -10,13 +10,16 @@ mod testing;
 
 use std::sync::Arc;
 
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
 use super::{Manager, RegisterError};
 #[cfg(doc)]
 use crate::cache::Scope;
 use crate::cache::{Cache, HookFailure, Meta, Required, ScopedKind, Store, TransformError, UntypedStore};
 use crate::client::connect::{ConnectError, Connections, Role};
-use crate::client::{EventWriter, Recorder};
-use crate::key::{Fence, Key, KindId};
+use crate::client::{APPLY, Applier, EventWriter, Recorder};
+use crate::key::{Fence, Key, KindId, KindScope};
 use crate::metrics::Registry;
 use crate::rbac::{Access, Declarations, Need, Place};
 use crate::reconcile::{BoxError, Context, Outcome, Reconciler};
@@ -245,6 +248,18 @@ impl Cluster {
     #[track_caller]
     pub fn needs(&self, access: impl Into<Access>) {
         self.shared.needs.declare(access, Place::caller());
+    }
+
+    /// Makes an applier for objects of the kind `K`, which writes them by server-side apply as this field
+    /// manager, and declares the rights to create and patch them.
+    #[track_caller]
+    pub fn applier<K>(&self, field_manager: impl Into<Arc<str>>) -> Applier<K>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+        K::Scope: KindScope,
+    {
+        self.needs(Access::to::<K>(APPLY).because("an applier writes it"));
+        Applier::new(KindId::of::<K>(), field_manager)
     }
 
     /// Sets whether a replica counts as ready while a kind is not listed or its watch is broken; see

@@ -22,8 +22,8 @@ pub struct ManagerOptions {
     pub identity: String,
     /// Whether SIGTERM and SIGINT stop this manager. Turn it off with several managers in one process.
     pub signals: bool,
-    /// Whether the manager reviews its [rights](crate::manager::Manager::rights) at the start, and is unready
-    /// while it lacks some.
+    /// Whether the manager reviews its [rights](crate::manager::Manager::rights) at the start, and reports
+    /// those that it lacks in the log and at `/readyz/rights`.
     pub preflight: bool,
     /// Time after which a broken watch makes this replica unready. A minute by default: shorter outages are
     /// routine, such as a restart of the API server.

@@ -1,9 +1,8 @@
 //! The check at the start that this process has the rights that its code and configuration declare.
 //!
 //! Asks the API server with one access review per verb, before the caches start, so that a missing right is
-//! reported with its line of code and not as a watch that fails later. While a right is missing, the replica is
-//! unready: a rollout whose roles were not updated stops at its first Pod. Reviews are repeated until all
-//! rights are granted.
+//! reported with its line of code and not as a watch that fails later. Only controllers that need the right
+//! wait, so the replica stays ready. Reviews are repeated until all rights are granted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::{Manager, Shared};
+use crate::health::Finding;
 use crate::key::Chain;
 use crate::rbac::{Rights, Rule, Target};
 
@@ -83,13 +83,13 @@ impl Manager {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns the reason why this replica is not ready for lack of rights.
-    pub(super) fn rights_check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+    /// Returns a function that returns the latest result of the reviews, as a check that does not count.
+    pub(super) fn rights_finding(&self) -> impl Fn() -> Vec<Finding> + Send + Sync + 'static {
         let Preflight(latest) = self.preflight.clone();
         move || {
-            let latest = latest.lock();
-            let Some(missing) = latest.as_ref().filter(|missing| missing.matters()) else { return Ok(()) };
-            Err(missing.lines().join("; "))
+            let lines = latest.lock().as_ref().map_or_else(Vec::new, MissingRights::lines);
+            let outcome = if lines.is_empty() { Ok(()) } else { Err(lines.join("; ")) };
+            vec![Finding { name: "rights".to_owned(), counts: false, outcome }]
         }
     }
 }
@@ -105,8 +105,7 @@ impl Preflight {
         if missing.is_empty() {
             info!("all rights are granted");
         } else {
-            let consequence = if missing.matters() { "; this replica is not ready without them" } else { "" };
-            warn!(missing = missing.lines().join("; "), "rights are missing{consequence}");
+            warn!(missing = missing.lines().join("; "), "rights are missing");
         }
         *latest = Some(missing);
     }

@@ -8,8 +8,8 @@
 //! `/readyz/cache-CLUSTER-KIND` for another cluster than the manager's own. The check of a kind that is not
 //! served, or not readable, does not count for `/readyz`, so that a missing CRD does not make every replica
 //! unready; [`Required`] changes that for single kinds. A runnable that declares its readiness has a check
-//! `/readyz/NAME`, which counts unless it runs on the leader only. `/readyz/rights` fails while a right is
-//! missing.
+//! `/readyz/NAME`, which counts unless it runs on the leader only. `/readyz/rights`, which does not
+//! count, fails while a right is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Shared {
         let (clusters, watch_down_limit) = (self.clusters.clone(), self.options.watch_down_limit);
         self.checks.survey(Group::Ready, "caches", move || clusters.findings(watch_down_limit));
         if self.options.preflight {
-            self.checks.add(Group::Ready, "rights", self.rights_check());
+            self.checks.survey(Group::Ready, "rights", self.rights_finding());
         }
         let readiness_list = self.readiness_list.clone();
         self.checks.survey(Group::Ready, "runnables", move || readiness_list.findings());

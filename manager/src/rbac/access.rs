@@ -91,7 +91,7 @@ impl Access {
     }
 
     /// Marks an access that ordinary work does not use, such as one for a feature that is off by default: it
-    /// is granted, but a replica that lacks it is ready, and a test that never uses it passes.
+    /// is granted, but `run --preflight` passes without it, and so does a test that never uses it.
     pub fn seldom(self) -> Self {
         Self { seldom: true, ..self }
     }

@@ -61,7 +61,7 @@ fn register_copier(
 ) -> Arc<Mutex<Vec<String>>> {
     let maps = manager.store::<ConfigMap>(Scope::all());
     let theirs = there.store::<ConfigMap>(Scope::namespace(edge.namespace()));
-    let applier = manager.applier::<ConfigMap>("copier");
+    let applier = there.applier::<ConfigMap>("copier");
     let (home, abroad): (Arc<str>, Arc<str>) = (own.namespace().into(), edge.namespace().into());
     let back = move |delta: &Delta<'_>, keys: &mut Enqueue<NamespacedName>| {
         if let Some(copy) = delta.latest() {
