@@ -4,7 +4,7 @@
 mod tests;
 
 use mainstay::config::ConfigSchema;
-use mainstay::program::Program;
+use mainstay::program::{Program, Sizes};
 
 use crate::register::{CONTROLLERS, Sockets, register};
 use crate::settings::{PROBE_POLICY, ProbePolicy, WAIT_DEPLOYMENT, WaitDeploymentSettings};
@@ -25,6 +25,9 @@ pub fn program_with(sockets: Sockets) -> Program {
     let about = "A manager for WaitDeployments: Deployments that start once their prerequisites answer";
     let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)
         .crds([mainstay_api::crd::crd()])
+        // What it is made of, and what raises it: docs/decisions/sizes.md.
+        .sizes(Sizes { cpu: "50m", memory: "128Mi", memory_limit: "256Mi" })
+        .manifest("resources_role.yaml", include_str!("program/resources_role.yaml"))
         .controllers(CONTROLLERS)
         .section::<ProbePolicy>(PROBE_POLICY)
         .section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)

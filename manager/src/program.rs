@@ -1,5 +1,5 @@
-//! A whole binary in one call: the commands `run`, `inspect`, `crd`, `rbac`, `config` and `version`, and
-//! commands that it adds.
+//! A whole binary in one call: the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and
+//! `version`, and commands that it adds.
 //!
 //! The topmost module, and the only one that uses clap and tracing-subscriber. It needs the feature
 //! `program`, which is on by default; a process with its own command line and logging builds a [`Manager`]
@@ -12,6 +12,7 @@
 mod flags;
 mod inspect;
 pub mod logging;
+mod manifests;
 mod rbac;
 mod run;
 
@@ -28,22 +29,24 @@ use clap::{ArgMatches, Command, FromArgMatches as _, Subcommand};
 use futures_util::future::LocalBoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::config::{ConfigError, ConfigSchema, Overrides, Section};
+use crate::config::{ConfigError, ConfigSchema, Loaded, Overrides, Section};
 use crate::manager::Manager;
 use crate::reconcile::BoxError;
 
 use flags::{RunFlags, add_args};
-use rbac::{RbacArgs, RbacFlags, yaml};
+use manifests::{ManifestsArgs, ManifestsFlags, Shown};
+use rbac::{RbacArgs, RbacFlags, Wiring, yaml};
 use run::RunArgs;
 
 pub use flags::ConfigFlags;
 pub use inspect::{PageCommand, ShortDuration};
+pub use manifests::Sizes;
 
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
-/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `config` and `version`, and
-/// commands that the binary adds.
+/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and `version`,
+/// and commands that the binary adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;
@@ -67,6 +70,9 @@ pub struct Program {
     version: &'static str,
     about: &'static str,
     crds: Vec<CustomResourceDefinition>,
+    sizes: Sizes,
+    /// The documents that the program adds to its manifests, by file name.
+    manifests: Vec<(&'static str, &'static str)>,
     schema: ConfigSchema,
     setup: Setup,
     own: Vec<(Command, OwnCommand)>,
@@ -107,6 +113,8 @@ enum Parsed {
     Run(Box<RunArgs>),
     /// The command is `rbac`: wire the manager and print the rights that it needs.
     Rbac(Box<RbacArgs>),
+    /// The command is `manifests`: wire the manager and write the files that install it.
+    Manifests(Box<ManifestsArgs>),
     /// The command is one that the binary adds: its index in [`Program::own`], and its arguments.
     Own(usize, ArgMatches),
 }
@@ -143,6 +151,8 @@ impl Program {
             version,
             about,
             crds: Vec::new(),
+            sizes: Sizes::default(),
+            manifests: Vec::new(),
             schema: ConfigSchema::new().controllers([""; 0]),
             setup: Box::new(|_| Box::pin(async { Ok(()) })),
             own: Vec::new(),
@@ -153,6 +163,19 @@ impl Program {
     /// Sets the CRDs that the command `crd` prints.
     pub fn crds(mut self, crds: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
         self.crds = crds.into_iter().collect();
+        self
+    }
+
+    /// Sets processor time and memory of one replica, for the command `manifests`.
+    pub fn sizes(mut self, sizes: Sizes) -> Self {
+        self.sizes = sizes;
+        self
+    }
+
+    /// Adds YAML documents to those that the command `manifests` makes, as a file of this name. `@name@` and
+    /// `@namespace@` in the text stand for the name and the namespace of the manager.
+    pub fn manifest(mut self, file: &'static str, text: &'static str) -> Self {
+        self.manifests.push((file, text));
         self
     }
 
@@ -233,6 +256,13 @@ impl Program {
                 let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
                 rbac::run(self.name, *args, self.setup, &mut Output { command: Vec::new(), out, err }).into()
             }
+            Parsed::Manifests(args) => {
+                let (out, err) = (&mut io::stdout().lock(), &mut io::stderr().lock());
+                let Self { name, version, crds, sizes, manifests, setup, .. } = self;
+                let shown = Shown { name, version, crds: &crds, sizes, own: &manifests };
+                let output = &mut Output { command: Vec::new(), out, err };
+                manifests::run(&shown, *args, setup, output).into()
+            }
             Parsed::Own(index, matches) => self.own.swap_remove(index).1(&matches),
         }
     }
@@ -275,6 +305,7 @@ impl Program {
         match name {
             "run" => return self.run(flags),
             "rbac" => return self.rbac(flags),
+            "manifests" => return self.manifests(flags),
             "inspect" => inspect::run(flags, &self.schema, output)?,
             "crd" => output.print(&self.crd()?)?,
             "config" => output.print(&self.config(flags)?)?,
@@ -288,6 +319,9 @@ impl Program {
         let crd = Command::new("crd").about("Print the CustomResourceDefinitions, for kubectl apply -f -");
         let rbac =
             add_args::<RbacFlags>(Command::new("rbac").about("Print the roles that the program needs"));
+        let manifests =
+            Command::new("manifests").about("Write the files that install the program in a cluster");
+        let manifests = add_args::<ManifestsFlags>(manifests);
         let config = ConfigCommand::augment_subcommands(Command::new("config"))
             .about("Check and print configuration files")
             .subcommand_required(true);
@@ -299,7 +333,14 @@ impl Program {
             .about(self.about)
             .subcommand_required(true)
             .disable_help_subcommand(true)
-            .subcommands([run].into_iter().chain(own).chain([inspect::command(), crd, rbac, config, version]))
+            .subcommands([run].into_iter().chain(own).chain([
+                inspect::command(),
+                crd,
+                rbac,
+                manifests,
+                config,
+                version,
+            ]))
     }
 
     fn run(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
@@ -316,10 +357,20 @@ impl Program {
     fn rbac(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
         let flags = RbacFlags::from_arg_matches(matches)?;
         Ok(Parsed::Rbac(Box::new(RbacArgs {
-            loaded: flags.config.load(&self.schema)?,
+            wiring: self.wiring(flags.config.load(&self.schema)?, flags.namespace),
             explain: flags.explain,
-            namespace: flags.namespace.unwrap_or_else(|| format!("{}-system", self.name)),
         })))
+    }
+
+    fn manifests(&self, matches: &ArgMatches) -> Result<Parsed, Failure> {
+        let flags = ManifestsFlags::from_arg_matches(matches)?;
+        let (loaded, text) = manifests::configuration(flags.config.as_deref(), &self.schema)?;
+        let wiring = self.wiring(loaded, flags.namespace.clone());
+        Ok(Parsed::Manifests(Box::new(ManifestsArgs { wiring, text, flags })))
+    }
+
+    fn wiring(&self, loaded: Loaded, namespace: Option<String>) -> Wiring {
+        Wiring { loaded, namespace: namespace.unwrap_or_else(|| format!("{}-system", self.name)) }
     }
 
     fn crd(&self) -> Result<String, Failure> {

@@ -243,26 +243,35 @@ impl TestCluster {
     /// Returns a token of this ServiceAccount for these audiences, valid for an hour; an empty list means the
     /// API server.
     pub async fn token_of(&self, service_account: &str, audiences: &[&str]) -> String {
+        self.token_in(self.namespace(), service_account, audiences).await
+    }
+
+    async fn token_in(&self, namespace: &str, service_account: &str, audiences: &[&str]) -> String {
         let audiences = Some(audiences.iter().map(|&audience| audience.to_owned()).collect());
         let spec =
             TokenRequestSpec { audiences, expiration_seconds: Some(3600), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let accounts: Api<ServiceAccount> = self.api();
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let token = accounts.create_token_request(service_account, &PostParams::default(), &request).await;
         let token = token.ok().and_then(|answer| answer.status).and_then(|status| status.token);
-        token.unwrap_or_else(|| panic!("no token for ServiceAccount {service_account}"))
+        token.unwrap_or_else(|| panic!("no token for ServiceAccount {service_account} in {namespace}"))
     }
 
     /// Writes a kubeconfig with a token of this ServiceAccount, valid for an hour, and returns its path.
     pub async fn kubeconfig_of(&self, service_account: &str) -> PathBuf {
-        let token = self.token_of(service_account, &[]).await;
+        self.kubeconfig_in(self.namespace(), service_account).await
+    }
+
+    /// Writes a kubeconfig as [`TestCluster::kubeconfig_of`] does, of a ServiceAccount in any namespace.
+    pub async fn kubeconfig_in(&self, namespace: &str, service_account: &str) -> PathBuf {
+        let token = self.token_in(namespace, service_account, &[]).await;
         let path = self.scratch(&format!("{service_account}.kubeconfig"));
         let text = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context":
-                {"cluster": "test", "user": service_account, "namespace": self.namespace()}}],
+                {"cluster": "test", "user": service_account, "namespace": namespace}}],
             "clusters": [{"name": "test", "cluster":
                 {"server": self.url(), "certificate-authority": self.authority_path()}}],
             "users": [{"name": service_account, "user": {"token": token}}],

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::flags::ConfigFlags;
 use super::{Exit, Failure, Output, Setup};
-use crate::config::{BindAddress, Loaded};
+use crate::config::{BindAddress, Loaded, ManagerConfiguration};
 use crate::key::Chain;
 use crate::manager::{Manager, ManagerOptions};
 use crate::rbac::Rights;
@@ -21,7 +21,8 @@ pub(super) struct RbacFlags {
     /// Say for every rule which line of code needs it, and why
     #[arg(long)]
     pub(super) explain: bool,
-    /// Namespace of the manager's Pods, if leaderElection.namespace names none
+    /// Namespace of the manager, if leaderElection.namespace names none [default: the program's name with
+    /// -system]
     #[arg(long, value_name = "NAMESPACE")]
     pub(super) namespace: Option<String>,
 }
@@ -29,44 +30,43 @@ pub(super) struct RbacFlags {
 /// The parsed arguments of the command `rbac`.
 #[derive(Debug)]
 pub(super) struct RbacArgs {
-    pub(super) loaded: Loaded,
+    pub(super) wiring: Wiring,
     pub(super) explain: bool,
+}
+
+/// The configuration and the namespace with which a manager is wired.
+#[derive(Debug)]
+pub(super) struct Wiring {
+    pub(super) loaded: Loaded,
     pub(super) namespace: String,
 }
 
 /// Prints the roles of the program, or their explanation.
 pub(super) fn run(name: &'static str, args: RbacArgs, setup: Setup, output: &mut Output<'_>) -> Exit {
-    let printed = rights(name, args.loaded, &args.namespace, setup).and_then(|rights| {
+    let printed = wired(name, args.wiring, setup).and_then(|manager| {
+        let rights = manager.rights();
         let text = if args.explain { rights.explain() } else { roles(&rights)? };
         output.print(&text)
     });
     printed.map_or_else(|failure| failure.print(output.err), |()| Exit::Success)
 }
 
-/// Wires a manager without ports and without a connection, and returns the rights that it needs.
-pub(super) fn rights(
-    name: &'static str,
-    mut loaded: Loaded,
-    namespace: &str,
-    setup: Setup,
-) -> Result<Rights, Failure> {
+/// Wires a manager without ports and without a connection.
+pub(super) fn wired(name: &'static str, wiring: Wiring, setup: Setup) -> Result<Manager, Failure> {
+    let Wiring { mut loaded, namespace } = wiring;
     let configuration = &mut loaded.configuration;
-    for address in [
-        &mut configuration.health.bind_address,
-        &mut configuration.metrics.bind_address,
-        &mut configuration.inspect.bind_address,
-    ] {
-        *address = BindAddress::Off;
-    }
+    without_ports(configuration);
+    // The file is in the Pods only.
+    configuration.inspect.token_file = None;
     if configuration.leader_election.namespace.is_empty() {
-        namespace.clone_into(&mut configuration.leader_election.namespace);
+        configuration.leader_election.namespace = namespace;
     }
     let wired = async {
         // Nothing listens there: a request of `setup` fails at once.
         let nowhere = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
         let manager = Manager::new(ManagerOptions::replica(name), loaded, nowhere)?;
         setup(&manager).await?;
-        Ok::<_, BoxError>(manager.rights())
+        Ok::<_, BoxError>(manager)
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error: io::Error| Failure::other(error))?;
@@ -74,6 +74,17 @@ pub(super) fn rights(
         let why = "here the program is wired without a connection to an API server";
         Failure::other(format_args!("{}; {why}", Chain(&*problem)))
     })
+}
+
+/// Switches all servers off, for a manager that is never run.
+pub(super) fn without_ports(configuration: &mut ManagerConfiguration) {
+    for address in [
+        &mut configuration.health.bind_address,
+        &mut configuration.metrics.bind_address,
+        &mut configuration.inspect.bind_address,
+    ] {
+        *address = BindAddress::Off;
+    }
 }
 
 /// Returns the roles as YAML documents.

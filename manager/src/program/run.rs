@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tracing::error;
 
+use super::rbac::without_ports;
 use super::{Exit, Failure, Output, Setup, logging};
 use crate::client::connect::{self, ConnectError};
 use crate::config::{ConfigSource, Loaded};
@@ -48,8 +49,13 @@ pub(super) fn run(name: &'static str, version: &'static str, args: RunArgs, setu
         ..ManagerOptions::replica(name)
     };
     let result = runtime.block_on(async {
+        let mut loaded = args.loaded;
+        if args.preflight {
+            // The ports may be those of a manager that runs beside this command.
+            without_ports(&mut loaded.configuration);
+        }
         let connection = connect::infer(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-        let manager = Manager::new(options, args.loaded, connection)?;
+        let manager = Manager::new(options, loaded, connection)?;
         setup(&manager).await?;
         if args.preflight {
             return Ok(Some(manager.preflight().await?));

@@ -55,13 +55,14 @@ fn help_names_every_command_on_standard_output() {
     assert_eq!(
         out,
         "Runs the shop\n\nUsage: shop <COMMAND>\n\nCommands:\n  \
-           run      Run the manager\n  \
-           dev      Try it\n  \
-           inspect  Inspect a running manager\n  \
-           crd      Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
-           rbac     Print the roles that the program needs\n  \
-           config   Check and print configuration files\n  \
-           version  Print the version\n\nOptions:\n  \
+           run        Run the manager\n  \
+           dev        Try it\n  \
+           inspect    Inspect a running manager\n  \
+           crd        Print the CustomResourceDefinitions, for kubectl apply -f -\n  \
+           rbac       Print the roles that the program needs\n  \
+           manifests  Write the files that install the program in a cluster\n  \
+           config     Check and print configuration files\n  \
+           version    Print the version\n\nOptions:\n  \
            -h, --help     Print help\n  \
            -V, --version  Print version\n"
     );

@@ -6,6 +6,7 @@ mod chaos;
 mod dev;
 mod end;
 mod freeze;
+mod install;
 mod large_objects;
 mod manager;
 mod network;

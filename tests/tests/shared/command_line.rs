@@ -1,7 +1,6 @@
 //! The binary on a command line: invalid input is reported in full and ends with code 2, and the shipped
 //! files are valid.
 
-use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -128,41 +127,33 @@ fn every_shipped_configuration_is_valid() {
     }
 }
 
-/// Returns every right that the roles among these documents grant: namespace of the role, group, resource, name
-/// and verb.
-fn granted(documents: &[Value]) -> BTreeSet<[String; 5]> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
-    let mut all = BTreeSet::new();
-    for role in documents.iter().filter(|document| text(&document["kind"]).ends_with("Role")) {
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            let names = rule.get("resourceNames").map_or_else(|| vec![String::new()], texts);
-            for (group, resource) in texts(&rule["apiGroups"]).iter().zip(texts(&rule["resources"])) {
-                for (name, verb) in names
-                    .iter()
-                    .flat_map(|name| texts(&rule["verbs"]).into_iter().map(move |verb| (name, verb)))
-                {
-                    let namespace = text(&role["metadata"]["namespace"]);
-                    all.insert([namespace, group.clone(), resource.clone(), name.clone(), verb]);
-                }
-            }
-        }
+/// To mend a failure: run the same commands without `--check`.
+#[test]
+fn the_shipped_manifests_are_those_that_the_program_makes() {
+    let (config, deploy) = (workspace().join("deploy/manager.yaml"), workspace().join("deploy"));
+    let (config, deploy) = (config.display().to_string(), deploy.display().to_string());
+    for form in ["yaml", "kustomize", "helm"] {
+        check(&["manifests", "--config", &config, "--format", form, "--out", &deploy, "--check"], 0, "", "");
     }
-    all
 }
 
 #[test]
-fn the_shipped_roles_grant_what_the_code_declares() {
-    let printed = mainstay(&["rbac"]);
-    assert!(printed.status.success(), "{printed:?}");
-    let printed: Vec<Value> =
-        serde_saphyr::from_multiple(&String::from_utf8_lossy(&printed.stdout)).expect("documents");
-    let shipped = documents_of_base();
-    let of_manager = |role: &&Value| {
-        ["mainstay", "mainstay-leader-election"].iter().any(|name| role["metadata"]["name"] == *name)
-    };
-    let shipped: Vec<Value> = shipped.iter().filter(of_manager).cloned().collect();
-    assert_eq!(granted(&shipped), granted(&printed));
+fn stale_and_missing_manifests_are_listed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().display().to_string();
+    check(&["manifests", "--format", "kustomize", "--out", &out], 0, "", "");
+    check(&["manifests", "--format", "kustomize", "--out", &out, "--check"], 0, "", "");
+    std::fs::write(folder.path().join("base/rbac.yaml"), "rules: []\n").expect("written");
+    std::fs::remove_file(folder.path().join("static-pod/pod.yaml")).expect("removed");
+    let expected = format!(
+        "error: the manifests are stale; run it without --check\n{out}/base/rbac.yaml: \
+         differs\n{out}/static-pod/pod.yaml: missing\n"
+    );
+    check(&["manifests", "--format", "kustomize", "--out", &out, "--check"], 1, "", &expected);
+}
+
+#[test]
+fn each_rule_is_explained_by_its_lines_of_code() {
     let explained = String::from_utf8(mainstay(&["rbac", "--explain"]).stdout).expect("text");
     let line = "    create, patch: controller wait-deployment writes it (controllers/src/register.rs:";
     assert!(explained.contains(line), "{explained}");
@@ -250,8 +241,9 @@ async fn the_base_can_be_applied_as_a_whole() {
             "flowschema.flowcontrol.apiserver.k8s.io/mainstay-leader-election",
             "namespace/mainstay-system",
             "poddisruptionbudget.policy/mainstay",
-            "role.rbac.authorization.k8s.io/mainstay-leader-election",
-            "rolebinding.rbac.authorization.k8s.io/mainstay-leader-election",
+            "role.rbac.authorization.k8s.io/mainstay",
+            "rolebinding.rbac.authorization.k8s.io/mainstay",
+            "service/mainstay-metrics",
             "serviceaccount/mainstay",
         ]
     );
@@ -310,6 +302,7 @@ fn help_describes_every_command_by_its_effect() {
             "inspect reconcile: Reconcile one object now, even during its backoff",
             "inspect watches: Print the lists and watches of the cache",
             "inspect: Inspect a running manager",
+            "manifests: Write the files that install the program in a cluster",
             "rbac: Print the roles that the program needs",
             "run: Run the manager",
             "version: Print the version",

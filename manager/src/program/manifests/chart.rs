@@ -1,0 +1,102 @@
+//! The chart: the same templates, with expressions of Helm for what an installation decides.
+
+use serde_json::json;
+
+use super::template::template;
+use super::{Files, Source, rules};
+use crate::program::Failure;
+
+/// The namespace of the release.
+pub(super) const NAMESPACE: &str = "{{ .Release.Namespace }}";
+
+// === impl Source ===
+
+impl Source<'_> {
+    /// Returns the files of the chart.
+    pub(super) fn chart(&self) -> Result<Files, Failure> {
+        let values = self
+            .values()
+            .with("namespace", NAMESPACE)
+            .with(
+                "image",
+                "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}",
+            )
+            .with("replicas", "{{ .Values.replicas }}")
+            .with("resources", "{{- toYaml .Values.resources | nindent 12 }}")
+            .with("config", "{{- .Values.config | nindent 4 }}");
+        let roles = rules::roles(&self.rights_of_chart, &values);
+        let mut files = Files::new();
+        files.insert("chart/Chart.yaml".into(), values.fill(template!("chart_head.yaml")));
+        files.insert("chart/values.yaml".into(), self.values().fill(template!("chart_values.yaml")));
+        files.insert("chart/values.schema.json".into(), format!("{:#}\n", self.schema()));
+        if !self.crds.is_empty() {
+            files.insert("chart/crds/crd.yaml".into(), self.definitions()?);
+        }
+        let account = values.fill(template!("service_account.yaml"));
+        files.insert("chart/templates/service_account.yaml".into(), account);
+        for (name, text) in self.shared(&values, &roles) {
+            files.insert(format!("chart/templates/{name}"), text);
+        }
+        for (component, name, text) in self.optional(&values) {
+            let (switch, check) = match component {
+                "monitoring" => ("serviceMonitor", NO_SERVICE_MONITOR),
+                "priority" => ("priorityClass", ""),
+                _ => ("networkPolicy", ""),
+            };
+            let text = format!("{{{{- if .Values.{switch}.enabled }}}}\n{check}{text}{{{{- end }}}}\n");
+            files.insert(format!("chart/templates/{name}"), text);
+        }
+        if let Some(deployment) = files.get_mut("chart/templates/deployment.yaml") {
+            let class = format!(
+                "      {{{{- if .Values.priorityClass.enabled }}}}\n      priorityClassName: {}\n      {{{{- end \
+                 }}}}\n      serviceAccountName:",
+                self.name
+            );
+            *deployment = deployment.replace("      serviceAccountName:", &class);
+        }
+        Ok(files)
+    }
+
+    fn schema(&self) -> serde_json::Value {
+        let switch = |description: &str| {
+            json!({
+                "description": description, "type": "object", "additionalProperties": false,
+                "properties": {"enabled": {"type": "boolean"}},
+            })
+        };
+        json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "title": format!("Values of the chart of {}", self.name),
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["image", "replicas", "config"],
+            "properties": {
+                "global": {"type": "object"},
+                "image": {
+                    "type": "object", "additionalProperties": false, "required": ["repository"],
+                    "properties": {
+                        "repository": {"type": "string", "minLength": 1},
+                        "tag": {"description": "Empty for the version of the chart.", "type": "string"},
+                    },
+                },
+                "replicas": {"type": "integer", "minimum": 0},
+                "resources": {
+                    "type": "object", "additionalProperties": false,
+                    "properties": {
+                        "requests": {"type": "object"}, "limits": {"type": "object"}, "claims": {"type": "array"},
+                    },
+                },
+                "config": {"description": "The configuration file.", "type": "string"},
+                "networkPolicy": switch("A NetworkPolicy for the Pods."),
+                "serviceMonitor": switch("A ServiceMonitor for the metrics."),
+                "priorityClass": switch("A PriorityClass for the Pods."),
+            },
+        })
+    }
+}
+
+const NO_SERVICE_MONITOR: &str = "\
+{{- if not (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\") }}
+{{- fail \"the cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, or set serviceMonitor.enabled=false\" }}
+{{- end }}
+";

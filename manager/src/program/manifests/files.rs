@@ -1,0 +1,194 @@
+//! The base and its components, and the one file of all documents.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::template::{Values, template};
+use super::{Files, Sizes, Source, rules};
+use crate::config::BindAddress;
+use crate::program::Failure;
+use crate::program::rbac::yaml;
+
+/// Time for the container to end after `shutdown.gracePeriod`, before the kubelet kills it.
+const MARGIN: Duration = Duration::from_secs(15);
+
+// === impl Source ===
+
+impl Source<'_> {
+    /// Returns the values of all templates.
+    pub(super) fn values(&self) -> Values {
+        let grace = *self.configuration.shutdown.grace_period;
+        let (repository, tag) =
+            self.image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((&self.image, ""));
+        let Sizes { cpu, memory, memory_limit } = self.sizes;
+        let resources =
+            format!("requests: {{cpu: {cpu}, memory: {memory}}}\nlimits: {{memory: {memory_limit}}}");
+        Values::default()
+            .with("name", self.name)
+            .with("version", self.version)
+            .with("namespace", &*self.namespace)
+            .with("repository", repository)
+            .with("tag", tag)
+            .with("cpu", cpu)
+            .with("memory", memory)
+            .with("memory_limit", memory_limit)
+            .with("image", &*self.image)
+            .with("replicas", "2")
+            .with("grace", format!("{} s", grace.as_secs()))
+            .with("termination", (grace + MARGIN).as_secs().to_string())
+            .with("resources", resources)
+            .with("config", &*self.text)
+            .with("metrics_port", port(self.configuration.metrics.bind_address))
+            .with("ports", self.ports())
+            .with("probes", self.probes("probes"))
+            .with("pod_probes", self.probes(&port(self.configuration.health.bind_address)))
+    }
+
+    /// Returns the ports that other Pods may connect to.
+    fn ports(&self) -> String {
+        let configuration = &self.configuration;
+        let all = [
+            ("metrics", configuration.metrics.bind_address),
+            ("probes", configuration.health.bind_address),
+            ("inspect", configuration.inspect.bind_address),
+        ];
+        let mut text = String::new();
+        for (name, address) in all {
+            if let Some(address) = address.socket().filter(|address| !address.ip().is_loopback()) {
+                writeln!(text, "- {{name: {name}, containerPort: {}}}", address.port()).ok();
+            }
+        }
+        text
+    }
+
+    fn probes(&self, port: &str) -> String {
+        if self.configuration.health.bind_address.socket().is_none() {
+            return String::new();
+        }
+        format!(
+            "livenessProbe:\n  httpGet: {{path: /livez, port: {port}}}\n  periodSeconds: 10\n  failureThreshold: \
+             3\nreadinessProbe:\n  httpGet: {{path: /readyz, port: {port}}}\n  periodSeconds: 5\n"
+        )
+    }
+
+    /// Returns whether there are metrics that a scraper can reach.
+    pub(super) fn has_metrics(&self) -> bool {
+        let address = self.configuration.metrics.bind_address.socket();
+        address.is_some_and(|address| !address.ip().is_loopback())
+    }
+
+    /// Returns the definitions of the program's custom resources.
+    pub(super) fn definitions(&self) -> Result<String, Failure> {
+        self.crds.iter().map(yaml).collect()
+    }
+
+    /// Returns the files of the base, in the order in which they are applied.
+    pub(super) fn base(&self) -> Result<Vec<(&'static str, String)>, Failure> {
+        let values = self.values();
+        let mut files = vec![("namespace.yaml", values.fill(template!("namespace.yaml")))];
+        if !self.crds.is_empty() {
+            files.push(("crd.yaml", self.definitions()?));
+        }
+        files.push(("service_account.yaml", values.fill(template!("service_account.yaml"))));
+        files.extend(self.shared(&values, &rules::roles(&self.rights, &values)));
+        Ok(files)
+    }
+
+    /// Returns the files that the base and the chart have in common.
+    pub(super) fn shared(&self, values: &Values, roles: &str) -> Vec<(&'static str, String)> {
+        let mut files = vec![("rbac.yaml", roles.to_owned())];
+        if !self.crds.is_empty() {
+            files.push(("user_roles.yaml", rules::user_roles(self.crds, values)));
+        }
+        files.extend(self.own.iter().map(|(file, text)| (*file, values.fill(text))));
+        if self.configuration.leader_election.enabled {
+            files.push(("flow_schema.yaml", values.fill(template!("flow_schema.yaml"))));
+        }
+        files.push(("config.yaml", values.fill(template!("config.yaml"))));
+        files.push(("deployment.yaml", values.fill(template!("deployment.yaml"))));
+        if self.has_metrics() {
+            files.push(("service.yaml", values.fill(template!("service.yaml"))));
+        }
+        files.push(("pod_disruption_budget.yaml", values.fill(template!("pod_disruption_budget.yaml"))));
+        files
+    }
+
+    /// Returns the files that only some clusters want, each with the name of its component.
+    pub(super) fn optional(&self, values: &Values) -> Vec<(&'static str, &'static str, String)> {
+        let mut files =
+            vec![("network-policy", "network_policy.yaml", values.fill(template!("network_policy.yaml")))];
+        if self.has_metrics() {
+            files.push((
+                "monitoring",
+                "service_monitor.yaml",
+                values.fill(template!("service_monitor.yaml")),
+            ));
+        }
+        files.push(("priority", "priority_class.yaml", values.fill(template!("priority_class.yaml"))));
+        files
+    }
+
+    /// Returns one file of all documents of the base.
+    pub(super) fn install(&self) -> Result<Files, Failure> {
+        let documents: Vec<String> =
+            self.base()?.into_iter().map(|(_, text)| text.trim_start_matches("---\n").to_owned()).collect();
+        Ok(Files::from([("install.yaml".to_owned(), documents.join("---\n"))]))
+    }
+
+    /// Returns the base, the components and the static Pod.
+    pub(super) fn kustomize(&self) -> Result<Files, Failure> {
+        let (base, values) = (self.base()?, self.values());
+        let names: Vec<String> = base.iter().map(|(name, _)| format!("- {name}")).collect();
+        let kustomization =
+            values.clone().with("files", names.join("\n")).fill(template!("kustomization.yaml"));
+        let mut files = Files::from([("base/kustomization.yaml".to_owned(), kustomization)]);
+        files.extend(base.into_iter().map(|(name, text)| (format!("base/{name}"), text)));
+        for (component, name, text) in self.optional(&values) {
+            let patches = if component == "priority" { PRIORITY_PATCH } else { "" };
+            self.component(component, name, patches, &mut files);
+            files.insert(format!("components/{component}/{name}"), text);
+        }
+        let patches = "patches:\n  - path: config.yaml\n  - path: cluster_role.yaml\n";
+        self.component("namespaced", "role.yaml", patches, &mut files);
+        let config = values.clone().with("config", self.text_at_home()?).fill(template!("config.yaml"));
+        let (cluster_role, role) =
+            rules::at_home(&self.rights_at_home, &self.rights, &self.namespace, &values);
+        for (name, text) in
+            [("config.yaml", config), ("cluster_role.yaml", cluster_role), ("role.yaml", role)]
+        {
+            files.insert(format!("components/namespaced/{name}"), text);
+        }
+        files.insert("static-pod/pod.yaml".into(), values.fill(template!("static_pod.yaml")));
+        Ok(files)
+    }
+
+    /// Adds the kustomization of a component with one resource.
+    fn component(&self, component: &str, resource: &str, patches: &str, files: &mut Files) {
+        let values = self.values();
+        let patches = values.fill(patches);
+        let text = values.with("file", resource).with("patches", patches).fill(template!("component.yaml"));
+        files.insert(format!("components/{component}/kustomization.yaml"), text);
+    }
+
+    /// Returns the configuration of a manager that serves only its own namespace.
+    fn text_at_home(&self) -> Result<String, Failure> {
+        let mut tree: serde_json::Value = serde_saphyr::from_str(&self.text).map_err(Failure::other)?;
+        tree["cache"]["namespaces"] = serde_json::json!([self.namespace]);
+        serde_saphyr::to_string(&tree).map_err(Failure::other)
+    }
+}
+
+/// The patch that gives the Deployment the priority class.
+const PRIORITY_PATCH: &str = "\
+patches:
+  - target: {kind: Deployment, name: @name@}
+    patch: |-
+      - op: add
+        path: /spec/template/spec/priorityClassName
+        value: @name@
+";
+
+/// Returns the port of a server as text; empty if the server is off.
+fn port(address: BindAddress) -> String {
+    address.socket().map_or_else(String::new, |address| address.port().to_string())
+}

@@ -1,0 +1,114 @@
+//! Roles and bindings as YAML, with the reason of each rule as a comment.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use super::template::{Values, template};
+use crate::rbac::{Rights, Rule, Target};
+
+/// The comment above the role for the whole cluster.
+const CLUSTER_ROLE: &str = "\
+# What the manager may do, and nothing it does not do: derived from its code. `rbac --explain` names the lines.
+";
+
+/// Returns all roles of the manager, each with its binding to the `ServiceAccount`.
+pub(super) fn roles(rights: &Rights, values: &Values) -> String {
+    let mut scopes: Vec<Option<&str>> = rights.rules().iter().map(|rule| rule.namespace.as_deref()).collect();
+    scopes.dedup();
+    let document = |scope: Option<&str>| {
+        let heading = if scope.is_none() { CLUSTER_ROLE } else { "" };
+        let values = role(rights.name(), scope, in_scope(rights, scope), values);
+        let (role, binding) = (template!("role.yaml"), template!("role_binding.yaml"));
+        format!("{heading}{}---\n{}", values.fill(role), values.fill(binding))
+    };
+    scopes.into_iter().map(document).collect::<Vec<_>>().join("---\n")
+}
+
+/// Returns the changes for a manager that serves only its own namespace: the patch of the role for the whole
+/// cluster, and a role with its binding. `usual` are the rights of the manager that serves all namespaces.
+pub(super) fn at_home(rights: &Rights, usual: &Rights, namespace: &str, values: &Values) -> (String, String) {
+    let wide: Vec<&Rule> = in_scope(rights, None).collect();
+    let patch = if wide.is_empty() {
+        values.fill(template!("no_cluster_role.yaml"))
+    } else {
+        role(rights.name(), None, wide.into_iter(), values).fill(template!("role.yaml"))
+    };
+    let here = Some(namespace);
+    let new = in_scope(rights, here).filter(|rule| !in_scope(usual, here).any(|known| known == *rule));
+    let values = role(&format!("{}-namespaced", rights.name()), here, new, values);
+    (
+        patch,
+        format!(
+            "{}---\n{}",
+            values.fill(template!("role.yaml")),
+            values.fill(template!("role_binding.yaml"))
+        ),
+    )
+}
+
+fn in_scope<'a>(rights: &'a Rights, scope: Option<&str>) -> impl Iterator<Item = &'a Rule> {
+    rights.rules().iter().filter(move |rule| rule.namespace.as_deref() == scope)
+}
+
+/// Returns the values for a role of these rules and for its binding.
+fn role<'a>(
+    name: &str,
+    scope: Option<&str>,
+    rules: impl Iterator<Item = &'a Rule>,
+    values: &Values,
+) -> Values {
+    values
+        .clone()
+        .with("kind", if scope.is_some() { "Role" } else { "ClusterRole" })
+        .with("role", name)
+        .with("within", scope.map_or_else(String::new, |namespace| format!("namespace: {namespace}")))
+        .with("rules", rules.map(rule).collect::<String>())
+}
+
+/// Returns a rule with its reasons.
+fn rule(rule: &Rule) -> String {
+    let mut text = String::new();
+    for (verbs, grounds) in rule.grounds() {
+        // Writing into a string never fails.
+        writeln!(text, "# {}: {}", verbs.join(", "), grounds.why).ok();
+    }
+    match &rule.target {
+        Target::Resource { group, resource, name } => {
+            let group = if group.is_empty() { "\"\"" } else { group };
+            write!(text, "- apiGroups: [{group}]\n  resources: [{resource}]\n").ok();
+            if let Some(name) = name {
+                writeln!(text, "  resourceNames: [{name}]").ok();
+            }
+        }
+        Target::Url(url) => drop(writeln!(text, "- nonResourceURLs: [{url}]")),
+    }
+    let verbs: Vec<&str> = rule.verbs().collect();
+    writeln!(text, "  verbs: [{}]", verbs.join(", ")).ok();
+    text
+}
+
+/// Returns the roles that give users their rights on the custom resources of the program, as parts of the roles
+/// that every cluster has.
+pub(super) fn user_roles(crds: &[CustomResourceDefinition], values: &Values) -> String {
+    let (mut edit, mut view) = (String::new(), String::new());
+    let add = |rules: &mut String, group: &str, resources: &str, verbs: &str| {
+        write!(rules, "- apiGroups: [{group}]\n  resources: [{resources}]\n  verbs: [{verbs}]\n").ok();
+    };
+    for crd in crds {
+        let (group, plural) = (&crd.spec.group, &crd.spec.names.plural);
+        let mut subresources = crd.spec.versions.iter().filter_map(|version| version.subresources.as_ref());
+        let has_scale = subresources.clone().any(|all| all.scale.is_some());
+        add(&mut edit, group, plural, "get, list, watch, create, update, patch, delete, deletecollection");
+        let mut seen = plural.clone();
+        if subresources.any(|all| all.status.is_some()) {
+            write!(seen, ", {plural}/status").ok();
+        }
+        if has_scale {
+            add(&mut edit, group, &format!("{plural}/scale"), "get, update, patch");
+            write!(seen, ", {plural}/scale").ok();
+        }
+        add(&mut view, group, &seen, "get, list, watch");
+    }
+    values.clone().with("edit", edit).with("view", view).fill(template!("user_roles.yaml"))
+}
