@@ -7,6 +7,7 @@
 mod chart;
 mod files;
 mod rules;
+mod schemas;
 mod template;
 
 use std::collections::BTreeMap;

@@ -189,9 +189,10 @@ async fn each_form_installs_updates_and_leaves_what_the_docs_say() {
     let deploy = workspace().join("deploy");
     let path = |name: &str| deploy.join(name).display().to_string();
 
-    // One file, and no uninstall of its custom resources.
+    // One file.
     kubectl(&cluster, &["apply", "-f", &path("install.yaml")]).await;
     served(&cluster).await;
+    every_rendering_is_valid(&cluster, &deploy).await;
     two_replicas_reconcile(&cluster, "yaml").await;
     let before = uids(&cluster).await;
     assert_eq!(before.len(), 4);
@@ -227,6 +228,29 @@ async fn each_form_installs_updates_and_leaves_what_the_docs_say() {
     cluster.stop().await;
 }
 
+/// Lets the API server check each component with the base, and the static Pod, strictly.
+async fn every_rendering_is_valid(cluster: &TestCluster, deploy: &Path) {
+    let folder = cluster.scratch("renderings");
+    let copied = Command::new("cp").arg("-R").arg(deploy).arg(&folder).status().await.expect("cp runs");
+    assert!(copied.success());
+    let strictly = ["apply", "--dry-run=server", "--validate=strict"];
+    let root = folder.display().to_string();
+    // This cluster has no ServiceMonitors, which the component `monitoring` needs.
+    let components = std::fs::read_dir(folder.join("components")).expect("a folder");
+    for component in components.map(|entry| entry.expect("an entry").file_name()) {
+        let component = component.to_str().filter(|name| *name != "monitoring");
+        let Some(component) = component else { continue };
+        let kustomization = json!({"resources": ["base"], "components": [format!("components/{component}")]});
+        std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string()).expect("written");
+        let all = [&strictly[..], &["-k", &root]].concat();
+        let output = cluster.try_kubectl(&[&["--namespace="], &*all].concat()).await;
+        let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !warned.contains("PodSecurity"), "{component}: {warned}");
+    }
+    let pod = folder.join("static-pod/pod.yaml").display().to_string();
+    kubectl(cluster, &[&strictly[..], &["-f", &pod]].concat()).await;
+}
+
 /// Returns the path of helm, which `.ci/full` builds and names in this variable.
 fn helm() -> Option<PathBuf> {
     std::env::var_os("MAINSTAY_HELM").map(PathBuf::from)
@@ -241,8 +265,8 @@ async fn by_chart(cluster: &TestCluster, helm: &Path, chart: &str) {
             .output()
             .await
             .expect("helm runs");
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(text) } else { Err(text) }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     };
     let install = ["install", NAME, chart, "--namespace", SYSTEM, "--create-namespace"];
     let wrong = run(&[&install[..], &["--set", "replicas=two"]].concat()).await.expect_err("refused");
@@ -252,6 +276,20 @@ async fn by_chart(cluster: &TestCluster, helm: &Path, chart: &str) {
     let wrong =
         run(&[&install[..], &["--set", "serviceMonitor.enabled=true"]].concat()).await.expect_err("refused");
     assert!(wrong.contains("set serviceMonitor.enabled=false"), "{wrong}");
+    let all = ["networkPolicy", "priorityClass"].map(|switch| format!("--set={switch}.enabled=true"));
+    let rendered =
+        run(&[&["template"], &install[1..], &[&*all[0], &*all[1], "--include-crds", "--kube-version=1.36"]]
+            .concat())
+        .await;
+    let file = cluster.scratch("chart.yaml");
+    std::fs::write(&file, rendered.expect("rendered")).expect("written");
+    let missing = ["--namespace=", "apply", "--dry-run=server", "-f", file.to_str().expect("text")];
+    let missing = cluster.try_kubectl(&missing).await;
+    let missing = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(missing.contains("namespaces \"mainstay-system\" not found"), "{missing}");
+    kubectl(cluster, &["create", "namespace", SYSTEM]).await;
+    kubectl(cluster, &["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().expect("text")])
+        .await;
     run(&install).await.expect("installed");
     served(cluster).await;
     two_replicas_reconcile(cluster, "helm").await;

@@ -14,4 +14,6 @@ mod readiness;
 mod restart;
 mod retry_storm;
 mod rights;
+mod rollout;
 mod soak;
+mod static_pod;

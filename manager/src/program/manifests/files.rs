@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::template::{Values, template};
-use super::{Files, Sizes, Source, rules};
+use super::{Files, Sizes, Source, rules, schemas};
 use crate::config::BindAddress;
 use crate::program::Failure;
 use crate::program::rbac::yaml;
@@ -159,6 +159,8 @@ impl Source<'_> {
             files.insert(format!("components/namespaced/{name}"), text);
         }
         files.insert("static-pod/pod.yaml".into(), values.fill(template!("static_pod.yaml")));
+        let schemas = schemas::schemas(self.crds).into_iter();
+        files.extend(schemas.map(|(path, text)| (format!("schemas/{path}"), text)));
         Ok(files)
     }
 
