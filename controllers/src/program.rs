@@ -25,7 +25,7 @@ pub fn program_with(sockets: Sockets) -> Program {
     let about = "A manager for WaitDeployments: Deployments that start once their prerequisites answer";
     let program = Program::new("mainstay", env!("CARGO_PKG_VERSION"), about)
         .crds([mainstay_api::crd::crd()])
-        // What it is made of, and what raises it: docs/decisions/sizes.md.
+        // docs/decisions/sizes.md explains these values, and when to raise them.
         .sizes(Sizes { cpu: "50m", memory: "128Mi", memory_limit: "256Mi" })
         .manifest("resources_role.yaml", include_str!("program/resources_role.yaml"))
         .controllers(CONTROLLERS)

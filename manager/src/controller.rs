@@ -268,9 +268,9 @@ impl<Q: Key> Controller<Q> {
     }
 
     /// Declares that the reconciler writes objects of this kind, with [`Context::apply`] or a writer of its
-    /// own. Not needed for a kind that the controller [owns](Controller::owns). Before `Context::apply` writes
-    /// an object, it is read from a store that the controller watches, or from the API server if none of them
-    /// can hold it.
+    /// own. Not needed for a kind that the controller [owns](Controller::owns). Before `Context::apply`
+    /// writes an object, it is read from a store that the controller watches, or from the API server if none
+    /// of them can hold it.
     ///
     /// [`Context::apply`]: crate::reconcile::Context::apply
     #[track_caller]

@@ -202,8 +202,8 @@ impl Manager {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns the rights that the manager needs in its own cluster, from everything that has been declared so
-    /// far: stores, controllers and [`needs`](Cluster::needs), the election and other settings.
+    /// Returns the rights that the manager needs in its own cluster, from everything that has been declared
+    /// so far: stores, controllers and [`needs`](Cluster::needs), the election and other settings.
     pub fn rights(&self) -> Rights {
         let configuration = self.shared.members.configuration();
         self.rights_in(&self.shared.own_namespace(), &configuration.cache.namespaces)

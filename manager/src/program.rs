@@ -45,8 +45,8 @@ pub use manifests::Sizes;
 type Setup = Box<dyn for<'a> FnOnce(&'a Manager) -> LocalBoxFuture<'a, Result<(), BoxError>>>;
 type OwnCommand = Box<dyn FnOnce(&ArgMatches) -> ExitCode>;
 
-/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and `version`,
-/// and commands that the binary adds.
+/// The `main` of a binary with the commands `run`, `inspect`, `crd`, `rbac`, `manifests`, `config` and
+/// `version`, and commands that the binary adds.
 ///
 /// ```no_run
 /// use mainstay::program::Program;

@@ -4,7 +4,8 @@
 //! [`Store::from_objects`] makes a store of plain values, and [`Context::for_test`] a context with an API
 //! server in memory ([`TestApi`]), which validates, applies, lists and watches as a real one does.
 //! [`reconcile_once`] returns the outcome, the writes and the Events of one run. For tests on a cluster there
-//! are [`eventually`] and [`Condition`], and [`rights`] runs one under exactly the rights that the code declares.
+//! are [`eventually`] and [`Condition`], and [`rights`] runs one under exactly the rights that the code
+//! declares.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;

@@ -1,10 +1,10 @@
 //! Start and stop, in order.
 //!
-//! Start: servers; the review of rights; the runnables of their group; caches, until every readable kind has been listed; members
-//! without the Lease; the election, and members with the Lease: controllers among them have synced and wait
-//! idle until then. A runnable that declares its readiness blocks later groups until it is ready. Stop:
-//! leader-only work; the Lease, which is released only if that work has ended; all other members; caches;
-//! the runnables of the servers' group; servers; last the remaining Events.
+//! Start: servers; the review of rights; the runnables of their group; caches, until every readable kind has
+//! been listed; members without the Lease; the election, and members with the Lease: controllers among them
+//! have synced and wait idle until then. A runnable that declares its readiness blocks later groups until it
+//! is ready. Stop: leader-only work; the Lease, which is released only if that work has ended; all other
+//! members; caches; the runnables of the servers' group; servers; last the remaining Events.
 //!
 //! # Invariants
 //! 1. The Lease is never released while leader-only work is running.

@@ -68,9 +68,9 @@ impl Manager {
         Self::for_test_of(&ConfigSchema::new(), connection, setup)
     }
 
-    /// Starts a manager as [`for_test`](Self::for_test) does, for a program with sections in its configuration
-    /// file: `schema` is that of [`Program::schema`](crate::program::Program::schema). All sections have their
-    /// defaults.
+    /// Starts a manager as [`for_test`](Self::for_test) does, for a program with sections in its
+    /// configuration file: `schema` is that of [`Program::schema`](crate::program::Program::schema). All
+    /// sections have their defaults.
     ///
     /// # Errors
     /// As [`for_test`](Self::for_test).

@@ -78,7 +78,7 @@ pub struct Sizes {
     pub memory_limit: &'static str,
 }
 
-/// What the manifests are made from.
+/// Everything that the manifests are made from.
 struct Source<'a> {
     name: &'a str,
     version: &'a str,

@@ -1,4 +1,4 @@
-//! Verbs on a resource: what a declaration asks for.
+//! The access to a resource that a declaration asks for.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::key::{KindId, KindScope};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use mainstay::rbac::Access;
 ///
-/// let access = Access::to::<ConfigMap>(["get", "delete"]).in_namespace("attic").because("removes old copies");
+/// let access = Access::to::<ConfigMap>(["delete"]).in_namespace("attic").because("removes old copies");
 /// # let _ = access;
 /// ```
 #[derive(Clone, Debug, PartialEq)]

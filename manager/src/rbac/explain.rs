@@ -7,8 +7,8 @@ use super::{Grounds, Rights, Rule};
 // === impl Rights ===
 
 impl Rights {
-    /// Returns a text that names for every rule the declarations that need it: verbs, reason, and line of code
-    /// or key of the configuration.
+    /// Returns a text that names for every rule the declarations that need it: verbs, reason, and line of
+    /// code or key of the configuration.
     ///
     /// ```text
     /// ClusterRole greeter

@@ -23,13 +23,13 @@ pub struct Rights {
 pub struct Rule {
     /// The namespace of the rule; `None` for the whole cluster.
     pub namespace: Option<String>,
-    /// The object of the rule.
+    /// The resource or URL of the rule.
     pub target: Target,
     /// The needed verbs, each with the declarations that need it.
     pub verbs: BTreeMap<Verb, Vec<Grounds>>,
 }
 
-/// What a rule is about: objects of a resource, or a URL.
+/// The subject of a rule: objects of a resource, or a URL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// Objects of one resource.
@@ -102,8 +102,8 @@ impl Rights {
         self
     }
 
-    /// Returns each right as text, one for each verb of each rule, such as `patch configmaps in attic`, without
-    /// those that ordinary work never uses.
+    /// Returns each right as text, one for each verb of each rule, such as `patch configmaps in attic`,
+    /// without those that ordinary work never uses.
     pub fn ordinary(&self) -> Vec<String> {
         let texts = |rule: &Rule| {
             let place = rule.place();

@@ -34,7 +34,10 @@ fn verbs_of_one_resource_are_one_rule_in_the_order_of_roles() {
     assert_eq!(lines(&rights), ["get configmaps", "list,watch,create,patch deployments of apps"]);
     assert_eq!(
         json!(rights.cluster_role().unwrap())["rules"][1],
-        json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch", "create", "patch"]})
+        json!({
+            "apiGroups": ["apps"], "resources": ["deployments"],
+            "verbs": ["list", "watch", "create", "patch"],
+        })
     );
     assert_eq!(rights.roles(), []);
 }

@@ -71,8 +71,8 @@ impl Writes {
         }
     }
 
-    /// Returns the rights that the declared writes need. An object that no store of the controller can hold is
-    /// read from the API server before each write.
+    /// Returns the rights that the declared writes need. An object that no store of the controller can hold
+    /// is read from the API server before each write.
     pub(crate) fn needs(&self) -> Vec<Need> {
         let mut needs = Vec::new();
         for DeclaredKind { kind, declared, .. } in &self.kinds {
@@ -165,8 +165,8 @@ impl Writes {
                 Part::Status => (" status", format!(".writes_status::<{}>()", kind.kind())),
             };
             ReconcileError::terminal(format!(
-                "{kind}{of} {name} was not sent: controller {:?} has not declared this write; call {call} on the \
-                 controller{declared}",
+                "{kind}{of} {name} was not sent: controller {:?} has not declared this write; call {call} on \
+                 the controller{declared}",
                 self.controller,
             ))
         })

@@ -1,5 +1,5 @@
-//! Each form in `deploy` installs; managers that run exactly as its manifests state reconcile; an update and its
-//! roll-back keep all objects; an uninstall leaves what `docs/install.md` says.
+//! Each form in `deploy` installs; managers that run exactly as its manifests state reconcile; an update and
+//! its roll-back keep all objects; an uninstall leaves what `docs/install.md` says.
 //!
 //! No kubelet runs Pods in a test, so the test reads the manifests back from the API server and starts the
 //! processes itself: with the token of their account, the files of their configuration, their arguments and
@@ -110,7 +110,7 @@ impl Replica {
         let arguments = container.args.iter().flatten();
         command.args(arguments.map(|argument| argument.replace(&mount, &folder.display().to_string())));
         command.arg("--kubeconfig").arg(cluster.kubeconfig_in(SYSTEM, &account).await);
-        // What the kubelet gives a Pod: its namespace, and an address of its own.
+        // A kubelet gives each Pod its namespace and an address of its own.
         command.arg(format!("--leader-election-namespace={SYSTEM}"));
         command.arg(format!("--health-probe-bind-address={}", at("probes")));
         command.arg(format!("--metrics-bind-address={}", at("metrics")));

@@ -1,5 +1,5 @@
-//! A rolling update of the replicas while two hundred WaitDeployments change: no change is lost, and there is hardly
-//! a moment without a leader.
+//! A rolling update of the replicas while two hundred WaitDeployments change: no change is lost, and there is
+//! hardly a moment without a leader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -41,8 +41,8 @@ const ACCOUNT: &str = "lacks-some";
 
 type Setup = fn(&Manager) -> Result<(), BoxError>;
 
-/// Runs a manager with and without each of its rights while `exercise` uses every feature of it. `clean` deletes
-/// what the round before has left.
+/// Runs a manager with and without each of its rights while `exercise` uses every feature of it. `clean`
+/// deletes what the round before has left.
 async fn each_right_is_needed(
     cluster: &TestCluster,
     setup: Setup,

@@ -14,6 +14,7 @@ pub(super) const NAMESPACE: &str = "{{ .Release.Namespace }}";
 impl Source<'_> {
     /// Returns the files of the chart.
     pub(super) fn chart(&self) -> Result<Files, Failure> {
+        let class = self.values().fill(PRIORITY_CLASS);
         let values = self
             .values()
             .with("namespace", NAMESPACE)
@@ -23,6 +24,7 @@ impl Source<'_> {
             )
             .with("replicas", "{{ .Values.replicas }}")
             .with("resources", "{{- toYaml .Values.resources | nindent 12 }}")
+            .with("class", class)
             .with("config", "{{- .Values.config | nindent 4 }}");
         let roles = rules::roles(&self.rights_of_chart, &values);
         let mut files = Files::new();
@@ -45,14 +47,6 @@ impl Source<'_> {
             };
             let text = format!("{{{{- if .Values.{switch}.enabled }}}}\n{check}{text}{{{{- end }}}}\n");
             files.insert(format!("chart/templates/{name}"), text);
-        }
-        if let Some(deployment) = files.get_mut("chart/templates/deployment.yaml") {
-            let class = format!(
-                "      {{{{- if .Values.priorityClass.enabled }}}}\n      priorityClassName: {}\n      {{{{- end \
-                 }}}}\n      serviceAccountName:",
-                self.name
-            );
-            *deployment = deployment.replace("      serviceAccountName:", &class);
         }
         Ok(files)
     }
@@ -82,9 +76,7 @@ impl Source<'_> {
                 "replicas": {"type": "integer", "minimum": 0},
                 "resources": {
                     "type": "object", "additionalProperties": false,
-                    "properties": {
-                        "requests": {"type": "object"}, "limits": {"type": "object"}, "claims": {"type": "array"},
-                    },
+                    "properties": {"requests": {"type": "object"}, "limits": {"type": "object"}},
                 },
                 "config": {"description": "The configuration file.", "type": "string"},
                 "networkPolicy": switch("A NetworkPolicy for the Pods."),
@@ -95,8 +87,16 @@ impl Source<'_> {
     }
 }
 
+/// The priority class of the Pods, if the values switch it on.
+const PRIORITY_CLASS: &str = "\
+{{- if .Values.priorityClass.enabled }}
+priorityClassName: @name@
+{{- end }}
+";
+
+/// Refuses a cluster without the Prometheus operator, and names the switch.
 const NO_SERVICE_MONITOR: &str = "\
 {{- if not (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1/ServiceMonitor\") }}
-{{- fail \"the cluster has no ServiceMonitors (monitoring.coreos.com/v1): install the Prometheus operator, or set serviceMonitor.enabled=false\" }}
+{{- fail \"no ServiceMonitors here: install the Prometheus operator, or set serviceMonitor.enabled=false\" }}
 {{- end }}
 ";

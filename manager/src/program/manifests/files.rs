@@ -37,6 +37,7 @@ impl Source<'_> {
             .with("grace", format!("{} s", grace.as_secs()))
             .with("termination", (grace + MARGIN).as_secs().to_string())
             .with("resources", resources)
+            .with("class", "")
             .with("config", &*self.text)
             .with("metrics_port", port(self.configuration.metrics.bind_address))
             .with("ports", self.ports())
@@ -62,13 +63,9 @@ impl Source<'_> {
     }
 
     fn probes(&self, port: &str) -> String {
-        if self.configuration.health.bind_address.socket().is_none() {
-            return String::new();
-        }
-        format!(
-            "livenessProbe:\n  httpGet: {{path: /livez, port: {port}}}\n  periodSeconds: 10\n  failureThreshold: \
-             3\nreadinessProbe:\n  httpGet: {{path: /readyz, port: {port}}}\n  periodSeconds: 5\n"
-        )
+        let are_served = self.configuration.health.bind_address.socket().is_some();
+        let probes = || Values::default().with("port", port).fill(template!("probes.yaml"));
+        are_served.then(probes).unwrap_or_default()
     }
 
     /// Returns whether there are metrics that a scraper can reach.

@@ -9,7 +9,7 @@ use crate::rbac::{Rights, Rule, Target};
 
 /// The comment above the role for the whole cluster.
 const CLUSTER_ROLE: &str = "\
-# What the manager may do, and nothing it does not do: derived from its code. `rbac --explain` names the lines.
+# The rights of the manager, from its code: `rbac --explain` names the lines.
 ";
 
 /// Returns all roles of the manager, each with its binding to the `ServiceAccount`.
@@ -88,8 +88,8 @@ fn rule(rule: &Rule) -> String {
     text
 }
 
-/// Returns the roles that give users their rights on the custom resources of the program, as parts of the roles
-/// that every cluster has.
+/// Returns the roles that give users their rights on the custom resources of the program, as parts of the
+/// roles that every cluster has.
 pub(super) fn user_roles(crds: &[CustomResourceDefinition], values: &Values) -> String {
     let (mut edit, mut view) = (String::new(), String::new());
     let add = |rules: &mut String, group: &str, resources: &str, verbs: &str| {

@@ -1,4 +1,5 @@
-//! JSON Schemas of the custom resources, for tools that validate files without a cluster, such as kubeconform.
+//! JSON Schemas of the custom resources, for tools that validate files without a cluster, such as
+//! kubeconform.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
@@ -28,8 +29,8 @@ pub(super) fn schemas(crds: &[CustomResourceDefinition]) -> Files {
     files
 }
 
-/// Makes a schema of a definition a JSON Schema that refuses unknown fields, as an API server does with strict
-/// validation.
+/// Makes a schema of a definition a JSON Schema that refuses unknown fields, as an API server does with
+/// strict validation.
 fn make_strict(schema: &mut Map<String, Value>) {
     let is = |key: &str| schema.get(key) == Some(&Value::Bool(true));
     let (any_fields, int_or_string, nullable) =

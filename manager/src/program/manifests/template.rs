@@ -22,8 +22,8 @@ impl Values {
         self
     }
 
-    /// Fills in a template. A line with nothing but a key becomes the lines of its value, each indented as the
-    /// key; no line if the value is empty.
+    /// Fills in a template. A line with nothing but a key becomes the lines of its value, each indented as
+    /// the key; no line if the value is empty.
     pub(super) fn fill(&self, template: &str) -> String {
         let mut text = String::with_capacity(template.len());
         for line in template.lines() {
