@@ -101,6 +101,11 @@ fn an_endpoint_exists_from_its_first_check_on() {
     check(&checks, "/livez", 200, "ok");
     check(&checks, "/livez?verbose", 200, "[+]ping ok\nhealthz check passed\n");
     check(&checks, "/livez/ping", 200, "ok");
+    let beside = || vec![Finding { name: "rights".to_owned(), counts: false, outcome: Err("no".to_owned()) }];
+    checks.survey(Group::Live, "rights", beside);
+    check(&checks, "/livez?verbose", 200, "[+]ping ok\nhealthz check passed\n");
+    check(&checks, "/livez/ping", 200, "ok");
+    check(&checks, "/livez/rights", 500, "internal server error: no\n");
 }
 
 #[test]
