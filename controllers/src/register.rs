@@ -90,6 +90,10 @@ pub fn register(manager: &Manager, sockets: Sockets) -> Result<(), RegisterError
         let jobs = Access::to::<Job>(["list", "watch"]).because("resource checks, by probePolicy.resources");
         manager.needs(jobs);
     }
+    // Not through the cache, which may be limited to other namespaces.
+    let server = "finds the addresses of the API server, which probes must not connect to";
+    manager.needs(Access::to::<Service>(["list"]).in_namespace("default").because(server));
+    manager.needs(Access::to::<EndpointSlice>(["list"]).in_namespace("default").because(server));
     let reviews = Access::to::<SubjectAccessReview>(["create"]);
     manager.needs(reviews.because("a resource check tells only what the account of the Pods may read"));
     let settings = manager.section::<WaitDeploymentSettings>(WAIT_DEPLOYMENT)?.borrow().clone();

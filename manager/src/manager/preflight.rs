@@ -67,7 +67,7 @@ impl Manager {
         }
     }
 
-    /// Repeats the reviews until no right is missing.
+    /// Repeats the reviews until no right is missing that ordinary work needs.
     pub(super) async fn review_until_granted(self) {
         let mut pause = FIRST_PAUSE;
         while !self.shared.preflight.is_complete() {
@@ -87,8 +87,11 @@ impl Shared {
     pub(super) fn rights_finding(&self) -> impl Fn() -> Vec<Finding> + Send + Sync + 'static {
         let Preflight(latest) = self.preflight.clone();
         move || {
-            let lines = latest.lock().as_ref().map_or_else(Vec::new, MissingRights::lines);
-            let outcome = if lines.is_empty() { Ok(()) } else { Err(lines.join("; ")) };
+            let outcome = match latest.lock().as_ref().map(MissingRights::lines) {
+                Some(lines) if lines.is_empty() => Ok(()),
+                Some(lines) => Err(lines.join("; ")),
+                None => Err("not reviewed yet".to_owned()),
+            };
             vec![Finding { name: "rights".to_owned(), counts: false, outcome }]
         }
     }
@@ -111,7 +114,7 @@ impl Preflight {
     }
 
     fn is_complete(&self) -> bool {
-        self.0.lock().as_ref().is_some_and(MissingRights::is_empty)
+        self.0.lock().as_ref().is_some_and(|missing| !missing.matters())
     }
 }
 

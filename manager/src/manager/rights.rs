@@ -51,9 +51,8 @@ impl Shared {
         let reviewed =
             [(configuration.metrics.auth, "metrics.auth"), (configuration.inspect.auth, "inspect.auth")];
         for (_, setting) in reviewed.into_iter().filter(|(on, _)| *on) {
-            let tokens = Access::to::<TokenReview>(["create"]).because("asks whose a token is");
-            let accesses =
-                Access::to::<SubjectAccessReview>(["create"]).because("asks what its owner may do");
+            let tokens = Access::to::<TokenReview>(["create"]).because("authenticates bearer tokens");
+            let accesses = Access::to::<SubjectAccessReview>(["create"]).because("authorizes their users");
             for access in [tokens, accesses] {
                 declarations.declare(access, Place::Setting(setting));
             }

@@ -83,6 +83,8 @@ struct Source<'a> {
     name: &'a str,
     version: &'a str,
     namespace: String,
+    /// The namespace of the Lease, if the configuration names another one.
+    lease_namespace: String,
     image: String,
     crds: &'a [CustomResourceDefinition],
     sizes: Sizes,
@@ -92,7 +94,7 @@ struct Source<'a> {
     text: String,
     rights: Rights,
     /// The rights of a manager that serves only its own namespace.
-    rights_at_home: Rights,
+    rights_namespaced: Rights,
     /// The rights with an expression of Helm as the manager's namespace.
     rights_of_chart: Rights,
 }
@@ -133,10 +135,32 @@ pub(super) fn run(shown: &Shown<'_>, args: ManifestsArgs, setup: Setup, output: 
     done.map_or_else(|failure| failure.print(output.err), |()| Exit::Success)
 }
 
+/// Refuses settings that need more of a Pod than the manifests give it.
+fn check_settings(configuration: &ManagerConfiguration) -> Result<(), Failure> {
+    let inspect = &configuration.inspect;
+    let settings = [
+        ("metrics.tlsDir", configuration.metrics.tls_dir.is_some()),
+        ("inspect.tlsDir", inspect.tls_dir.is_some()),
+        ("inspect.tokenFile", inspect.token_file.is_some()),
+        ("inspect.peers", inspect.peers),
+    ];
+    let Some((key, _)) = settings.into_iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
+    Err(Failure::wrong_input(format_args!(
+        "{key}: needs a volume or a variable that the manifests do not have; leave it out here, and add both \
+         in a component, as deploy/components/inspect-peers does"
+    )))
+}
+
 fn files(shown: &Shown<'_>, args: ManifestsArgs, setup: Setup) -> Result<Files, Failure> {
     let ManifestsArgs { wiring, text, flags } = args;
     let configuration = wiring.loaded.configuration.clone();
+    check_settings(&configuration)?;
+    if flags.format == Format::Helm && flags.image.as_ref().is_some_and(|image| image.contains('@')) {
+        return Err(Failure::wrong_input("--image: a chart needs a name and a tag, not a digest"));
+    }
     let namespace = wiring.namespace.clone();
+    let given = configuration.leader_election.namespace.clone();
+    let lease_namespace = |own: &str| if given.is_empty() { own.to_owned() } else { given.clone() };
     let manager = rbac::wired(shown.name, wiring, setup)?;
     let served = &configuration.cache.namespaces;
     let source = Source {
@@ -146,9 +170,10 @@ fn files(shown: &Shown<'_>, args: ManifestsArgs, setup: Setup) -> Result<Files, 
         crds: shown.crds,
         sizes: shown.sizes,
         own: shown.own,
-        rights: manager.rights_in(&namespace, served),
-        rights_at_home: manager.rights_in(&namespace, std::slice::from_ref(&namespace)),
-        rights_of_chart: manager.rights_in(chart::NAMESPACE, served),
+        rights: manager.rights_in(&lease_namespace(&namespace), served),
+        rights_namespaced: manager.rights_in(&lease_namespace(&namespace), std::slice::from_ref(&namespace)),
+        rights_of_chart: manager.rights_in(&lease_namespace(chart::NAMESPACE), served),
+        lease_namespace: lease_namespace(&namespace),
         namespace,
         configuration,
         text,

@@ -18,7 +18,7 @@ use crate::reconcile::BoxError;
 pub(super) struct RbacFlags {
     #[command(flatten)]
     pub(super) config: ConfigFlags,
-    /// Say for every rule which line of code needs it, and why
+    /// Print for each rule the line of code that needs it, and the reason
     #[arg(long)]
     pub(super) explain: bool,
     /// Namespace of the manager, if leaderElection.namespace names none [default: the program's name with
@@ -43,8 +43,11 @@ pub(super) struct Wiring {
 
 /// Prints the roles of the program, or their explanation.
 pub(super) fn run(name: &'static str, args: RbacArgs, setup: Setup, output: &mut Output<'_>) -> Exit {
+    let configuration = &args.wiring.loaded.configuration;
+    let (served, lease) = (configuration.cache.namespaces.clone(), &configuration.leader_election.namespace);
+    let own = if lease.is_empty() { &args.wiring.namespace } else { lease }.clone();
     let printed = wired(name, args.wiring, setup).and_then(|manager| {
-        let rights = manager.rights();
+        let rights = manager.rights_in(&own, &served);
         let text = if args.explain { rights.explain() } else { roles(&rights)? };
         output.print(&text)
     });

@@ -187,11 +187,15 @@ where
 
     fn needs(&self) -> Vec<Need> {
         let store = self.store.untyped();
-        let patch = |finalizer: &Finalizer| {
-            let access = Access::of(store.kind(), "", ["patch"]).within(store.within());
-            Need { access: access.because(format!("writes the finalizer {finalizer}")), place: self.made_at }
+        let needs = |finalizer: &Finalizer| {
+            let of = |verb, why| {
+                let access = Access::of(store.kind(), "", [verb]).within(store.within());
+                access.because(format!("{why} the finalizer {finalizer}"))
+            };
+            let after_conflict = of("get", "reads the object after a conflict about").seldom();
+            [of("patch", "writes"), after_conflict].map(|access| Need { access, place: self.made_at })
         };
-        self.finalizer.iter().flatten().map(patch).collect()
+        self.finalizer.iter().flatten().flat_map(needs).collect()
     }
 }
 

@@ -45,25 +45,39 @@ async fn ready(cluster: &TestCluster, identity: &Identity, name: &str) -> Manage
     process
 }
 
-/// Adds up the time during which the Lease names no holder, until the task is dropped.
-async fn follow(leases: Api<Lease>, total: Arc<Mutex<Duration>>) {
+/// The state of the Lease as a watch has seen it.
+#[derive(Default)]
+struct Seen {
+    holder: String,
+    /// Time during which the Lease named no holder, all together.
+    leaderless: Duration,
+}
+
+/// Follows the Lease until the task is dropped.
+async fn follow(leases: Api<Lease>, seen: Arc<Mutex<Seen>>) {
     let mut free_since = None;
-    let mut version =
-        leases.get("mainstay").await.expect("a Lease").metadata.resource_version.expect("a version");
+    let lease = leases.get("mainstay").await.expect("a Lease");
+    let mut version = lease.metadata.resource_version.expect("a version");
     loop {
         let fields = WatchParams::default().fields("metadata.name=mainstay");
         let mut events = leases.watch(&fields, &version).await.expect("a watch").boxed();
         while let Some(event) = events.next().await {
             let Ok(WatchEvent::Modified(lease)) = event else { continue };
             version = lease.metadata.resource_version.clone().expect("a version");
-            let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            let holder = holder(&lease);
+            let mut seen = seen.lock();
             if holder.is_empty() {
                 free_since.get_or_insert_with(Instant::now);
             } else if let Some(since) = free_since.take() {
-                *total.lock() += Instant::now() - since;
+                seen.leaderless += Instant::now() - since;
             }
+            seen.holder = holder;
         }
     }
+}
+
+fn holder(lease: &Lease) -> String {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default()
 }
 
 /// Changes one object after the other until `stop`, and records the last change of each.
@@ -98,9 +112,9 @@ async fn a_rollout_under_load_loses_no_change_and_hardly_a_moment_of_leadership(
     }
     replicas[0].leads().await;
 
-    let leaderless = Arc::new(Mutex::new(Duration::ZERO));
+    let seen = Arc::<Mutex<Seen>>::default();
     let mut background = JoinSet::new();
-    background.spawn(follow(cluster.api(), Arc::clone(&leaderless)));
+    background.spawn(follow(cluster.api(), Arc::clone(&seen)));
     // The last change of each object, by its number.
     let turns: Arc<Vec<AtomicU32>> = Arc::new((0..OBJECTS).map(|_| AtomicU32::new(0)).collect());
     let stop = CancellationToken::new();
@@ -114,13 +128,12 @@ async fn a_rollout_under_load_loses_no_change_and_hardly_a_moment_of_leadership(
         replicas.push(new);
     }
     let settled = async || {
-        let lease = cluster.api::<Lease>().get("mainstay").await;
-        lease.is_ok_and(|lease| {
-            lease.spec.is_some_and(|spec| spec.holder_identity.is_some_and(|holder| !holder.is_empty()))
-        })
+        let lease = cluster.api::<Lease>().get("mainstay").await.expect("a Lease");
+        let holder = holder(&lease);
+        !holder.is_empty() && seen.lock().holder == holder
     };
-    until_so("a new leader", settled).await;
-    let total = *leaderless.lock();
+    until_so("a new leader, seen by the watch", settled).await;
+    let total = seen.lock().leaderless;
     background.shutdown().await;
     stop.cancel();
     churn.join_next().await.expect("a task").expect("every change went through");

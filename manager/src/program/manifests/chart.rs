@@ -14,10 +14,13 @@ pub(super) const NAMESPACE: &str = "{{ .Release.Namespace }}";
 impl Source<'_> {
     /// Returns the files of the chart.
     pub(super) fn chart(&self) -> Result<Files, Failure> {
+        let lease_namespace =
+            if self.lease_namespace == self.namespace { NAMESPACE } else { &self.lease_namespace };
         let class = self.values().fill(PRIORITY_CLASS);
         let values = self
             .values()
             .with("namespace", NAMESPACE)
+            .with("lease_namespace", lease_namespace)
             .with(
                 "image",
                 "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}",

@@ -17,6 +17,7 @@ const MARGIN: Duration = Duration::from_secs(15);
 impl Source<'_> {
     /// Returns the values of all templates.
     pub(super) fn values(&self) -> Values {
+        let elects = self.configuration.leader_election.enabled;
         let grace = *self.configuration.shutdown.grace_period;
         let (repository, tag) =
             self.image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((&self.image, ""));
@@ -27,13 +28,15 @@ impl Source<'_> {
             .with("name", self.name)
             .with("version", self.version)
             .with("namespace", &*self.namespace)
+            .with("lease_namespace", &*self.lease_namespace)
             .with("repository", repository)
             .with("tag", tag)
             .with("cpu", cpu)
             .with("memory", memory)
             .with("memory_limit", memory_limit)
             .with("image", &*self.image)
-            .with("replicas", "2")
+            .with("replicas", if elects { "2" } else { "1" })
+            .with("strategy", if elects { ROLLING } else { "strategy: {type: Recreate}" })
             .with("grace", format!("{} s", grace.as_secs()))
             .with("termination", (grace + MARGIN).as_secs().to_string())
             .with("resources", resources)
@@ -55,23 +58,22 @@ impl Source<'_> {
         ];
         let mut text = String::new();
         for (name, address) in all {
-            if let Some(address) = address.socket().filter(|address| !address.ip().is_loopback()) {
-                writeln!(text, "- {{name: {name}, containerPort: {}}}", address.port()).ok();
+            if is_reachable(address) {
+                writeln!(text, "  - {{name: {name}, containerPort: {}}}", port(address)).ok();
             }
         }
-        text
+        if text.is_empty() { text } else { format!("ports:\n{text}") }
     }
 
     fn probes(&self, port: &str) -> String {
-        let are_served = self.configuration.health.bind_address.socket().is_some();
+        let are_served = is_reachable(self.configuration.health.bind_address);
         let probes = || Values::default().with("port", port).fill(template!("probes.yaml"));
         are_served.then(probes).unwrap_or_default()
     }
 
     /// Returns whether there are metrics that a scraper can reach.
     pub(super) fn has_metrics(&self) -> bool {
-        let address = self.configuration.metrics.bind_address.socket();
-        address.is_some_and(|address| !address.ip().is_loopback())
+        is_reachable(self.configuration.metrics.bind_address)
     }
 
     /// Returns the definitions of the program's custom resources.
@@ -145,20 +147,32 @@ impl Source<'_> {
             self.component(component, name, patches, &mut files);
             files.insert(format!("components/{component}/{name}"), text);
         }
-        let patches = "patches:\n  - path: config.yaml\n  - path: cluster_role.yaml\n";
-        self.component("namespaced", "role.yaml", patches, &mut files);
-        let config = values.clone().with("config", self.text_at_home()?).fill(template!("config.yaml"));
-        let (cluster_role, role) =
-            rules::at_home(&self.rights_at_home, &self.rights, &self.namespace, &values);
-        for (name, text) in
-            [("config.yaml", config), ("cluster_role.yaml", cluster_role), ("role.yaml", role)]
-        {
-            files.insert(format!("components/namespaced/{name}"), text);
-        }
+        self.namespaced(&values, &mut files)?;
         files.insert("static-pod/pod.yaml".into(), values.fill(template!("static_pod.yaml")));
         let schemas = schemas::schemas(self.crds).into_iter();
         files.extend(schemas.map(|(path, text)| (format!("schemas/{path}"), text)));
         Ok(files)
+    }
+
+    /// Adds the component of a manager that serves only its own namespace. There is none if the code names
+    /// the namespaces itself.
+    fn namespaced(&self, values: &Values, files: &mut Files) -> Result<(), Failure> {
+        let (cluster_role, roles) = rules::namespaced(&self.rights_namespaced, &self.rights, values);
+        if roles.is_empty() {
+            return Ok(());
+        }
+        let config = values.clone().with("config", self.text_namespaced()?).fill(template!("config.yaml"));
+        let cluster_patch = if cluster_role.is_empty() { "" } else { "  - path: cluster_role.yaml\n" };
+        let patches = format!("patches:\n  - path: config.yaml\n{cluster_patch}");
+        self.component("namespaced", "role.yaml", &patches, files);
+        for (name, text) in
+            [("config.yaml", config), ("cluster_role.yaml", cluster_role), ("role.yaml", roles)]
+        {
+            if !text.is_empty() {
+                files.insert(format!("components/namespaced/{name}"), text);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the kustomization of a component with one resource.
@@ -170,12 +184,15 @@ impl Source<'_> {
     }
 
     /// Returns the configuration of a manager that serves only its own namespace.
-    fn text_at_home(&self) -> Result<String, Failure> {
+    fn text_namespaced(&self) -> Result<String, Failure> {
         let mut tree: serde_json::Value = serde_saphyr::from_str(&self.text).map_err(Failure::other)?;
         tree["cache"]["namespaces"] = serde_json::json!([self.namespace]);
         serde_saphyr::to_string(&tree).map_err(Failure::other)
     }
 }
+
+/// The update of replicas that elect a leader.
+const ROLLING: &str = "strategy:\n  rollingUpdate: {maxUnavailable: 0, maxSurge: 1}";
 
 /// The patch that gives the Deployment the priority class.
 const PRIORITY_PATCH: &str = "\
@@ -186,6 +203,11 @@ patches:
         path: /spec/template/spec/priorityClassName
         value: @name@
 ";
+
+/// Returns whether other Pods and the kubelet can connect to a server.
+fn is_reachable(address: BindAddress) -> bool {
+    address.socket().is_some_and(|address| !address.ip().is_loopback())
+}
 
 /// Returns the port of a server as text; empty if the server is off.
 fn port(address: BindAddress) -> String {

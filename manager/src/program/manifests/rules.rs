@@ -14,37 +14,47 @@ const CLUSTER_ROLE: &str = "\
 
 /// Returns all roles of the manager, each with its binding to the `ServiceAccount`.
 pub(super) fn roles(rights: &Rights, values: &Values) -> String {
-    let mut scopes: Vec<Option<&str>> = rights.rules().iter().map(|rule| rule.namespace.as_deref()).collect();
-    scopes.dedup();
     let document = |scope: Option<&str>| {
         let heading = if scope.is_none() { CLUSTER_ROLE } else { "" };
         let values = role(rights.name(), scope, in_scope(rights, scope), values);
         let (role, binding) = (template!("role.yaml"), template!("role_binding.yaml"));
         format!("{heading}{}---\n{}", values.fill(role), values.fill(binding))
     };
-    scopes.into_iter().map(document).collect::<Vec<_>>().join("---\n")
+    scopes(rights).into_iter().map(document).collect::<Vec<_>>().join("---\n")
 }
 
 /// Returns the changes for a manager that serves only its own namespace: the patch of the role for the whole
-/// cluster, and a role with its binding. `usual` are the rights of the manager that serves all namespaces.
-pub(super) fn at_home(rights: &Rights, usual: &Rights, namespace: &str, values: &Values) -> (String, String) {
+/// cluster, empty if there is none, and roles with their bindings. `usual` are the rights of the manager that
+/// serves all namespaces.
+pub(super) fn namespaced(rights: &Rights, usual: &Rights, values: &Values) -> (String, String) {
     let wide: Vec<&Rule> = in_scope(rights, None).collect();
-    let patch = if wide.is_empty() {
+    let patch = if in_scope(usual, None).next().is_none() {
+        String::new()
+    } else if wide.is_empty() {
         values.fill(template!("no_cluster_role.yaml"))
     } else {
         role(rights.name(), None, wide.into_iter(), values).fill(template!("role.yaml"))
     };
-    let here = Some(namespace);
-    let new = in_scope(rights, here).filter(|rule| !in_scope(usual, here).any(|known| known == *rule));
-    let values = role(&format!("{}-namespaced", rights.name()), here, new, values);
-    (
-        patch,
-        format!(
-            "{}---\n{}",
-            values.fill(template!("role.yaml")),
-            values.fill(template!("role_binding.yaml"))
-        ),
-    )
+    let name = format!("{}-namespaced", rights.name());
+    let is_new = |rule: &&Rule| !usual.rules().contains(rule);
+    let mut roles = Vec::new();
+    for scope in scopes(rights).into_iter().flatten().map(Some) {
+        let mut new = in_scope(rights, scope).filter(is_new).peekable();
+        if new.peek().is_some() {
+            let values = role(&name, scope, new, values);
+            roles.extend(
+                [template!("role.yaml"), template!("role_binding.yaml")].map(|text| values.fill(text)),
+            );
+        }
+    }
+    (patch, roles.join("---\n"))
+}
+
+/// Returns the scopes of all rules, that of the whole cluster first.
+fn scopes(rights: &Rights) -> Vec<Option<&str>> {
+    let mut scopes: Vec<Option<&str>> = rights.rules().iter().map(|rule| rule.namespace.as_deref()).collect();
+    scopes.dedup();
+    scopes
 }
 
 fn in_scope<'a>(rights: &'a Rights, scope: Option<&str>) -> impl Iterator<Item = &'a Rule> {
@@ -71,21 +81,28 @@ fn rule(rule: &Rule) -> String {
     let mut text = String::new();
     for (verbs, grounds) in rule.grounds() {
         // Writing into a string never fails.
-        writeln!(text, "# {}: {}", verbs.join(", "), grounds.why).ok();
+        writeln!(text, "# {}: {}", verbs.join(", "), grounds.why.replace(char::is_control, " ")).ok();
     }
     match &rule.target {
         Target::Resource { group, resource, name } => {
-            let group = if group.is_empty() { "\"\"" } else { group };
-            write!(text, "- apiGroups: [{group}]\n  resources: [{resource}]\n").ok();
+            write!(text, "- apiGroups: [{}]\n  resources: [{}]\n", quoted(group), quoted(resource)).ok();
             if let Some(name) = name {
-                writeln!(text, "  resourceNames: [{name}]").ok();
+                writeln!(text, "  resourceNames: [{}]", quoted(name)).ok();
             }
         }
-        Target::Url(url) => drop(writeln!(text, "- nonResourceURLs: [{url}]")),
+        Target::Url(url) => drop(writeln!(text, "- nonResourceURLs: [{}]", quoted(url))),
     }
-    let verbs: Vec<&str> = rule.verbs().collect();
+    let verbs: Vec<String> = rule.verbs().map(quoted).collect();
     writeln!(text, "  verbs: [{}]", verbs.join(", ")).ok();
     text
+}
+
+/// Returns a text as a YAML scalar: in quotes, unless it is a plain word.
+fn quoted(text: &str) -> String {
+    let is_word = text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c))
+        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text);
+    if is_word { text.to_owned() } else { format!("{text:?}") }
 }
 
 /// Returns the roles that give users their rights on the custom resources of the program, as parts of the
