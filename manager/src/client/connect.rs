@@ -54,6 +54,8 @@ pub(super) use tcp::port_of;
 
 pub use super::infer::infer;
 pub use deadline::DeadlineExceeded;
+#[cfg(feature = "testing")]
+pub(crate) use deadline::is_watch;
 pub use fenced::Fenced;
 #[cfg(feature = "testing")]
 pub(crate) use guard::RequestGuard;

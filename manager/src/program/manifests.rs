@@ -159,8 +159,7 @@ fn files(shown: &Shown<'_>, args: ManifestsArgs, setup: Setup) -> Result<Files, 
         return Err(Failure::wrong_input("--image: a chart needs a name and a tag, not a digest"));
     }
     let namespace = wiring.namespace.clone();
-    let given = configuration.leader_election.namespace.clone();
-    let lease_namespace = |own: &str| if given.is_empty() { own.to_owned() } else { given.clone() };
+    let lease_namespace = |own: &str| rbac::lease_namespace(&configuration, own);
     let manager = rbac::wired(shown.name, wiring, setup)?;
     let served = &configuration.cache.namespaces;
     let source = Source {

@@ -44,8 +44,8 @@ pub(super) struct Wiring {
 /// Prints the roles of the program, or their explanation.
 pub(super) fn run(name: &'static str, args: RbacArgs, setup: Setup, output: &mut Output<'_>) -> Exit {
     let configuration = &args.wiring.loaded.configuration;
-    let (served, lease) = (configuration.cache.namespaces.clone(), &configuration.leader_election.namespace);
-    let own = if lease.is_empty() { &args.wiring.namespace } else { lease }.clone();
+    let (served, own) =
+        (configuration.cache.namespaces.clone(), lease_namespace(configuration, &args.wiring.namespace));
     let printed = wired(name, args.wiring, setup).and_then(|manager| {
         let rights = manager.rights_in(&own, &served);
         let text = if args.explain { rights.explain() } else { roles(&rights)? };
@@ -61,9 +61,7 @@ pub(super) fn wired(name: &'static str, wiring: Wiring, setup: Setup) -> Result<
     without_ports(configuration);
     // The file is in the Pods only.
     configuration.inspect.token_file = None;
-    if configuration.leader_election.namespace.is_empty() {
-        configuration.leader_election.namespace = namespace;
-    }
+    configuration.leader_election.namespace = lease_namespace(configuration, &namespace);
     let wired = async {
         // Nothing listens there: a request of `setup` fails at once.
         let nowhere = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
@@ -77,6 +75,12 @@ pub(super) fn wired(name: &'static str, wiring: Wiring, setup: Setup) -> Result<
         let why = "here the program is wired without a connection to an API server";
         Failure::other(format_args!("{}; {why}", Chain(&*problem)))
     })
+}
+
+/// Returns the namespace of the Lease for a manager in the namespace `own`.
+pub(super) fn lease_namespace(configuration: &ManagerConfiguration, own: &str) -> String {
+    let given = &configuration.leader_election.namespace;
+    if given.is_empty() { own.to_owned() } else { given.clone() }
 }
 
 /// Switches all servers off, for a manager that is never run.

@@ -96,7 +96,7 @@ impl Rights {
     pub fn without(mut self, right: &str) -> Self {
         for rule in &mut self.rules {
             let place = rule.place();
-            rule.verbs.retain(|verb, _| format!("{} {place}", verb.as_str()) != right);
+            rule.verbs.retain(|verb, _| verb.right(&place) != right);
         }
         self.rules.retain(|rule| !rule.verbs.is_empty());
         self
@@ -108,7 +108,7 @@ impl Rights {
         let texts = |rule: &Rule| {
             let place = rule.place();
             let ordinary = rule.verbs.iter().filter(|(_, grounds)| grounds.iter().any(|one| !one.seldom));
-            ordinary.map(|(verb, _)| format!("{} {place}", verb.as_str())).collect::<Vec<_>>()
+            ordinary.map(|(verb, _)| verb.right(&place)).collect::<Vec<_>>()
         };
         self.rules.iter().flat_map(texts).collect()
     }
@@ -199,6 +199,11 @@ impl fmt::Display for Target {
 impl Verb {
     fn new(name: &str) -> Self {
         Self(VERBS.iter().position(|verb| *verb == name).unwrap_or(VERBS.len()), name.to_owned())
+    }
+
+    /// Returns the right to this verb at the place of a rule as text, such as `patch configmaps in attic`.
+    fn right(&self, place: &str) -> String {
+        format!("{} {place}", self.as_str())
     }
 
     /// Returns the name of the verb, such as `list`.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::client::ResourcePath;
-use crate::client::connect::RequestGuard;
+use crate::client::connect::{RequestGuard, is_watch};
 use crate::config::ConfigSchema;
 use crate::manager::Manager;
 use crate::rbac::{Rights, Rule, Target};
@@ -170,15 +170,15 @@ impl Guarded {
 
 impl RequestGuard for Guarded {
     fn refuse(&self, method: &Method, uri: &Uri) -> Option<String> {
-        let request = Request::of(method, uri)?;
-        if !request.is_allowed_by(&self.rights()) {
+        let (request, rights) = (Request::of(method, uri)?, self.rights());
+        if !request.is_allowed_by(&rights) {
             return Some(self.refuse(request));
         }
         // A watch that begins with all objects is a list too.
         let lists = uri.query().is_some_and(|query| query.contains("sendInitialEvents=true"));
         if request.verb == "watch" && lists {
             let list = Request { verb: "list", ..request.clone() };
-            if !list.is_allowed_by(&self.rights()) {
+            if !list.is_allowed_by(&rights) {
                 return Some(self.refuse(list));
             }
             self.seen.lock().used.insert(list);
@@ -206,7 +206,7 @@ impl Request {
         let path = ResourcePath::parse(uri.path())?;
         let query = uri.query().unwrap_or_default();
         let verb = match (method, &path.name) {
-            (&Method::GET, _) if query.contains("watch=true") => "watch",
+            (&Method::GET, _) if is_watch(uri) => "watch",
             (&Method::GET, Some(_)) => "get",
             (&Method::GET, None) => "list",
             (&Method::POST, _) => "create",

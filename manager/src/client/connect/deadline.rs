@@ -58,7 +58,7 @@ async fn collected(response: Response<ResponseBody>) -> Result<Response<Response
     Ok(Response::from_parts(head, whole(body.collect().await?.to_bytes())))
 }
 
-pub(super) fn is_watch(uri: &Uri) -> bool {
+pub(crate) fn is_watch(uri: &Uri) -> bool {
     uri.query()
         .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")))
 }
