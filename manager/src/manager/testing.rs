@@ -82,7 +82,18 @@ impl Manager {
         connection: kube::Config,
         setup: impl FnOnce(&Self) -> Result<(), BoxError>,
     ) -> Result<RunningManager, BoxError> {
-        let loaded = schema.parse(CONFIGURATION, "test", &Overrides::default())?;
+        Self::start_in(&[], schema, connection, setup)
+    }
+
+    /// Starts a manager for a test that serves only these namespaces; all if there are none.
+    pub(crate) fn start_in(
+        namespaces: &[String],
+        schema: &ConfigSchema,
+        connection: kube::Config,
+        setup: impl FnOnce(&Self) -> Result<(), BoxError>,
+    ) -> Result<RunningManager, BoxError> {
+        let mut loaded = schema.parse(CONFIGURATION, "test", &Overrides::default())?;
+        loaded.configuration.cache.namespaces = namespaces.to_vec();
         let options = ManagerOptions { signals: false, preflight: false, ..ManagerOptions::replica("test") };
         let manager = Self::new(options, loaded, connection)?;
         setup(&manager)?;

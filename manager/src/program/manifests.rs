@@ -10,7 +10,7 @@ mod rules;
 mod schemas;
 mod template;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -195,7 +195,8 @@ fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares files below a folder with what would be written.
+/// Compares files below a folder with what would be written. Below it, a folder of manifests has no others: a
+/// chart installs everything in it.
 fn check(folder: &Path, files: &Files) -> Result<(), Failure> {
     let mut stale = Vec::new();
     for (path, text) in files {
@@ -207,6 +208,16 @@ fn check(folder: &Path, files: &Files) -> Result<(), Failure> {
                 stale.push(format!("{}: missing", path.display()));
             }
             Err(error) => return Err(Failure::other(format_args!("{}: {error}", path.display()))),
+        }
+    }
+    let folders: BTreeSet<&Path> = files.keys().filter_map(|path| Path::new(path).parent()).collect();
+    for below in folders.into_iter().filter(|below| !below.as_os_str().is_empty()) {
+        for entry in fs::read_dir(folder.join(below)).into_iter().flatten().flatten() {
+            let path = below.join(entry.file_name());
+            let is_manifest = path.extension().is_some_and(|extension| extension == "yaml");
+            if is_manifest && !path.to_str().is_some_and(|path| files.contains_key(path)) {
+                stale.push(format!("{}: no longer made; delete it", folder.join(path).display()));
+            }
         }
     }
     if stale.is_empty() {

@@ -122,9 +122,6 @@ impl Rights {
 
     /// Returns the roles that grant the rights in single namespaces, by namespace.
     pub fn roles(&self) -> Vec<Role> {
-        let mut namespaces: Vec<&str> =
-            self.rules.iter().filter_map(|rule| rule.namespace.as_deref()).collect();
-        namespaces.dedup();
         let role = |namespace: &str| Role {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -133,7 +130,14 @@ impl Rights {
             },
             rules: Some(self.policy(Some(namespace))),
         };
-        namespaces.into_iter().map(role).collect()
+        self.scopes().into_iter().flatten().map(role).collect()
+    }
+
+    /// Returns the namespaces of the rules; `None`, which comes first, for the whole cluster.
+    pub fn scopes(&self) -> Vec<Option<&str>> {
+        let mut scopes: Vec<Option<&str>> = self.rules.iter().map(|rule| rule.namespace.as_deref()).collect();
+        scopes.dedup();
+        scopes
     }
 
     /// Returns the name of the roles, which is that of the program.

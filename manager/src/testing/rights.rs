@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::client::ResourcePath;
 use crate::client::connect::{RequestGuard, is_watch};
+use crate::client::observe::only_name;
 use crate::config::ConfigSchema;
 use crate::manager::Manager;
 use crate::rbac::{Rights, Rule, Target};
@@ -58,6 +59,7 @@ pub async fn rights(
 pub struct RightsTest {
     connection: kube::Config,
     schema: ConfigSchema,
+    namespaces: Vec<String>,
     /// The right that is withheld, as text; empty for none.
     withheld: String,
 }
@@ -67,12 +69,17 @@ pub struct RightsTest {
 impl RightsTest {
     /// Makes a test of a manager with this connection.
     pub fn new(connection: kube::Config) -> Self {
-        Self { connection, schema: ConfigSchema::new(), withheld: String::new() }
+        Self { connection, schema: ConfigSchema::new(), namespaces: Vec::new(), withheld: String::new() }
     }
 
     /// Sets the schema of the program's configuration, for a program with sections of its own.
     pub fn schema(self, schema: &ConfigSchema) -> Self {
         Self { schema: schema.clone(), ..self }
+    }
+
+    /// Restricts the manager to these namespaces, as `cache.namespaces` in its configuration does.
+    pub fn namespaces(self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { namespaces: namespaces.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Withholds one of the declared rights, written as in the error texts, such as `patch configmaps in
@@ -90,9 +97,9 @@ impl RightsTest {
         setup: impl FnOnce(&Manager) -> Result<(), BoxError>,
         test: impl AsyncFnOnce(&Manager) -> Result<(), BoxError>,
     ) -> Result<(), BoxError> {
-        let Self { connection, schema, withheld } = self;
+        let Self { connection, schema, namespaces, withheld } = self;
         let mut guard = None;
-        let manager = Manager::for_test_of(&schema, connection, |manager| {
+        let manager = Manager::start_in(&namespaces, &schema, connection, |manager| {
             setup(manager)?;
             let (seen, refused) = (Mutex::default(), Notify::new());
             let guarded = Arc::new(Guarded { manager: manager.clone(), withheld, seen, refused });
@@ -220,7 +227,7 @@ impl Request {
             return None;
         }
         let field = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "fieldSelector");
-        let only = field.and_then(|(_, fields)| fields.strip_prefix("metadata.name=").map(str::to_owned));
+        let only = field.and_then(|(_, fields)| only_name(&fields).map(str::to_owned));
         let resource = match &path.subresource {
             Some(subresource) => format!("{}/{subresource}", path.plural),
             None => path.plural,

@@ -145,9 +145,10 @@ fn stale_and_missing_manifests_are_listed() {
     check(&["manifests", "--format", "kustomize", "--out", &out, "--check"], 0, "", "");
     std::fs::write(folder.path().join("base/rbac.yaml"), "rules: []\n").expect("written");
     std::fs::remove_file(folder.path().join("static-pod/pod.yaml")).expect("removed");
+    std::fs::write(folder.path().join("base/old.yaml"), "").expect("written");
     let expected = format!(
         "error: the manifests are stale; run it without --check\n{out}/base/rbac.yaml: \
-         differs\n{out}/static-pod/pod.yaml: missing\n"
+         differs\n{out}/static-pod/pod.yaml: missing\n{out}/base/old.yaml: no longer made; delete it\n"
     );
     check(&["manifests", "--format", "kustomize", "--out", &out, "--check"], 1, "", &expected);
 }

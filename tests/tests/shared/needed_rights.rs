@@ -193,13 +193,42 @@ async fn the_directory_needs_each_right_that_it_declares() {
     cluster.stop().await;
 }
 
+/// Lets the manager use every right: a WaitDeployment with a gate is made ready, and another one takes over a
+/// Deployment.
+async fn exercise_wait_deployments(cluster: &TestCluster) -> Result<(), BoxError> {
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
+    let wait_for = json!({"dependencies": [{"name": "schema", "resource": job, "optional": true}]});
+    let spec = json!({"spec": {"replicas": 1, "waitFor": wait_for}});
+    let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
+    let web = wait_deployment("web", &spec);
+    objects.create(&PostParams::default(), &web).await?;
+    let settled = |name| {
+        let has = move |object: &WaitDeployment| object.condition(name).is_some();
+        Condition::new("has the condition", has)
+    };
+    Condition::exists().wait(&deployments, "web").await?;
+    settled("Ready").wait(&objects, "web").await?;
+    // A Deployment that was there before is read with its managedFields.
+    let old = object::<Deployment>(json!({
+        "metadata": {"name": "old"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "old"}},
+            "template": {
+                "metadata": {"labels": {"app": "old"}},
+                "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
+            },
+        },
+    }));
+    deployments.create(&PostParams::default(), &old).await?;
+    objects.create(&PostParams::default(), &wait_deployment("old", &spec)).await?;
+    let owned = |old: &Deployment| old.metadata.owner_references.iter().flatten().count() == 1;
+    Ok(Condition::new("is owned", owned).wait(&deployments, "old").await.map(drop)?)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_manager_of_waitdeployments_needs_each_right_that_it_declares() {
     let Some(cluster) = TestCluster::shared().await else { return };
     let setup: Setup = |manager| Ok(mainstay_controllers::register(manager, Sockets::default())?);
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "migrate", "condition": "Complete"});
-    let wait_for = json!({"dependencies": [{"name": "schema", "resource": job, "optional": true}]});
-    let spec = json!({"spec": {"replicas": 1, "waitFor": wait_for}});
     let (objects, deployments) = (cluster.api::<WaitDeployment>(), cluster.api::<Deployment>());
     let clean = async |_: &TestCluster| {
         for name in ["web", "old"] {
@@ -208,32 +237,26 @@ async fn the_manager_of_waitdeployments_needs_each_right_that_it_declares() {
         }
         Ok(())
     };
-    each_right_is_needed(&cluster, setup, clean, async |_, _| {
-        let web = wait_deployment("web", &spec);
-        objects.create(&PostParams::default(), &web).await?;
-        let settled = |name| {
-            let has = move |object: &WaitDeployment| object.condition(name).is_some();
-            Condition::new("has the condition", has)
-        };
-        Condition::exists().wait(&deployments, "web").await?;
-        settled("Ready").wait(&objects, "web").await?;
-        // A Deployment that was there before is read with its managedFields.
-        let old = object::<Deployment>(json!({
-            "metadata": {"name": "old"},
-            "spec": {
-                "selector": {"matchLabels": {"app": "old"}},
-                "template": {
-                    "metadata": {"labels": {"app": "old"}},
-                    "spec": {"containers": [{"name": "main", "image": "example.invalid/main:1"}]},
-                },
-            },
-        }));
-        deployments.create(&PostParams::default(), &old).await?;
-        objects.create(&PostParams::default(), &wait_deployment("old", &spec)).await?;
-        let owned = |old: &Deployment| old.metadata.owner_references.iter().flatten().count() == 1;
-        Ok(Condition::new("is owned", owned).wait(&deployments, "old").await.map(drop)?)
-    })
-    .await;
+    each_right_is_needed(&cluster, setup, clean, async |cluster, _| exercise_wait_deployments(cluster).await)
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_of_one_namespace_reads_and_writes_objects_in_no_other_one() {
+    let Some(cluster) = TestCluster::shared().await else { return };
+    let setup: Setup = |manager| Ok(mainstay_controllers::register(manager, Sockets::default())?);
+    let test = RightsTest::new(cluster.connection().await)
+        .schema(&config_schema())
+        .namespaces([cluster.namespace()])
+        .run(setup, async |manager| {
+            let rights = manager.rights();
+            let wide = rights.rules().iter().filter(|rule| rule.namespace.is_none());
+            let wide: Vec<String> = wide.map(|rule| rule.target.to_string()).collect();
+            assert_eq!(wide, ["namespaces", "subjectaccessreviews of authorization.k8s.io"]);
+            exercise_wait_deployments(&cluster).await
+        });
+    test.await.expect("every right is used, and none is missing");
     cluster.stop().await;
 }
 

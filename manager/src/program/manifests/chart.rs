@@ -32,14 +32,18 @@ impl Source<'_> {
         let roles = rules::roles(&self.rights_of_chart, &values);
         let mut files = Files::new();
         files.insert("chart/Chart.yaml".into(), values.fill(template!("chart_head.yaml")));
-        files.insert("chart/values.yaml".into(), self.values().fill(template!("chart_values.yaml")));
+        let monitoring = if self.has_metrics() { MONITORING } else { "" };
+        let defaults = self.values().with("monitoring", monitoring);
+        files.insert("chart/values.yaml".into(), defaults.fill(template!("chart_values.yaml")));
         files.insert("chart/values.schema.json".into(), format!("{:#}\n", self.schema()));
         if !self.crds.is_empty() {
             files.insert("chart/crds/crd.yaml".into(), self.definitions()?);
         }
         let account = values.fill(template!("service_account.yaml"));
         files.insert("chart/templates/service_account.yaml".into(), account);
-        for (name, text) in self.shared(&values, &roles) {
+        let escaped = |text: &str| values.fill(&text.replace("{{", "{{ `{{` }}"));
+        let own = self.own.iter().map(|(file, text)| (*file, escaped(text))).collect();
+        for (name, text) in self.shared(&values, &roles, own) {
             files.insert(format!("chart/templates/{name}"), text);
         }
         for (component, name, text) in self.optional(&values) {
@@ -61,7 +65,7 @@ impl Source<'_> {
                 "properties": {"enabled": {"type": "boolean"}},
             })
         };
-        json!({
+        let mut schema = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "title": format!("Values of the chart of {}", self.name),
             "type": "object",
@@ -83,10 +87,13 @@ impl Source<'_> {
                 },
                 "config": {"description": "The configuration file.", "type": "string"},
                 "networkPolicy": switch("A NetworkPolicy for the Pods."),
-                "serviceMonitor": switch("A ServiceMonitor for the metrics."),
                 "priorityClass": switch("A PriorityClass for the Pods."),
             },
-        })
+        });
+        if self.has_metrics() {
+            schema["properties"]["serviceMonitor"] = switch("A ServiceMonitor for the metrics.");
+        }
+        schema
     }
 }
 
@@ -95,6 +102,13 @@ const PRIORITY_CLASS: &str = "\
 {{- if .Values.priorityClass.enabled }}
 priorityClassName: @name@
 {{- end }}
+";
+
+/// The switch of the `ServiceMonitor`.
+const MONITORING: &str = "\
+# For a Prometheus operator.
+serviceMonitor:
+  enabled: false
 ";
 
 /// Refuses a cluster without the Prometheus operator, and names the switch.

@@ -9,6 +9,9 @@ use crate::config::BindAddress;
 use crate::program::Failure;
 use crate::program::rbac::yaml;
 
+/// The name and the text of a file.
+type File = (&'static str, String);
+
 /// Time for the container to end after `shutdown.gracePeriod`, before the kubelet kills it.
 const MARGIN: Duration = Duration::from_secs(15);
 
@@ -43,6 +46,8 @@ impl Source<'_> {
             .with("class", "")
             .with("config", &*self.text)
             .with("metrics_port", port(self.configuration.metrics.bind_address))
+            .with("inspect", self.inspect())
+            .with("token", if self.configuration.metrics.auth { TOKEN } else { "" })
             .with("ports", self.ports())
             .with("probes", self.probes("probes"))
             .with("pod_probes", self.probes(&port(self.configuration.health.bind_address)))
@@ -71,6 +76,15 @@ impl Source<'_> {
         are_served.then(probes).unwrap_or_default()
     }
 
+    /// Returns the rule of the `NetworkPolicy` for the debug pages.
+    fn inspect(&self) -> String {
+        let port = port(self.configuration.inspect.bind_address);
+        if port.is_empty() {
+            return port;
+        }
+        Values::default().with("name", self.name).with("port", port).fill(INSPECT)
+    }
+
     /// Returns whether there are metrics that a scraper can reach.
     pub(super) fn has_metrics(&self) -> bool {
         is_reachable(self.configuration.metrics.bind_address)
@@ -82,24 +96,25 @@ impl Source<'_> {
     }
 
     /// Returns the files of the base, in the order in which they are applied.
-    pub(super) fn base(&self) -> Result<Vec<(&'static str, String)>, Failure> {
+    pub(super) fn base(&self) -> Result<Vec<File>, Failure> {
         let values = self.values();
         let mut files = vec![("namespace.yaml", values.fill(template!("namespace.yaml")))];
         if !self.crds.is_empty() {
             files.push(("crd.yaml", self.definitions()?));
         }
         files.push(("service_account.yaml", values.fill(template!("service_account.yaml"))));
-        files.extend(self.shared(&values, &rules::roles(&self.rights, &values)));
+        let own = self.own.iter().map(|(file, text)| (*file, values.fill(text))).collect();
+        files.extend(self.shared(&values, &rules::roles(&self.rights, &values), own));
         Ok(files)
     }
 
-    /// Returns the files that the base and the chart have in common.
-    pub(super) fn shared(&self, values: &Values, roles: &str) -> Vec<(&'static str, String)> {
+    /// Returns the files that the base and the chart have in common. `own` are those that the program adds.
+    pub(super) fn shared(&self, values: &Values, roles: &str, own: Vec<File>) -> Vec<File> {
         let mut files = vec![("rbac.yaml", roles.to_owned())];
         if !self.crds.is_empty() {
             files.push(("user_roles.yaml", rules::user_roles(self.crds, values)));
         }
-        files.extend(self.own.iter().map(|(file, text)| (*file, values.fill(text))));
+        files.extend(own);
         if self.configuration.leader_election.enabled {
             files.push(("flow_schema.yaml", values.fill(template!("flow_schema.yaml"))));
         }
@@ -193,6 +208,19 @@ impl Source<'_> {
 
 /// The update of replicas that elect a leader.
 const ROLLING: &str = "strategy:\n  rollingUpdate: {maxUnavailable: 0, maxSurge: 1}";
+
+/// The token of a scraper, for metrics with `metrics.auth`: that of the `ServiceAccount` of Prometheus.
+const TOKEN: &str = "bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// Lets standbys ask the leader for its pages.
+const INSPECT: &str = "\
+# The leader's pages, for standbys, where inspect.peers is on; else nothing listens there but on loopback.
+- from:
+    - podSelector:
+        matchLabels:
+          app.kubernetes.io/name: @name@
+  ports: [{port: @port@}]
+";
 
 /// The patch that gives the Deployment the priority class.
 const PRIORITY_PATCH: &str = "\

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use super::chart;
 use super::template::{Values, template};
-use crate::rbac::{Rights, Rule, Target};
+use crate::rbac::{Rights, Rule};
 
 /// The comment above the role for the whole cluster.
 const CLUSTER_ROLE: &str = "\
@@ -14,13 +15,16 @@ const CLUSTER_ROLE: &str = "\
 
 /// Returns all roles of the manager, each with its binding to the `ServiceAccount`.
 pub(super) fn roles(rights: &Rights, values: &Values) -> String {
+    let namespaces = rights.scopes().into_iter().flatten().count();
     let document = |scope: Option<&str>| {
         let heading = if scope.is_none() { CLUSTER_ROLE } else { "" };
-        let values = role(rights.name(), scope, in_scope(rights, scope), values);
+        // The namespace of a release may be one of the others.
+        let own = if scope == Some(chart::NAMESPACE) && namespaces > 1 { "-own" } else { "" };
+        let values = role(&format!("{}{own}", rights.name()), scope, in_scope(rights, scope), values);
         let (role, binding) = (template!("role.yaml"), template!("role_binding.yaml"));
         format!("{heading}{}---\n{}", values.fill(role), values.fill(binding))
     };
-    scopes(rights).into_iter().map(document).collect::<Vec<_>>().join("---\n")
+    rights.scopes().into_iter().map(document).collect::<Vec<_>>().join("---\n")
 }
 
 /// Returns the changes for a manager that serves only its own namespace: the patch of the role for the whole
@@ -38,7 +42,7 @@ pub(super) fn namespaced(rights: &Rights, usual: &Rights, values: &Values) -> (S
     let name = format!("{}-namespaced", rights.name());
     let is_new = |rule: &&Rule| !usual.rules().contains(rule);
     let mut roles = Vec::new();
-    for scope in scopes(rights).into_iter().flatten().map(Some) {
+    for scope in rights.scopes().into_iter().flatten().map(Some) {
         let mut new = in_scope(rights, scope).filter(is_new).peekable();
         if new.peek().is_some() {
             let values = role(&name, scope, new, values);
@@ -48,13 +52,6 @@ pub(super) fn namespaced(rights: &Rights, usual: &Rights, values: &Values) -> (S
         }
     }
     (patch, roles.join("---\n"))
-}
-
-/// Returns the scopes of all rules, that of the whole cluster first.
-fn scopes(rights: &Rights) -> Vec<Option<&str>> {
-    let mut scopes: Vec<Option<&str>> = rights.rules().iter().map(|rule| rule.namespace.as_deref()).collect();
-    scopes.dedup();
-    scopes
 }
 
 fn in_scope<'a>(rights: &'a Rights, scope: Option<&str>) -> impl Iterator<Item = &'a Rule> {
@@ -81,19 +78,22 @@ fn rule(rule: &Rule) -> String {
     let mut text = String::new();
     for (verbs, grounds) in rule.grounds() {
         // Writing into a string never fails.
-        writeln!(text, "# {}: {}", verbs.join(", "), grounds.why.replace(char::is_control, " ")).ok();
+        let why = grounds.why.replace(char::is_control, " ").replace("{{", "{ {");
+        writeln!(text, "# {}: {why}", verbs.join(", ")).ok();
     }
-    match &rule.target {
-        Target::Resource { group, resource, name } => {
-            write!(text, "- apiGroups: [{}]\n  resources: [{}]\n", quoted(group), quoted(resource)).ok();
-            if let Some(name) = name {
-                writeln!(text, "  resourceNames: [{}]", quoted(name)).ok();
-            }
-        }
-        Target::Url(url) => drop(writeln!(text, "- nonResourceURLs: [{}]", quoted(url))),
+    let policy = rule.policy();
+    let fields = [
+        ("apiGroups", policy.api_groups),
+        ("resources", policy.resources),
+        ("resourceNames", policy.resource_names),
+        ("nonResourceURLs", policy.non_resource_urls),
+        ("verbs", Some(policy.verbs)),
+    ];
+    for (number, (field, values)) in fields.into_iter().filter(|(_, values)| values.is_some()).enumerate() {
+        let values: Vec<String> = values.iter().flatten().map(|value| quoted(value)).collect();
+        let dash = if number == 0 { "-" } else { " " };
+        writeln!(text, "{dash} {field}: [{}]", values.join(", ")).ok();
     }
-    let verbs: Vec<String> = rule.verbs().map(quoted).collect();
-    writeln!(text, "  verbs: [{}]", verbs.join(", ")).ok();
     text
 }
 

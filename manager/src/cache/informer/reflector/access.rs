@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::request::read_all;
 use crate::cache::store::Scope;
+use crate::client::observe::only_name;
 use crate::key::KindId;
 
 /// Milliseconds between two access reviews of a watch, drawn at random so that stores do not send them
@@ -105,15 +106,6 @@ impl AccessCheck {
         let review: Value = serde_json::from_slice(&read_all(body, MAX_RESPONSE).await.ok()?).ok()?;
         review["status"]["allowed"].as_bool()
     }
-}
-
-/// Returns the only object name that a field selector allows; `None` if it does not name one. Sent with the
-/// review, because an RBAC rule for one object by name also allows to watch that object.
-fn only_name(fields: &str) -> Option<&str> {
-    fields.split(',').find_map(|field| {
-        let value = field.trim().strip_prefix("metadata.name=")?;
-        Some(value.strip_prefix('=').unwrap_or(value))
-    })
 }
 
 #[cfg(test)]
