@@ -22,7 +22,8 @@ use mainstay::manager::{Manager, ManagerOptions};
 use mainstay::program::{self, ConfigFlags};
 use mainstay::reconcile::ReconcileError;
 use mainstay_api::WaitDeployment;
-use mainstay_devcluster::{ControlPlane, DevCluster, Options, Progress};
+use mainstay_devcluster::workloads::Controller;
+use mainstay_devcluster::{ControlPlane, DevCluster, EmbeddedOptions, Options, Progress};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -39,12 +40,15 @@ const CONFIGURATION: &str = include_str!("../../config/dev.yaml");
 const SIGNAL_LAG: Duration = Duration::from_millis(200);
 
 /// The API server that `mainstay dev` starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Server {
     /// An API server in this process, which starts at once.
     Embedded,
     /// The real programs, built with Go on the first start.
     Real,
+    /// An API server in this process, with its objects in a file.
+    #[value(skip)]
+    Kept(PathBuf),
 }
 
 /// Returns the definition of the command `mainstay dev` with its flags.
@@ -60,13 +64,20 @@ pub(crate) fn command() -> Command {
         .default_value("embedded")
         .conflicts_with("kubeconfig")
         .help("The API server to start");
+    let data = Arg::new("data")
+        .long("data")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with_all(["kubeconfig", "server"])
+        .help("Keep the cluster in this file, and go on with it at the next start");
     ConfigFlags::add_to(
         Command::new("dev")
             .about(
                 "Start a control plane, apply a sample WaitDeployment, run the manager and print each step",
             )
             .arg(kubeconfig)
-            .arg(server),
+            .arg(server)
+            .arg(data),
     )
 }
 
@@ -77,7 +88,10 @@ pub(crate) fn run(matches: &ArgMatches, schema: &ConfigSchema) -> ExitCode {
         Err(problem) => return program::print_problems(problem, &mut std::io::stderr()).into(),
     };
     let kubeconfig = matches.get_one::<PathBuf>("kubeconfig").map(PathBuf::as_path);
-    let server = matches.get_one("server").copied().unwrap_or(Server::Embedded);
+    let server = match matches.get_one::<PathBuf>("data") {
+        Some(file) => Server::Kept(file.clone()),
+        None => matches.get_one("server").cloned().unwrap_or(Server::Embedded),
+    };
     match start(loaded, source, kubeconfig, server) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -162,9 +176,16 @@ async fn interruptible<T>(step: impl Future<Output = anyhow::Result<T>>) -> anyh
 }
 
 async fn start_cluster(server: Server, steps: &Steps) -> anyhow::Result<DevCluster> {
-    if server == Server::Embedded {
+    let data = match server {
+        Server::Embedded => Some(None),
+        Server::Kept(file) => Some(Some(file)),
+        Server::Real => None,
+    };
+    if let Some(data) = data {
         steps.print("starting an API server in this process");
-        return Ok(DevCluster::start().await?);
+        let controllers = Controller::ALL.into();
+        let options = EmbeddedOptions { controllers, data, ..EmbeddedOptions::default() };
+        return Ok(DevCluster::start_embedded(options).await?);
     }
     steps.print(
         "starting a control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok",

@@ -36,6 +36,10 @@ pub fn program_with(sockets: Sockets) -> Program {
     #[cfg(feature = "dev")]
     let schema = program.schema().clone();
     #[cfg(feature = "dev")]
-    let program = program.command(crate::dev::command(), move |matches| crate::dev::run(matches, &schema));
+    let program = program
+        .command(crate::dev::command(), move |matches| crate::dev::run(matches, &schema))
+        .command(mainstay_devcluster::command::command(), |matches| {
+            mainstay_devcluster::command::run(matches, &["cluster"])
+        });
     program
 }

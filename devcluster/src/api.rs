@@ -30,13 +30,14 @@ mod update;
 mod watch;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use crate::kinds::Kind;
-use crate::store::{Clock, Store, Window};
+use crate::store::{Clock, FileError, Store, Window};
 use admission::{Admission, NamespaceLifecycle};
 use call::Call;
 use registry::Registry;
@@ -104,6 +105,20 @@ impl Api {
     /// Waits only for the admission hooks of the options.
     pub async fn new(options: ApiOptions) -> Self {
         let store = Store::new(options.window, Arc::clone(&options.clock));
+        Self::on(store, options).await
+    }
+
+    /// Returns a server with the objects of a file, as [`Store::open`] reads it; one of a new file has the
+    /// objects of every new cluster.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`].
+    pub async fn open(path: &Path, options: ApiOptions) -> Result<Self, FileError> {
+        let store = Store::open(path, options.window, Arc::clone(&options.clock))?;
+        Ok(Self::on(store, options).await)
+    }
+
+    async fn on(store: Store, options: ApiOptions) -> Self {
         let mut admission: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle::new(store.clone()))];
         admission.extend(options.admission);
         let shared = Shared {
@@ -116,7 +131,11 @@ impl Api {
             admission,
         };
         let api = Self { shared: Arc::new(shared) };
-        api.create_first_objects().await;
+        if api.shared.store.is_empty() {
+            api.create_first_objects().await;
+        } else {
+            api.restore_definitions();
+        }
         api
     }
 
@@ -129,7 +148,16 @@ impl Api {
         let served = self.target(&request.target)?;
         let mut call = Call::new(served, request);
         adjust(&mut call);
-        match self.dispatch(&mut call).await {
+        let is_write = !matches!(call.verb, Verb::Get | Verb::List | Verb::Watch);
+        if is_write {
+            self.store().check_file().map_err(|error| Status::internal(error.to_string()))?;
+        }
+        let mut outcome = self.dispatch(&mut call).await;
+        if is_write && outcome.is_ok() {
+            let written = self.store().written().await;
+            outcome = written.map_err(|error| Status::internal(error.to_string())).and(outcome);
+        }
+        match outcome {
             Ok(response) => Ok(Response { warnings: call.into_warnings(), ..response }),
             Err(status) => Err(status.with_warnings(call.into_warnings())),
         }

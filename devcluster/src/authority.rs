@@ -18,11 +18,19 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn generate() -> Result<Self, rcgen::Error> {
+        Self::of(KeyPair::generate()?)
+    }
+
+    /// Makes the authority with this key in PEM again, of which all certificates stay valid.
+    pub(crate) fn restore(key: &str) -> Result<Self, rcgen::Error> {
+        Self::of(KeyPair::from_pem(key)?)
+    }
+
+    fn of(key: KeyPair) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.distinguished_name.push(DnType::CommonName, "mainstay devcluster");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }

@@ -8,7 +8,7 @@ mod loopback;
 #[cfg(feature = "workloads")]
 use std::collections::BTreeSet;
 #[cfg(feature = "http")]
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(feature = "http")]
 use std::time::Duration;
@@ -25,10 +25,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::loopback::GRACE;
 #[cfg(feature = "http")]
 use self::loopback::Loopback;
-use crate::api::{Api, ApiOptions, Request, Status, Target, User, Verb};
+use crate::api::{Api, ApiOptions, PatchType, Request, Status, Target, User, Verb};
 #[cfg(feature = "http")]
 use crate::server::IdentityError;
 use crate::server::{ApiService, Faults};
+#[cfg(feature = "http")]
+use crate::store::FileError;
 #[cfg(feature = "workloads")]
 use crate::workloads::{self, Controller};
 
@@ -45,8 +47,15 @@ pub struct EmbeddedOptions {
     /// The controllers that run beside the API server. None by default, so that objects are only stored.
     #[cfg(feature = "workloads")]
     pub controllers: BTreeSet<Controller>,
-    /// CustomResourceDefinitions that exist from the start.
+    /// CustomResourceDefinitions that exist from the start, in place of those of the same names in a file.
     pub crds: Vec<Value>,
+    /// The file with the objects, the certificates and the port of a cluster that goes on after its process: the
+    /// next server with the file has the same kubeconfig. `None` for objects in memory only.
+    #[cfg(feature = "http")]
+    pub data: Option<PathBuf>,
+    /// The port on loopback; `None` for that of the file, if it is free, else for any free one.
+    #[cfg(feature = "http")]
+    pub port: Option<u16>,
     /// Whether each write of a ServiceAccount is appended to the file `audit.log` in the
     /// [folder](Embedded::folder), as a line of the audit log of kube-apiserver. Off by default.
     #[cfg(feature = "http")]
@@ -83,6 +92,10 @@ pub enum EmbeddedError {
     #[cfg(feature = "http")]
     #[error("preparing the server's temporary folder failed")]
     Folder(#[source] std::io::Error),
+    /// The file with the objects cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Data(#[from] FileError),
     /// A CustomResourceDefinition of the options was refused.
     #[error("the CustomResourceDefinition {name:?} was refused: {}", .status.message())]
     Definition {
@@ -104,6 +117,10 @@ impl Default for EmbeddedOptions {
             controllers: BTreeSet::new(),
             crds: Vec::new(),
             #[cfg(feature = "http")]
+            data: None,
+            #[cfg(feature = "http")]
+            port: None,
+            #[cfg(feature = "http")]
             audit: false,
         }
     }
@@ -122,13 +139,19 @@ impl Embedded {
         let seed = options.api.seed;
         #[cfg(feature = "workloads")]
         let clock = Arc::clone(&options.api.clock);
+        #[cfg(feature = "http")]
+        let api = match &options.data {
+            Some(path) => Api::open(path, options.api).await?,
+            None => Api::new(options.api).await,
+        };
+        #[cfg(not(feature = "http"))]
         let api = Api::new(options.api).await;
         for definition in options.crds {
             define(&api, definition).await?;
         }
         let service = ApiService::new(api.clone(), options.tokens, seed);
         #[cfg(feature = "http")]
-        let (loopback, service) = Loopback::start(service, options.audit).await?;
+        let (loopback, service) = Loopback::start(service, api.store(), options.port, options.audit).await?;
         #[cfg(feature = "workloads")]
         let controllers = {
             #[cfg(feature = "http")]
@@ -238,10 +261,6 @@ impl Embedded {
     /// left.
     ///
     /// Clients without a socket remain usable after that.
-    #[cfg_attr(
-        not(any(feature = "http", feature = "workloads")),
-        expect(clippy::unused_async, reason = "nothing runs that could be awaited")
-    )]
     pub async fn stop(self) {
         #[cfg(feature = "workloads")]
         {
@@ -251,6 +270,7 @@ impl Embedded {
         self.service.faults().cut_watches();
         #[cfg(feature = "http")]
         self.loopback.stop().await;
+        self.api.store().close().await;
     }
 }
 
@@ -258,8 +278,17 @@ impl Embedded {
 async fn define(api: &Api, definition: Value) -> Result<(), EmbeddedError> {
     let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let target = Target::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-    let request = Request::new(Verb::Create, target).with_body(definition);
-    match api.call(request).await {
+    let create = Request::new(Verb::Create, target.clone()).with_body(definition.clone());
+    let defined = match api.call(create).await {
+        // A file has an earlier version of it.
+        Err(status) if status.reason() == "AlreadyExists" => {
+            let apply = Request::new(Verb::Patch(PatchType::Apply), target.name(&name));
+            let apply = apply.with("fieldManager", "mainstay-devcluster").with("force", "true");
+            api.call(apply.with_body(definition)).await
+        }
+        defined => defined,
+    };
+    match defined {
         Ok(_) => Ok(()),
         Err(status) => Err(EmbeddedError::Definition { name, status }),
     }

@@ -37,7 +37,8 @@
 //! # Features
 //!
 //! `http` adds the listener and the real programs, `workloads` the controllers, and both together
-//! [`DevCluster`]. Both are on by default; neither is needed for clients in this process.
+//! [`DevCluster`]. Both are on by default; neither is needed for clients in this process. `command` adds the
+//! binary `mainstay-cluster`, whose commands other programs may have too.
 
 pub mod api;
 pub mod kinds;
@@ -45,6 +46,9 @@ pub mod server;
 pub mod store;
 #[cfg(feature = "workloads")]
 pub mod workloads;
+
+#[cfg(feature = "command")]
+pub mod command;
 
 #[cfg(feature = "http")]
 mod authority;

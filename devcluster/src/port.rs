@@ -21,7 +21,12 @@ pub(crate) struct Port {
 impl Port {
     /// Reserves a free TCP port on 127.0.0.1.
     pub(crate) fn reserve() -> io::Result<Self> {
-        let held = shared(0)?;
+        Self::reserve_at(0)
+    }
+
+    /// Reserves this TCP port on 127.0.0.1.
+    pub(crate) fn reserve_at(number: u16) -> io::Result<Self> {
+        let held = shared(number)?;
         Ok(Self { number: held.local_addr()?.port(), _held: held })
     }
 

@@ -33,7 +33,10 @@ pub use identity::IdentityError;
 pub use service::ApiService;
 
 #[cfg(feature = "http")]
-pub(crate) use {identity::Identity, listen::Listener};
+pub(crate) use {
+    identity::{Identity, Saved},
+    listen::Listener,
+};
 
 #[cfg(test)]
 mod tests;

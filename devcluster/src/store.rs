@@ -5,6 +5,9 @@
 //! computed from the current state by undoing later changes. A watch is a position in the history, so a
 //! replay and a live stream use the same code, and a slow watcher does not slow down writers.
 //!
+//! A store may have a [file](Store::open), from which it starts again after the end of its process. The file has
+//! the current objects only, so every older revision is expired after that.
+//!
 //! The store is independent of kinds and of HTTP. It sets `metadata.resourceVersion` of each stored object
 //! and leaves every other field to its callers.
 //!
@@ -14,6 +17,7 @@
 //! 3. Every change with a revision above the floor of its resource is in the history, so every state from the
 //!    floor on can be rebuilt.
 
+mod file;
 mod key;
 mod table;
 mod version;
@@ -21,6 +25,7 @@ mod watcher;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,12 +33,17 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use file::{Content, File};
 use key::KeyRange;
 use table::Table;
 
+pub use file::FileError;
 pub use key::{GroupResource, Key};
 pub use version::{Change, EventType, Version};
 pub use watcher::{Cut, Watcher};
+
+/// The revision of an empty store, as of an empty etcd.
+const FIRST: u64 = 1;
 
 /// Returns the wall-clock time; tests inject a fixed or manual clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -112,6 +122,8 @@ pub enum WriteError {
 
 struct Shared {
     state: Mutex<State>,
+    /// The file with the objects; `None` for a store in memory.
+    file: Option<File>,
     window: Window,
     clock: Clock,
 }
@@ -138,10 +150,55 @@ impl Default for Window {
 // === impl Store ===
 
 impl Store {
-    /// Returns an empty store at revision 1, the first revision of etcd.
+    /// Returns an empty store at the revision of an empty etcd.
     pub fn new(window: Window, clock: Clock) -> Self {
-        let state = State { revision: 1, compacted: 0, tables: HashMap::new() };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), window, clock }) }
+        let state = State { revision: FIRST, compacted: 0, tables: HashMap::new() };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), file: None, window, clock }) }
+    }
+
+    /// Returns a store with the objects of a file, which is made if it does not exist, and which no other process
+    /// may open meanwhile. Reads and watches of revisions from before are expired, and later writes get higher
+    /// ones.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, is open elsewhere, or is none of a store.
+    pub fn open(path: &Path, window: Window, clock: Clock) -> Result<Self, FileError> {
+        let opened = File::open(path, &window)?;
+        Ok(Self::of_file(opened, window, clock))
+    }
+
+    fn of_file((file, Content { revision, tables }): (File, Content), window: Window, clock: Clock) -> Self {
+        let state = Mutex::new(State { revision, compacted: revision, tables });
+        Self { shared: Arc::new(Shared { state, file: Some(file), window, clock }) }
+    }
+
+    /// Returns whether the objects are in a file.
+    pub fn has_file(&self) -> bool {
+        self.shared.file.is_some()
+    }
+
+    /// Fails if an earlier write did not reach the file, as none does after that.
+    pub fn check_file(&self) -> Result<(), FileError> {
+        self.shared.file.as_ref().map_or(Ok(()), File::check)
+    }
+
+    /// Returns once every write so far is on the disk; at once for a store in memory.
+    ///
+    /// # Errors
+    /// If a write fails.
+    pub async fn written(&self) -> Result<(), FileError> {
+        match &self.shared.file {
+            Some(file) => file.written(self.revision()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the file, so that others may open it, once every write so far is on the disk. Later writes fail. No
+    /// effect on a store in memory.
+    pub async fn close(&self) {
+        if let Some(file) = &self.shared.file {
+            file.close().await;
+        }
     }
 
     /// Stores a new object and returns it with its revision set.
@@ -206,6 +263,11 @@ impl Store {
     /// Returns the current version of an object; `None` if it does not exist.
     pub fn get(&self, resource: &GroupResource, key: &Key) -> Option<Arc<Version>> {
         self.shared.state.lock().tables.get(resource)?.get(key).map(Arc::clone)
+    }
+
+    /// Returns whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.shared.state.lock().tables.is_empty()
     }
 
     /// Returns the revision of the newest write.
@@ -293,6 +355,9 @@ impl Store {
         let dropped = table.apply(Arc::clone(&change), now, &self.shared.window);
         let signal = table.signal();
         state.revision = revision;
+        if let Some(file) = &self.shared.file {
+            file.append(resource, &change);
+        }
         drop(state);
         signal.send_replace(());
         drop(dropped);

@@ -54,6 +54,14 @@ impl Api {
         }
     }
 
+    /// Serves the definitions of a store that was opened, and goes on with their status or deletion.
+    pub(super) fn restore_definitions(&self) {
+        let listing = self.shared.store.list(&definitions(), None, None, At::Newest);
+        for version in listing.into_iter().flat_map(|listing| listing.items) {
+            self.settle_definition(version.key());
+        }
+    }
+
     /// Performs the status or deletion steps of a definition until none is left.
     fn settle_definition(&self, key: &Key) {
         let resource = definitions();

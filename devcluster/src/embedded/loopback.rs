@@ -4,12 +4,14 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::EmbeddedError;
 use crate::port::Port;
-use crate::server::{ApiService, Audit, Identity, Listener};
+use crate::server::{ApiService, Audit, Identity, Listener, Saved};
+use crate::store::{GroupResource, Key, Store};
 
 /// Longest wait of a stop for open requests.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
@@ -27,16 +29,38 @@ pub(super) struct Loopback {
     folder: TempDir,
 }
 
+/// What the file of a cluster keeps of its server, so that a kubeconfig stays valid: an object of the store that
+/// no kind serves.
+#[derive(Deserialize, Serialize)]
+struct Kept {
+    identity: Saved,
+    port: u16,
+}
+
 // === impl Loopback ===
 
 impl Loopback {
-    /// Starts to serve on a free port. Returns the service with the audit log, if one is kept.
+    /// Starts to serve on `port`; `None` for the port in the file of the store, if it is free, else for any free
+    /// one. Returns the service with the audit log, if one is kept.
     pub(super) async fn start(
         mut service: ApiService,
+        store: &Store,
+        port: Option<u16>,
         audit: bool,
     ) -> Result<(Self, ApiService), EmbeddedError> {
-        let identity = Identity::generate()?;
-        let port = Port::reserve().map_err(EmbeddedError::Bind)?;
+        let kept = Kept::read(store);
+        let (saved, last) = kept.map(|kept| (kept.identity, kept.port)).unzip();
+        let identity = Identity::generate(saved)?;
+        let port = match (port, last) {
+            (Some(port), _) => Port::reserve_at(port),
+            (None, Some(last)) => Port::reserve_at(last).or_else(|_| Port::reserve()),
+            (None, None) => Port::reserve(),
+        };
+        let port = port.map_err(EmbeddedError::Bind)?;
+        if store.has_file() {
+            Kept { identity: identity.saved().clone(), port: port.number() }.write(store);
+            store.written().await?;
+        }
         let kubeconfig = identity.kubeconfig(&url(&port));
         let folder = tempfile::Builder::new().prefix("mainstay-devcluster-").tempdir();
         let folder = folder.map_err(EmbeddedError::Folder)?;
@@ -103,6 +127,29 @@ impl Loopback {
 
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    fn place() -> (GroupResource, Key) {
+        (GroupResource::new("devcluster.mainstay.dev", "servers"), Key::new("", "server"))
+    }
+
+    fn read(store: &Store) -> Option<Self> {
+        let (resource, key) = Self::place();
+        serde_json::from_value(store.get(&resource, &key)?.value().clone()).ok()
+    }
+
+    fn write(&self, store: &Store) {
+        let (resource, key) = Self::place();
+        let Ok(value) = serde_json::to_value(self) else { return };
+        // Nobody else writes the object.
+        drop(match store.get(&resource, &key) {
+            Some(old) => store.update(&resource, &key, value, old.revision()),
+            None => store.create(&resource, key, value),
+        });
     }
 }
 

@@ -87,11 +87,8 @@ async fn a_client_works_in_process() {
     cluster.stop().await;
 }
 
-#[tokio::test]
-async fn custom_resources_are_served_and_discovered() {
-    let cluster = in_process().await;
-    let client = cluster.client();
-    let definition: Value = json!({
+fn widgets() -> Value {
+    json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
@@ -105,14 +102,20 @@ async fn custom_resources_are_served_and_discovered() {
                     "size": {"type": "integer", "default": 3}}}},
             }}}],
         },
-    });
+    })
+}
+
+#[tokio::test]
+async fn custom_resources_are_served_and_discovered() {
+    let cluster = in_process().await;
+    let client = cluster.client();
     let crds = ApiResource::from_gvk(&GroupVersionKind::gvk(
         "apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
     ));
     let crds: Api<DynamicObject> = Api::all_with(client.clone(), &crds);
-    let definition = serde_json::from_value(definition).expect("an object");
+    let definition = serde_json::from_value(widgets()).expect("an object");
     crds.create(&PostParams::default(), &definition).await.expect("created");
 
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Widget");
@@ -201,6 +204,44 @@ mod over_tcp {
         let service = tower::ServiceBuilder::new().layer(config.base_uri_layer()).service(http);
         use_config_maps(Client::new(service, "default")).await;
         cluster.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_cluster_goes_on_in_its_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = || EmbeddedOptions {
+            data: Some(folder.path().join("cluster")),
+            crds: vec![widgets()],
+            ..EmbeddedOptions::default()
+        };
+        let cluster = Embedded::start_with(options()).await.expect("a server");
+        let (url, before) = (cluster.url(), config(&cluster).await);
+        let client = Client::try_from(before.clone()).expect("a client");
+        let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        let map = maps.create(&PostParams::default(), &config_map("a")).await.expect("created");
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+        let widgets: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+        let widget = DynamicObject::new("w", &kind);
+        widgets.create(&PostParams::default(), &widget).await.expect("created");
+        let busy = Embedded::start_with(options()).await.expect_err("the file is in use");
+        assert!(busy.to_string().ends_with("/cluster: it is in use by another server"), "{busy}");
+        cluster.stop().await;
+
+        let again = Embedded::start_with(options()).await.expect("a server");
+        assert_eq!(again.url(), url, "the port is free and stays");
+        let client = Client::try_from(before).expect("a client");
+        let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        assert_eq!(maps.get("a").await.expect("found"), map);
+        let widgets: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+        widgets.get("w").await.expect("found");
+        let old = map.metadata.resource_version.expect("a revision");
+        let mut events = std::pin::pin!(maps.watch(&WatchParams::default(), &old).await.expect("a watch"));
+        let event = events.next().await.expect("an event").expect("an event");
+        assert!(matches!(&event, WatchEvent::Error(error) if error.code == 410), "{event:?}");
+        let next = maps.create(&PostParams::default(), &config_map("b")).await.expect("created");
+        let next = next.metadata.resource_version.expect("a revision");
+        assert!(next.parse::<u64>().expect("a number") > old.parse::<u64>().expect("a number"));
+        again.stop().await;
     }
 
     /// Returns a client with a token of a new `ServiceAccount`.

@@ -48,6 +48,10 @@ impl Key {
         if namespace.is_empty() { Self(name.into()) } else { Self(format!("{namespace}/{name}").into()) }
     }
 
+    pub(super) fn parse(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Returns the namespace; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.0.split_once('/').map_or("", |(namespace, _)| namespace)

@@ -288,6 +288,11 @@ fn help_describes_every_command_by_its_effect() {
     assert_eq!(
         found,
         [
+            "cluster down: End a cluster in the background",
+            "cluster kubeconfig: Print the kubeconfig of a cluster in the background",
+            "cluster run: Run a cluster in the foreground until Ctrl-C",
+            "cluster up: Start a cluster in the background",
+            "cluster: Run a Kubernetes API server with the controllers of a small cluster",
             "config print-defaults: Print every setting with its default",
             "config schema: Print the JSON Schema of the file, for editors",
             "config validate: Print all problems of a file",

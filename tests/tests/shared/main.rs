@@ -12,6 +12,7 @@ mod backoff;
 mod black_holes;
 mod blocked;
 mod children;
+mod cluster_command;
 mod clusters;
 mod command_line;
 mod connections;

@@ -31,7 +31,7 @@ impl Server {
     async fn start() -> Self {
         let api = Api::new(EmbeddedOptions::default().api).await;
         let service = ApiService::new(api, [(TOKEN.to_owned(), User::admin())], 1);
-        let identity = Identity::generate().expect("certificates");
+        let identity = Identity::generate(None).expect("certificates");
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_slice(identity.authority().as_bytes()).expect("PEM"))
