@@ -18,8 +18,8 @@ use super::{api, resource};
 
 /// The time between two changes.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Ten seconds, or with `MAINSTAY_LONG=1` a minute.
-const STEPS: [usize; 2] = [250, 1_500];
+/// Ten seconds, or with `MAINSTAY_LONG=1` two minutes.
+const STEPS: [usize; 2] = [250, 3_000];
 /// Connections are cut after so many steps, and the API server restarts after so many, first in the middle of
 /// the short form.
 const CUT: usize = 50;

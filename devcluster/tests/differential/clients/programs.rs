@@ -20,8 +20,11 @@ use super::{ASSETS, NAMESPACE};
 
 pub(crate) const NAMES: [&str; 3] = ["informers", "sample-controller", "builtins"];
 
-/// Its check of lists fails on every server with a Foo: its client sets the kind of events, not of items.
-const UNCHECKED: &str = "sample-controller";
+/// The program with the controllers of the real cluster.
+const CONTROLLERS: &str = "kube-controller-manager";
+
+/// Their checks of lists fail: their clients set the kind either of events or of items.
+const UNCHECKED: [&str; 2] = ["sample-controller", CONTROLLERS];
 
 /// How long a program may take for its end.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -35,7 +38,8 @@ pub(crate) struct Programs {
 // === impl Programs ===
 
 impl Programs {
-    pub(crate) fn start(cluster: &DevCluster, kubeconfig: &Path) -> Self {
+    /// Starts the programs; `controlled` adds the controllers of the real cluster.
+    pub(crate) fn start(cluster: &DevCluster, kubeconfig: &Path, controlled: bool) -> Self {
         let folder = cluster.folder().join("clients");
         // Where controller-runtime looks for the certificate of its webhooks.
         let certificates = folder.join("k8s-webhook-server/serving-certs");
@@ -45,12 +49,20 @@ impl Programs {
         fs::write(certificates.join("tls.key"), webhooks.signing_key.serialize_pem()).expect("a file");
         let assets = PathBuf::from(variable(ASSETS).expect("the folder of the programs"));
         let flag = format!("-kubeconfig={}", kubeconfig.display());
-        let running = NAMES.map(|name| {
+        let names = NAMES.into_iter().chain(controlled.then_some(CONTROLLERS));
+        let running = names.map(|name| {
             let flags = match name {
                 "informers" => {
                     vec![flag.clone(), format!("-namespace={NAMESPACE}"), "-selector=tier=a".to_owned()]
                 }
                 "sample-controller" => vec![flag.clone()],
+                CONTROLLERS => vec![
+                    format!("-{flag}"),
+                    format!("--cert-dir={}", folder.display()),
+                    "--leader-elect=false".to_owned(),
+                    "--controllers=deployment-controller,replicaset-controller,garbage-collector-controller"
+                        .to_owned(),
+                ],
                 _ => Vec::new(),
             };
             let file = |kind: &str| File::create(folder.join(format!("{name}.{kind}"))).expect("a file");
@@ -58,7 +70,7 @@ impl Programs {
                 .args(flags)
                 .env_clear()
                 .envs([("HOME", folder.as_path()), ("TMPDIR", &folder), ("KUBECONFIG", kubeconfig)])
-                .env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", (name != UNCHECKED).to_string())
+                .env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", (!UNCHECKED.contains(&name)).to_string())
                 .stdin(Stdio::piped())
                 .stdout(file("out"))
                 .stderr(file("err"))
@@ -66,12 +78,21 @@ impl Programs {
                 .spawn();
             (name, child.expect("a program"))
         });
-        Self { folder, running: running.into() }
+        let running = running.collect();
+        Self { folder, running }
     }
 
     /// Ends the programs and checks what they printed.
     pub(crate) async fn end(self, objects: &Objects, report: &mut Report) {
         for (name, mut child) in self.running {
+            if name == CONTROLLERS {
+                // It logs each conflict that it resolves; what counts is what it makes of the objects.
+                if let Some(status) = child.try_wait().expect("a status") {
+                    report.problems.push(format!("{name}: {status}"));
+                }
+                child.kill().await.expect("the end");
+                continue;
+            }
             if name == "informers" {
                 drop(child.stdin.take());
             } else {
@@ -83,8 +104,10 @@ impl Programs {
             if !status.success() {
                 report.problems.push(format!("{name}: {status}\n{log}"));
             }
-            if log.contains("data consistency check for ") != (name != UNCHECKED) {
-                report.problems.push(format!("{name}: it must check its lists, unless it is {UNCHECKED}"));
+            if log.contains("data consistency check for ") == UNCHECKED.contains(&name) {
+                report
+                    .problems
+                    .push(format!("{name}: it must check its lists, unless it is one of {UNCHECKED:?}"));
             }
             report.errors(name, log.lines().filter(|line| is_error(line)));
         }

@@ -125,8 +125,9 @@ pub(crate) fn comparable(mut objects: Objects) -> Value {
             // Counts names that a ReplicaSet of the same Deployment before had, if that was deleted late.
             without(object, &["collisionCount", "f:collisionCount"]);
             // In the order in which they were first true or false.
-            let conditions = object["status"]["conditions"].as_array_mut().expect("conditions");
-            conditions.sort_by_key(|condition| condition["type"].to_string());
+            if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
+                conditions.sort_by_key(|condition| condition["type"].to_string());
+            }
         }
         if key.starts_with("pods/") {
             // The rest is by kwok, or by the embedded server's imitation of a kubelet.
