@@ -5,6 +5,7 @@
 
 mod place;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -64,6 +65,9 @@ struct ServerFlags {
     /// Keep objects, certificates and port in this file [default: everything ends with the cluster]
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
+    /// Run no controllers: objects are only stored, as by envtest
+    #[arg(long)]
+    bare: bool,
     /// The port on 127.0.0.1 [default: that of the last run with --data, else any free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -122,7 +126,7 @@ fn run_here(flags: RunFlags) -> io::Result<()> {
         Some(place) => Some(place.lock()?.ok_or_else(|| io::Error::other("it is up already"))?),
     };
     let options = EmbeddedOptions {
-        controllers: Controller::ALL.into(),
+        controllers: if flags.server.bare { BTreeSet::new() } else { Controller::ALL.into() },
         data: flags.server.data,
         port: flags.server.port,
         ..EmbeddedOptions::default()
@@ -163,6 +167,9 @@ fn up(flags: &UpFlags, words: &[&str]) -> io::Result<()> {
     arguments.extend(["run", "--name", &flags.name.name].map(OsString::from));
     if let Some(data) = &flags.server.data {
         arguments.extend(["--data".into(), std::path::absolute(data)?.into_os_string()]);
+    }
+    if flags.server.bare {
+        arguments.push("--bare".into());
     }
     if let Some(port) = flags.server.port {
         arguments.extend(["--port".into(), port.to_string().into()]);

@@ -9,6 +9,7 @@
 //! | `DIFFERENTIAL_ONLY` | a part of the names of the scenarios to run; no random steps then |
 //! | `DIFFERENTIAL_SEED` | the seed of the random steps (1) |
 //! | `DIFFERENTIAL_STEPS` | their number (1,000) |
+//! | `DIFFERENTIAL_ENVTEST` | the folder of the suites of `envtest`; without it they do not run |
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +21,7 @@
 mod accepted;
 mod clients;
 mod compare;
+mod envtest;
 mod kinds;
 mod normal;
 mod pair;
